@@ -1,0 +1,147 @@
+//! `callbacks.toml`: what callbacks mean and how their arguments look in Rust. Its head says what each key means.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::contracts::{CallbackRow, Contracts, SyncInfo, Wrapper};
+use crate::error::Error;
+use crate::model::{Method, Model};
+
+/// The table, by IDL name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Callbacks(BTreeMap<String, CallbackFacts>);
+
+/// A row of the table.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the head of callbacks.toml says what each key means")]
+pub struct CallbackFacts {
+    pub doc: String,
+    #[serde(default)]
+    pub args: String,
+    pub wire: Option<Vec<String>>,
+    pub returns: Option<String>,
+    pub default: Option<String>,
+    pub out: Option<String>,
+    pub prefer: Option<String>,
+    pub context: Option<String>,
+    pub why: Option<String>,
+    #[serde(default)]
+    pub custom: bool,
+}
+
+/// Everything that is known about one callback.
+#[derive(Clone, Copy, Debug)]
+pub struct Callback<'t> {
+    /// What the IDL says.
+    pub method: &'t Method,
+    /// What the runtime allows.
+    pub row: &'t CallbackRow,
+    /// What it means.
+    pub facts: &'t CallbackFacts,
+}
+
+impl Callbacks {
+    /// Reads the table.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        crate::read_toml(path)
+    }
+
+    /// All callbacks, in the order of their slots; an error if the table and the IDL do not speak of the same ones.
+    pub fn join<'t>(&'t self, model: &'t Model, contracts: &'t Contracts) -> Result<Vec<Callback<'t>>, Error> {
+        let mut problems = Vec::new();
+        let mut left: BTreeMap<&str, &CallbackFacts> =
+            self.0.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
+        let mut callbacks = Vec::new();
+        let interfaces = model.interfaces.iter().filter(|interface| interface.name.starts_with("ICorProfilerCallback"));
+        for method in interfaces.flat_map(|interface| &interface.methods) {
+            let row = contracts.callback.iter().find(|row| row.method == method.name);
+            match (left.remove(method.name.as_str()), row) {
+                (Some(facts), Some(row)) => callbacks.push(Callback { method, row, facts }),
+                (None, _) => problems.push(format!("[{}]: missing", method.name)),
+                (_, None) => problems.push(format!("[{}]: has no row in contracts.toml", method.name)),
+            }
+        }
+        problems.extend(left.keys().map(|name| format!("[{name}]: the IDL has no such callback")));
+        callbacks.sort_by_key(|callback| callback.method.slot);
+        if problems.is_empty() { Ok(callbacks) } else { Err(Error::Facts { file: "callbacks.toml", problems }) }
+    }
+}
+
+impl Callback<'_> {
+    /// The name of its event: the IDL's, with acronyms written as words.
+    pub fn event(&self) -> String {
+        let words = [("ReJIT", "Rejit"), ("JIT", "Jit"), ("COM", "Com"), ("VTable", "Vtable"), ("CLR", "Clr")];
+        let name = words.iter().fold(self.method.name.clone(), |name, (from, to)| name.replace(from, to));
+        name.replace("OSHandler", "OsHandler").replace("OSThread", "OsThread")
+    }
+
+    /// Its name in Rust.
+    pub fn name(&self) -> String {
+        let mut name = String::new();
+        for character in self.event().chars() {
+            if character.is_ascii_uppercase() && !name.is_empty() {
+                name.push('_');
+            }
+            name.push(character.to_ascii_lowercase());
+        }
+        name
+    }
+
+    /// The type of its context, without a lifetime; none where no Info call works.
+    ///
+    /// Callbacks that the runtime never makes get the cautious one. So do those with an `ObjectId`: a collection that they
+    /// started could move the object under their hands.
+    pub fn context(&self) -> Option<&str> {
+        if let Some(context) = &self.facts.context {
+            return Some(context);
+        }
+        match self.row.sync_info {
+            SyncInfo::None if self.row.wrapper == Wrapper::Calls => None,
+            SyncInfo::All if !self.facts.args.contains("ObjectId<") => Some("InTriggers"),
+            _ => Some("InCallback"),
+        }
+    }
+
+    /// The context as an argument, with its comma.
+    pub fn context_argument(&self) -> String {
+        match self.context() {
+            Some("InTriggers") => "cx: &mut InTriggers<'_>, ".to_owned(),
+            Some(context) => format!("cx: &{context}<'_>, "),
+            None => String::new(),
+        }
+    }
+
+    /// The method as a user writes it, without a body.
+    pub fn signature(&self) -> String {
+        if let Some((_, signature, _)) = CUSTOM.iter().find(|(name, ..)| *name == self.method.name) {
+            return (*signature).to_owned();
+        }
+        let args = format!("&self, {}{}", self.context_argument(), self.facts.args);
+        let returns = self.facts.returns.as_ref().map(|returns| format!(" -> {returns}")).unwrap_or_default();
+        format!("fn {}({}){returns}", self.name(), args.trim_end_matches(", "))
+    }
+
+    /// What the method answers when the profiler does not have it.
+    pub fn default_answer(&self) -> &str {
+        match CUSTOM.iter().find(|(name, ..)| *name == self.method.name) {
+            Some((.., answer)) => answer,
+            None => self.facts.default.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+/// The callbacks of a profiler's beginning and end: signature and default answer.
+const CUSTOM: &[(&str, &str, &str)] = &[
+    ("Initialize", "fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError>", "Ok(())"),
+    ("Shutdown", "fn shutdown(&self, cx: &mut InTriggers<'_>)", ""),
+    (
+        "InitializeForAttach",
+        "fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, client_data: &[u8]) -> Result<(), BoxError>",
+        "Ok(())",
+    ),
+    ("LoadAsNotificationOnly", "fn load_as_notification_only(&self) -> bool", "false"),
+];

@@ -1,0 +1,126 @@
+//! `events.rs`: `Event`, `EventMask`, and what the contract table says of both.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::super::doc;
+use super::event;
+use crate::callbacks::Callback;
+use crate::contracts::{Contracts, FlagKind, FlagRow, Mask};
+
+pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenStream {
+    let flags: Vec<&FlagRow> = contracts.flag.iter().filter(|flag| flag.kind == FlagKind::Flag).collect();
+    let (events, mask, rules) = (events(callbacks), mask(&flags), rules(&flags));
+    let alternatives = callbacks.iter().map(|callback| {
+        let masks = alternatives(callback, &flags);
+        quote!(&[#(#masks),*])
+    });
+    let count = callbacks.len();
+    quote! {
+        use crate::event_mask::Flag;
+
+        #events
+        #mask
+
+        /// The masks that turn an event on, by its number; the one to choose if there is a choice comes first.
+        pub(crate) const ALTERNATIVES: [&[EventMask]; #count] = [#(#alternatives),*];
+
+        #rules
+    }
+}
+
+fn events(callbacks: &[Callback<'_>]) -> TokenStream {
+    let variants = callbacks.iter().map(|callback| {
+        let (doc, name) = (doc(format!("`{}`", callback.method.name)), event(callback));
+        quote!(#doc #name)
+    });
+    let all = callbacks.iter().map(event);
+    let names = callbacks.iter().map(|callback| {
+        let (event, name) = (event(callback), &callback.method.name);
+        quote!(Self::#event => #name)
+    });
+    let count = callbacks.len();
+    quote! {
+        /// A callback, as something that happens: what an [`EventSet`](crate::EventSet) is made of.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Event { #(#variants),* }
+
+        impl Event {
+            /// All events, in the order of the IDL.
+            pub const ALL: [Self; #count] = [#(Self::#all),*];
+
+            /// The callback's name in the IDL.
+            pub const fn name(self) -> &'static str {
+                match self { #(#names),* }
+            }
+        }
+    }
+}
+
+fn mask(flags: &[&FlagRow]) -> TokenStream {
+    let constants = flags.iter().map(|flag| {
+        let (name, value) = (constant(&flag.name), bits(flag));
+        let value = proc_macro2::Literal::u64_unsuffixed(value);
+        let note = flag.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        let doc = doc(format!("`{}`{note}.", flag.name));
+        let since = flag.since.as_ref().map(|since| {
+            let text = format!("Since .NET {since}.");
+            let line = super::doc(text);
+            quote!(#[doc = ""] #line)
+        });
+        quote!(#doc #since const #name = #value;)
+    });
+    quote! {
+        bitflags::bitflags! {
+            /// The flags of both words of the event mask: which callbacks are made, and what else the runtime is to do.
+            #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+            pub struct EventMask: u64 {
+                #(#constants)*
+            }
+        }
+    }
+}
+
+fn rules(flags: &[&FlagRow]) -> TokenStream {
+    let rows = flags.iter().map(|flag| {
+        let (mask, name) = (constant(&flag.name), &flag.name);
+        // Where a later release lifts a rule, its runtime is the one to say so.
+        let is_lifted = !flag.versions.is_empty();
+        let immutable = flag.immutable == Some(true) && !is_lifted;
+        let after_attach = flag.allowed_after_attach == Some(true) || is_lifted;
+        quote!(Flag { mask: EventMask::#mask, name: #name, immutable: #immutable, after_attach: #after_attach })
+    });
+    quote! {
+        /// When each flag may be asked for.
+        pub(crate) const FLAGS: &[Flag] = &[#(#rows),*];
+    }
+}
+
+fn alternatives(callback: &Callback<'_>, flags: &[&FlagRow]) -> Vec<TokenStream> {
+    let mut alternatives: Vec<&String> = callback.row.enabled_by.iter().collect();
+    alternatives.sort_by_key(|&flags| callback.facts.prefer.as_ref() != Some(flags));
+    let masks = alternatives.into_iter().filter_map(|names| {
+        // What is no flag ("always", or a call) needs no bit.
+        let rows: Option<Vec<&&FlagRow>> =
+            names.split('+').map(|name| flags.iter().find(|flag| flag.name == name)).collect();
+        let names: Vec<_> = rows?.into_iter().map(|flag| constant(&flag.name)).collect();
+        match names.as_slice() {
+            [one] => Some(quote!(EventMask::#one)),
+            several => Some(quote!(EventMask::empty()#(.union(EventMask::#several))*)),
+        }
+    });
+    masks.collect()
+}
+
+fn constant(name: &str) -> proc_macro2::Ident {
+    format_ident!("{}", name.trim_start_matches("COR_PRF_"))
+}
+
+fn bits(flag: &FlagRow) -> u64 {
+    match flag.mask {
+        Mask::Low => u64::from(flag.value),
+        Mask::High => u64::from(flag.value) << 32,
+    }
+}

@@ -1,0 +1,170 @@
+//! The callbacks and flags to files of `corprof` and `corprof-macros`.
+//!
+//! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
+//! the vtable, and the macros get a table of names. Their meaning comes from `callbacks.toml`, their rules from
+//! `contracts.toml`.
+
+mod events;
+mod thunks;
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+
+use super::{doc, output};
+use crate::callbacks::{Callback, Callbacks};
+use crate::contracts::Wrapper;
+use crate::error::Error;
+use crate::sources::Input;
+use crate::{Context, Output};
+
+const INPUT: &[Input] = &[Input::Corprof];
+
+/// The files of `corprof` and `corprof-macros`.
+pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
+    let table = Callbacks::read(&context.directory.join("callbacks.toml"))?;
+    let callbacks = table.join(&context.model, &context.contracts)?;
+    let file = |path: &str, about: &str, body: TokenStream| output(&context.model, path, about, INPUT, body);
+    Ok(vec![
+        file(
+            "corprof/src/generated/callbacks.rs",
+            "The trait that a profiler implements: all callbacks of `ICorProfilerCallback` to `ICorProfilerCallback11`.",
+            callbacks_trait(&callbacks)?,
+        )?,
+        file(
+            "corprof/src/generated/events.rs",
+            "The events, and the flags of the event mask that turn them on.",
+            events::emit(&callbacks, &context.contracts),
+        )?,
+        file(
+            "corprof/src/generated/thunks.rs",
+            "The vtable of `ICorProfilerCallback11`: from the runtime's arguments to the user's.",
+            thunks::emit(&context.model, &callbacks)?,
+        )?,
+        file("corprof-macros/src/generated.rs", "The names and signatures of the callbacks.", macro_table(&callbacks))?,
+    ])
+}
+
+/// Text of the table as Rust.
+fn parse(callback: &Callback<'_>, text: &str) -> Result<TokenStream, Error> {
+    text.parse().map_err(|error| Error::Facts {
+        file: "callbacks.toml",
+        problems: vec![format!("[{}]: `{text}`: {error}", callback.method.name)],
+    })
+}
+
+fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
+    let mut methods = TokenStream::new();
+    for callback in callbacks {
+        let lines = documentation(callback).into_iter().map(doc_line);
+        let (signature, answer) =
+            (parse(callback, &callback.signature())?, parse(callback, callback.default_answer())?);
+        let alias = &callback.method.name;
+        methods.extend(quote! {
+            #(#lines)*
+            #[doc(alias = #alias)]
+            #signature { #answer }
+        });
+    }
+    Ok(quote! {
+        use crate::args::*;
+        use crate::context::{InCallback, InInitialize, InTriggers};
+        use crate::error::Result;
+        use crate::event_mask::EventSet;
+        use crate::id::*;
+        use crate::metadata::MethodDef;
+        use crate::profiler::BoxError;
+        use windows_core::GUID as Guid;
+
+        /// What the runtime tells a profiler: implement the callbacks you care about, under `#[callbacks]`, which turns
+        /// their events on.
+        ///
+        /// Callbacks come on whatever thread the event happens on, many at a time: hence `&self`, `Send` and `Sync`. Which
+        /// calls a callback may make is in the type of its context ([`context`](crate::context)). A panic in one is
+        /// reported and ends the profiler's part; the application runs on.
+        #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
+        pub trait Callbacks: Sized + Send + Sync + 'static {
+            /// The callbacks that are implemented: written by [`#[callbacks]`](macro@crate::callbacks).
+            const EVENTS: EventSet;
+
+            #methods
+        }
+    })
+}
+
+fn doc_line(text: String) -> TokenStream {
+    if text.is_empty() { quote!(#[doc = ""]) } else { doc(text) }
+}
+
+fn documentation(callback: &Callback<'_>) -> Vec<String> {
+    let (row, facts) = (callback.row, callback.facts);
+    let mut lines = vec![facts.doc.clone(), String::new()];
+    match row.wrapper {
+        Wrapper::Calls if row.fired_by_runtime => {}
+        _ => lines.extend(["**CoreCLR never makes this callback.**".to_owned(), String::new()]),
+    }
+    let flags: Vec<String> = row
+        .enabled_by
+        .iter()
+        .map(|flags| flags.split('+').map(|flag| format!("`{flag}`")).collect::<Vec<_>>().join(" with "))
+        .collect();
+    lines.push(match row.enabled_by.first().map(String::as_str) {
+        Some("always") | None => "Enabled by: nothing, it is always made.".to_owned(),
+        Some(_) => format!("Enabled by: {}.", flags.join(", or ")),
+    });
+    lines.push(String::new());
+    if let Some(why) = &facts.why {
+        lines.extend([format!("No call that starts a GC may be made here: {why}."), String::new()]);
+    }
+    let mut more: Vec<String> = Vec::new();
+    more.extend(row.blocking.as_ref().map(|blocking| format!("Blocking: {blocking}.")));
+    more.extend(row.platform.as_ref().filter(|platform| !platform.is_empty()).map(|name| format!("Only on: {name}.")));
+    if !row.allowed_for_attach {
+        more.push("Not made to a profiler that attached.".to_owned());
+    }
+    if row.main_profiler_only {
+        more.push("Not made to a notification-only profiler.".to_owned());
+    }
+    more.extend(row.note.as_ref().map(|note| format!("Note: {note}.")));
+    for line in more {
+        lines.extend([line, String::new()]);
+    }
+    lines.push(format!("Since {} (`{}::{}`).", runtime(&row.since), row.interface, row.method));
+    lines
+}
+
+fn runtime(since: &str) -> String {
+    match since {
+        "2.0" => ".NET Core 2.0 or earlier".to_owned(),
+        "2.1" | "3.0" | "3.1" => format!(".NET Core {since}"),
+        newer => format!(".NET {newer}"),
+    }
+}
+
+fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
+    let rows = callbacks.iter().map(|callback| {
+        let (name, event, signature) = (callback.name(), callback.event(), callback.signature());
+        let params = 1 + signature.matches(": ").count();
+        quote!(Callback { name: #name, event: #event, signature: #signature, params: #params })
+    });
+    quote! {
+        /// A callback as a user writes it.
+        pub(crate) struct Callback {
+            /// The method's name.
+            pub(crate) name: &'static str,
+            /// The name of its event.
+            pub(crate) event: &'static str,
+            /// The method, without a body.
+            pub(crate) signature: &'static str,
+            /// How many parameters it has, `self` among them.
+            pub(crate) params: usize,
+        }
+
+        /// All callbacks.
+        pub(crate) const CALLBACKS: &[Callback] = &[#(#rows),*];
+    }
+}
+
+/// The variant of `Event`.
+fn event(callback: &Callback<'_>) -> proc_macro2::Ident {
+    format_ident!("{}", callback.event())
+}
