@@ -1,0 +1,225 @@
+//! `#[callbacks]`: checks the methods of an `impl Callbacks` block against the table in `generated.rs`, and writes
+//! `EVENTS` from those that are there.
+//!
+//! Names, receivers and numbers of parameters are judged here, because this is where the cure can be told; the types are
+//! left to the compiler, which knows them. A method with a mistake is left out of the expansion, so that the compiler
+//! does not report it a second time in words of its own.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote};
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, Error, Ident, ImplItem, ImplItemFn, Item, ItemImpl, Meta, Result, Signature, Token, Type, parse_quote,
+};
+
+use crate::generated::{CALLBACKS, Callback};
+
+/// The attribute: the block with its `EVENTS`, and a `compile_error!` for each mistake.
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let item: Item = match syn::parse2(item) {
+        Ok(item) => item,
+        Err(error) => return error.into_compile_error(),
+    };
+    let mut errors = Vec::new();
+    if !arguments.is_empty() {
+        errors.push(Error::new_spanned(
+            arguments,
+            "`#[callbacks]` takes no arguments: which events to ask for follows from the methods below",
+        ));
+    }
+    let item = match (misplaced(&item), item) {
+        (None, Item::Impl(block)) => with_events(block, &mut errors).into_token_stream(),
+        (error, item) => {
+            errors.extend(error);
+            item.into_token_stream()
+        }
+    };
+    let errors = errors.into_iter().map(Error::into_compile_error);
+    quote! { #(#errors)* #item }
+}
+
+/// Why the attribute cannot be on this item, unless it can.
+fn misplaced(item: &Item) -> Option<Error> {
+    const PLACE: &str = "`#[callbacks]` goes on `impl Callbacks for …`";
+    let Item::Impl(block) = item else {
+        return Some(Error::new_spanned(item, format!("{PLACE}, and this is no `impl` block")));
+    };
+    match &block.trait_ {
+        Some((None, path, _)) if path.segments.last().is_some_and(|last| last.ident == "Callbacks") => None,
+        Some((_, path, _)) => {
+            let message = format!("{PLACE}, and this block implements `{}`", path.to_token_stream());
+            Some(Error::new_spanned(path, message))
+        }
+        None => {
+            let ty = &block.self_ty;
+            let found = ty.to_token_stream();
+            let message = format!("{PLACE}, and this block implements no trait: write `impl Callbacks for {found}`");
+            Some(Error::new_spanned(ty, message))
+        }
+    }
+}
+
+/// Takes out what is wrong, telling `errors`, and adds `EVENTS` for the rest.
+fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> ItemImpl {
+    let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
+    let mut events = Vec::new();
+    block.items.retain(|item| match check(item, &helpers) {
+        Ok(None) => true,
+        Ok(Some((callback, method))) => {
+            events.push(add_event(callback, &method.attrs));
+            true
+        }
+        Err(error) => {
+            errors.push(error);
+            false
+        }
+    });
+    // Each `#[cfg]` needs a statement to stand on. A `let` without hygiene may meet a constant of the same name in the
+    // user's scope, hence the long one.
+    block.items.push(parse_quote! {
+        const EVENTS: ::corprof::EventSet = {
+            let __corprof_events = ::corprof::EventSet::EMPTY;
+            #(#events)*
+            __corprof_events
+        };
+    });
+    block
+}
+
+/// Which callback an item is; `None` if it is better left to the compiler.
+fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callback, &'a ImplItemFn)>> {
+    let (name, kind) = match item {
+        ImplItem::Fn(method) => {
+            let callback = find(&method.sig.ident, helpers)?;
+            check_signature(&method.sig, callback)?;
+            return Ok(Some((callback, method)));
+        }
+        ImplItem::Const(item) if item.ident == "EVENTS" => {
+            return Err(Error::new_spanned(
+                &item.ident,
+                "`#[callbacks]` writes `EVENTS`, from the methods that are there: remove this line, or remove `#[callbacks]`",
+            ));
+        }
+        ImplItem::Macro(call) => {
+            return Err(Error::new_spanned(
+                &call.mac.path,
+                "`#[callbacks]` cannot see the methods that a macro makes, and the runtime would not be asked for their events\n\
+                 write the methods out, or let the macro make the whole block with `#[callbacks]` on it",
+            ));
+        }
+        ImplItem::Const(item) => (&item.ident, "constant"),
+        ImplItem::Type(item) => (&item.ident, "type"),
+        _ => return Ok(None),
+    };
+    Err(Error::new_spanned(name, format!("`Callbacks` has no {kind} `{name}`: it belongs into {helpers}")))
+}
+
+/// The callback of that name, or the one that was probably meant.
+fn find(name: &Ident, helpers: &str) -> Result<&'static Callback> {
+    if let Some(callback) = CALLBACKS.iter().find(|callback| name == callback.name) {
+        return Ok(callback);
+    }
+    let message = match nearest(&name.to_string()) {
+        Some(callback) => format!(
+            "there is no callback `{name}`: did you mean `{}`?\n\
+             (if it is a helper, it belongs into {helpers})",
+            callback.name
+        ),
+        None => format!(
+            "there is no callback `{name}`, and the runtime would never call it\n\
+             if it is a helper, it belongs into {helpers}; the callbacks are the methods of `corprof::Callbacks`"
+        ),
+    };
+    Err(Error::new(name.span(), message))
+}
+
+/// The callback whose name takes the fewest edits, unless they are so many that it is another word. Underscores and case
+/// do not count, so the names of corprof.idl lead to ours.
+fn nearest(name: &str) -> Option<&'static Callback> {
+    let letters = |name: &str| name.replace('_', "").to_lowercase();
+    let wanted = letters(name);
+    let distance = |callback: &&Callback| strsim::damerau_levenshtein(&wanted, &letters(callback.name));
+    let best = CALLBACKS.iter().min_by_key(distance)?;
+    (distance(&best) <= wanted.len().max(3) / 3).then_some(best)
+}
+
+/// The mistakes that the compiler would describe without saying why.
+fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
+    let right = callback.signature;
+    if let Some(asyncness) = signature.asyncness {
+        return Err(Error::new(
+            asyncness.span,
+            format!(
+                "a callback cannot be async: the runtime waits for it to return\n\
+                 write `{right}`"
+            ),
+        ));
+    }
+    if signature.generics.type_params().next().is_some() || signature.generics.const_params().next().is_some() {
+        let message = format!(
+            "a callback cannot be generic: it is the runtime that calls it\n\
+             write `{right}`"
+        );
+        return Err(Error::new_spanned(&signature.generics, message));
+    }
+    match signature.receiver() {
+        Some(receiver) if matches!(&*receiver.ty, Type::Reference(ty) if ty.mutability.is_none()) => {}
+        Some(receiver) => {
+            let message = format!(
+                "callbacks come from many threads at once: take `&self`, and put state behind a Mutex or into atomics\n\
+                 write `{right}`"
+            );
+            return Err(Error::new_spanned(receiver, message));
+        }
+        None => {
+            let message = format!(
+                "`{}` needs `&self` as its first parameter\n\
+                 write `{right}`",
+                callback.name
+            );
+            return Err(Error::new(signature.ident.span(), message));
+        }
+    }
+    if signature.inputs.len() != callback.params {
+        let message = format!(
+            "`{}` has {} parameters, `&self` included, and this one has {}\n\
+             write `{right}`",
+            callback.name,
+            callback.params,
+            signature.inputs.len()
+        );
+        return Err(Error::new(signature.ident.span(), message));
+    }
+    Ok(())
+}
+
+/// Adds one event, under the conditions that its method is under.
+fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
+    let event = Ident::new(callback.event, proc_macro2::Span::call_site());
+    let conditions = attributes.iter().filter_map(condition);
+    quote! {
+        #(#[#conditions])*
+        let __corprof_events = __corprof_events.with(::corprof::Event::#event);
+    }
+}
+
+/// What an attribute says about the method's being there at all: `cfg(…)`, and any `cfg(…)` inside `cfg_attr(…)`.
+fn condition(attribute: &Attribute) -> Option<Meta> {
+    fn of(meta: &Meta) -> Option<Meta> {
+        if meta.path().is_ident("cfg") {
+            return Some(meta.clone());
+        }
+        if !meta.path().is_ident("cfg_attr") {
+            return None;
+        }
+        let list = meta.require_list().ok()?.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
+        let mut list = list.iter();
+        let predicate = list.next()?;
+        let kept: Vec<Meta> = list.filter_map(of).collect();
+        (!kept.is_empty()).then(|| parse_quote! { cfg_attr(#predicate, #(#kept),*) })
+    }
+    of(&attribute.meta)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! `#[derive(Profiler)]`: what the struct and its `#[profiler(…)]` say, and the items made from it.
+//!
+//! One function per item that is emitted, merged by [`expand`]. CLSIDs are read in `clsid.rs`; the trait `Profiler` and
+//! the macro `export!` that the expansion uses are in `corprof`.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::meta::ParseNestedMeta;
+use syn::spanned::Spanned as _;
+use syn::{Data, DeriveInput, Error, Expr, ExprLit, Fields, Lit, LitInt, Result};
+
+use crate::clsid::{Clsid, HOW_TO_MAKE};
+
+/// The keys of `#[profiler(…)]`, for messages.
+const KEYS: &str = "`clsid = \"…\"`, `min_info = N` and `no_export`";
+
+/// The `ICorProfilerInfoN` that `min_info` can name.
+const INFO_VERSIONS: std::ops::RangeInclusive<u8> = 5..=15;
+
+/// The derive: items for a good struct, `compile_error!`s for another, all of them at once.
+pub(crate) fn expand(input: TokenStream) -> TokenStream {
+    let input: DeriveInput = match syn::parse2(input) {
+        Ok(input) => input,
+        Err(error) => return error.into_compile_error(),
+    };
+    match (fields(&input), not_generic(&input), Keys::read(&input)) {
+        (Ok(fields), Ok(()), Ok((clsid, keys))) => {
+            Definition { name: &input.ident, has_fields: !fields.is_empty(), clsid, keys }.items()
+        }
+        (fields, generics, keys) => {
+            let errors = [fields.err(), generics.err(), keys.err()];
+            errors.into_iter().flatten().map(Error::into_compile_error).collect()
+        }
+    }
+}
+
+/// Everything the derive needs to know about the struct.
+struct Definition<'a> {
+    name: &'a Ident,
+    /// A struct without fields is written out; any other is made by `Default`.
+    has_fields: bool,
+    clsid: Clsid,
+    keys: Keys,
+}
+
+impl Definition<'_> {
+    fn items(&self) -> TokenStream {
+        let profiler = self.profiler();
+        let threads = self.thread_check();
+        let manifest = self.manifest();
+        let export = self.export();
+        let unwinding = self.unwinding_check();
+        quote! { #profiler #threads #manifest #export #unwinding }
+    }
+
+    /// `impl Profiler`.
+    fn profiler(&self) -> TokenStream {
+        let name = self.name;
+        let text = name.unraw().to_string();
+        let clsid = LitInt::new(&self.clsid.literal(), Span::call_site());
+        let min_info = self.keys.min_info.map(|version| {
+            let version = Literal::u8_unsuffixed(version);
+            quote! { const MIN_INFO: ::core::primitive::u8 = #version; }
+        });
+        let create = if self.has_fields {
+            // At the struct's name, for that is where a missing `Default` is to be reported.
+            quote_spanned! {name.span()=> <#name as ::core::default::Default>::default() }
+        } else {
+            quote! { Self {} }
+        };
+        quote! {
+            #[automatically_derived]
+            impl ::corprof::Profiler for #name {
+                const CLSID: ::corprof::Guid = ::corprof::Guid::from_u128(#clsid);
+                const NAME: &'static ::core::primitive::str = #text;
+                #min_info
+                fn create() -> Self { #create }
+            }
+        }
+    }
+
+    /// Says at the struct's name that it is not `Send` or not `Sync`. The function's name is what the compiler quotes.
+    fn thread_check(&self) -> TokenStream {
+        let name = self.name;
+        let check = Ident::new("callbacks_come_from_many_threads_at_once", Span::call_site());
+        let call = quote_spanned! {name.span()=> #check::<#name>() };
+        quote! {
+            const _: () = {
+                const fn #check<T: ::core::marker::Send + ::core::marker::Sync + 'static>() {}
+                #call
+            };
+        }
+    }
+
+    /// The line by which tools find CLSID and name in the built library.
+    fn manifest(&self) -> TokenStream {
+        let name = self.name.unraw();
+        let symbol = format!("CORPROF_PROFILER_{name}");
+        let line = format!("corprof-profiler 1 {} {name}\0", self.clsid);
+        let length = Literal::usize_unsuffixed(line.len());
+        let line = Literal::byte_string(line.as_bytes());
+        quote! {
+            const _: () = {
+                #[unsafe(export_name = #symbol)]
+                pub static MANIFEST: [::core::primitive::u8; #length] = *#line;
+            };
+        }
+    }
+
+    /// The library's two entry points, unless the user exports several profilers together.
+    fn export(&self) -> Option<TokenStream> {
+        let name = self.name;
+        (!self.keys.no_export).then(|| quote! { ::corprof::export!(#name); })
+    }
+
+    /// Only an unwinding panic can be caught before it ends the application.
+    fn unwinding_check(&self) -> TokenStream {
+        let message = "panic = \"abort\" would let a panic in the profiler end the application that it looks at\n\
+            corprof turns a panic into silence instead, and needs panic = \"unwind\" for that: take `panic = \"abort\"` out of \
+            Cargo.toml's [profile] sections (or out of RUSTFLAGS)";
+        let error = quote_spanned! {self.name.span()=> ::core::compile_error!(#message); };
+        quote! { #[cfg(panic = "abort")] #error }
+    }
+}
+
+/// The fields of a struct; an error for anything else.
+fn fields(input: &DeriveInput) -> Result<&Fields> {
+    let (span, what) = match &input.data {
+        Data::Struct(data) => return Ok(&data.fields),
+        Data::Enum(data) => (data.enum_token.span, "enum"),
+        Data::Union(data) => (data.union_token.span, "union"),
+    };
+    let message = format!(
+        "a profiler is a struct, not {article} {what}: derive `Profiler` on a struct that has this {what} in a field",
+        article = if what == "enum" { "an" } else { "a" }
+    );
+    Err(Error::new(span, message))
+}
+
+fn not_generic(input: &DeriveInput) -> Result<()> {
+    if input.generics.params.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new_spanned(
+        &input.generics,
+        "a profiler cannot be generic: the runtime makes it knowing nothing but the CLSID, and a CLSID means one type\n\
+         take the parameters away and name the types in the fields (for a lifetime: own the data, or borrow for 'static)",
+    ))
+}
+
+/// What `#[profiler(…)]` says besides the CLSID.
+#[derive(Default)]
+struct Keys {
+    min_info: Option<u8>,
+    no_export: bool,
+}
+
+impl Keys {
+    fn read(input: &DeriveInput) -> Result<(Clsid, Self)> {
+        let mut keys = Self::default();
+        let mut clsid = None;
+        let mut seen: Vec<String> = Vec::new();
+        for attribute in input.attrs.iter().filter(|it| it.path().is_ident("profiler")) {
+            if !matches!(attribute.meta, syn::Meta::List(_)) {
+                return Err(Error::new_spanned(attribute, format!("write `#[profiler(…)]`; its keys are {KEYS}")));
+            }
+            attribute.parse_nested_meta(|meta| {
+                let key = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
+                if seen.contains(&key) {
+                    return Err(meta.error(format!("`{key}` is here twice: keep one of them")));
+                }
+                match key.as_str() {
+                    "clsid" => clsid = Some(read_clsid(&meta)?),
+                    "min_info" => keys.min_info = Some(read_min_info(&meta)?),
+                    "no_export" if !meta.input.peek(syn::Token![=]) => keys.no_export = true,
+                    "no_export" => return Err(meta.error("`no_export` takes no value: its being there is enough")),
+                    _ => return Err(meta.error(format!("unknown key: `#[profiler(…)]` takes {KEYS}"))),
+                }
+                seen.push(key);
+                Ok(())
+            })?;
+        }
+        let clsid = clsid.ok_or_else(|| {
+            let message = format!(
+                "a profiler needs a CLSID, by which the runtime asks for it\n\
+                 write `#[profiler(clsid = \"…\")]` above the struct: {HOW_TO_MAKE}"
+            );
+            Error::new_spanned(&input.ident, message)
+        })?;
+        Ok((clsid, keys))
+    }
+}
+
+fn read_clsid(meta: &ParseNestedMeta<'_>) -> Result<Clsid> {
+    match value(meta, "clsid = \"…\"")? {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            Clsid::parse(&text.value()).map_err(|message| Error::new(text.span(), message))
+        }
+        other => Err(Error::new(other.span(), format!("the CLSID is to stand here as a string: {HOW_TO_MAKE}"))),
+    }
+}
+
+fn read_min_info(meta: &ParseNestedMeta<'_>) -> Result<u8> {
+    let value = value(meta, "min_info = N")?;
+    let version = match &value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_parse().ok(),
+        _ => None,
+    };
+    version.filter(|version| INFO_VERSIONS.contains(version)).ok_or_else(|| {
+        let (first, last) = (INFO_VERSIONS.start(), INFO_VERSIONS.end());
+        let message = format!(
+            "`min_info` is the number of the oldest ICorProfilerInfo that the profiler can do with: a whole number from \
+             {first} to {last}"
+        );
+        Error::new(value.span(), message)
+    })
+}
+
+/// The expression after `key =`.
+fn value(meta: &ParseNestedMeta<'_>, form: &str) -> Result<Expr> {
+    if !meta.input.peek(syn::Token![=]) {
+        return Err(meta.error(format!("a value is missing: write `{form}`")));
+    }
+    meta.value()?.parse()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! How the runtime gets the object: `DllGetClassObject`, then `IClassFactory::CreateInstance`.
+//!
+//! The factories are constants without state: they are never freed, and their reference counts do nothing.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use windows_core::{BOOL, GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
+
+use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_NOINTERFACE, E_POINTER, S_OK};
+use crate::profiler::Profiler;
+use crate::report;
+
+use super::{Adapter, discard};
+
+const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
+
+/// One profiler of a library.
+#[derive(Clone, Copy)]
+pub struct ClassEntry {
+    clsid: GUID,
+    name: &'static str,
+    factory: &'static Factory,
+}
+
+impl ClassEntry {
+    /// The entry of `P`.
+    pub const fn of<P: Profiler>() -> Self {
+        Self { clsid: P::CLSID, name: P::NAME, factory: &Factory { vtable: &FactoryOf::<P>::VTABLE } }
+    }
+}
+
+impl std::fmt::Debug for ClassEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {{{:?}}}", self.name, self.clsid)
+    }
+}
+
+/// An `IClassFactory`.
+#[repr(C)]
+struct Factory {
+    vtable: &'static FactoryVtable,
+}
+
+#[repr(C)]
+#[allow(non_snake_case, reason = "the names of COM")]
+struct FactoryVtable {
+    base: IUnknown_Vtbl,
+    CreateInstance: unsafe extern "system" fn(*mut c_void, *mut c_void, *const GUID, *mut *mut c_void) -> HRESULT,
+    LockServer: unsafe extern "system" fn(*mut c_void, BOOL) -> HRESULT,
+}
+
+struct FactoryOf<P>(std::marker::PhantomData<P>);
+
+impl<P: Profiler> FactoryOf<P> {
+    const VTABLE: FactoryVtable = FactoryVtable {
+        base: IUnknown_Vtbl { QueryInterface: query_interface, AddRef: count, Release: count },
+        CreateInstance: create_instance::<P>,
+        LockServer: lock_server,
+    };
+}
+
+unsafe extern "system" fn query_interface(this: *mut c_void, iid: *const GUID, out: *mut *mut c_void) -> HRESULT {
+    if iid.is_null() || out.is_null() {
+        return E_POINTER;
+    }
+    // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer.
+    unsafe {
+        let is_known = *iid == IUnknown::IID || *iid == IID_ICLASSFACTORY;
+        *out = if is_known { this } else { std::ptr::null_mut() };
+        if is_known { S_OK } else { E_NOINTERFACE }
+    }
+}
+
+/// A constant lives for ever.
+unsafe extern "system" fn count(_this: *mut c_void) -> u32 {
+    1
+}
+
+unsafe extern "system" fn lock_server(_this: *mut c_void, _lock: BOOL) -> HRESULT {
+    S_OK
+}
+
+unsafe extern "system" fn create_instance<P: Profiler>(
+    _this: *mut c_void,
+    outer: *mut c_void,
+    iid: *const GUID,
+    out: *mut *mut c_void,
+) -> HRESULT {
+    if iid.is_null() || out.is_null() {
+        return E_POINTER;
+    }
+    // SAFETY: not null, and by COM's rules room for a pointer.
+    unsafe { *out = std::ptr::null_mut() };
+    if !outer.is_null() {
+        return CLASS_E_NOAGGREGATION;
+    }
+    match catch_unwind(AssertUnwindSafe(P::create)) {
+        Ok(profiler) => {
+            let adapter = Adapter::create(profiler);
+            // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
+            unsafe {
+                let code = Adapter::<P>::query_interface(adapter, iid, out);
+                Adapter::<P>::release(adapter);
+                code
+            }
+        }
+        Err(payload) => {
+            report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
+            discard(payload);
+            E_FAIL
+        }
+    }
+}
+
+/// What `DllGetClassObject` does, for the profilers that a library exports.
+///
+/// # Safety
+/// Each pointer is null or as COM has it: `clsid` and `iid` point at a GUID, `out` at room for a pointer.
+pub unsafe fn dll_get_class_object(
+    entries: &[ClassEntry],
+    clsid: *const GUID,
+    iid: *const GUID,
+    out: *mut *mut c_void,
+) -> HRESULT {
+    if clsid.is_null() || iid.is_null() || out.is_null() {
+        return E_POINTER;
+    }
+    // SAFETY: none is null; the rest is the caller's promise.
+    unsafe {
+        *out = std::ptr::null_mut();
+        match entries.iter().find(|entry| entry.clsid == *clsid) {
+            Some(entry) => query_interface(std::ptr::from_ref(entry.factory).cast_mut().cast(), iid, out),
+            None => {
+                report::line(format_args!(
+                    "asked for the CLSID {{{:?}}}, but this library has {entries:?}: mend CORECLR_PROFILER",
+                    *clsid
+                ));
+                CLASS_E_CLASSNOTAVAILABLE
+            }
+        }
+    }
+}

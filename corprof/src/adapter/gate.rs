@@ -1,0 +1,236 @@
+//! The gate that every callback passes, and that Shutdown closes.
+//!
+//! A callback may be made on any thread at any time, at the rate of object allocations, and the runtime goes on making them
+//! after Shutdown (field knowledge, not documentation). So passing must cost next to nothing, and closing must be certain:
+//! once [`Gate::close`] answers `true`, no callback is inside and none will get in.
+//!
+//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (no locked instruction),
+//! and looks whether the gate is open in between; the closing thread pays for both with a process-wide memory barrier
+//! (`barrier.rs`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
+//! any profiler in this library, which at Shutdown is what one wants.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
+use std::time::{Duration, Instant};
+
+use super::{barrier, thread_key};
+
+/// Callbacks are let through.
+const OPEN: u8 = 0;
+/// A callback has panicked: the profiler is quiet.
+const QUIET: u8 = 1;
+/// The application ends.
+const CLOSED: u8 = 2;
+
+/// How many threads get a slot of their own; those beyond share one, with locked instructions.
+const SLOTS: usize = 2048;
+/// How far from its place a thread looks for a free slot.
+const PROBES: usize = 16;
+
+/// What one thread writes of its whereabouts, alone on its cache line.
+#[repr(align(64))]
+struct Slot {
+    /// The owner's [`thread_key`], 0 while nobody's. Never given back: a thread that ends leaves its key to the next thread
+    /// that gets the same one, and the count is 0 by then.
+    owner: AtomicUsize,
+    /// How many callbacks the owner is inside of: they nest when a call into the runtime makes another.
+    depth: AtomicUsize,
+}
+
+static TABLE: [Slot; SLOTS] = [const { Slot { owner: AtomicUsize::new(0), depth: AtomicUsize::new(0) } }; SLOTS];
+/// The count of all threads that found no slot.
+static CROWD: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether callbacks are let through to one profiler.
+pub(crate) struct Gate {
+    state: AtomicU8,
+}
+
+/// A callback under way: the gate cannot finish closing while one lives.
+pub(crate) struct Inside {
+    slot: Option<&'static Slot>,
+}
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Self { state: AtomicU8::new(OPEN) }
+    }
+
+    /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<Inside> {
+        let inside = Inside::count_in();
+        if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
+    }
+
+    /// No further callback is let in; `true` the first time. Those inside go on.
+    pub(crate) fn quieten(&self) -> bool {
+        self.state.compare_exchange(OPEN, QUIET, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether callbacks are let in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Closes the gate for good and waits until no callback of another thread is inside, at most `patience` long. Answers
+    /// whether nobody is inside, the calling thread included: it is when a callback has called `std::process::exit`.
+    pub(crate) fn close(&self, patience: Duration) -> bool {
+        self.state.store(CLOSED, Ordering::SeqCst);
+        // After this barrier every thread either sees the closed gate or has its count visible here.
+        barrier::process_wide();
+        let deadline = Instant::now() + patience;
+        let own = thread_key::current();
+        while CROWD.load(Ordering::Acquire) != 0 || TABLE.iter().any(|slot| slot.is_busy_for_others(own)) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        !TABLE.iter().any(Slot::is_busy)
+    }
+}
+
+impl Slot {
+    fn is_busy(&self) -> bool {
+        self.depth.load(Ordering::Acquire) != 0
+    }
+
+    fn is_busy_for_others(&self, own: usize) -> bool {
+        self.is_busy() && self.owner.load(Ordering::Relaxed) != own
+    }
+
+    /// The calling thread's slot: its own from before, or a free one.
+    #[inline]
+    fn mine() -> Option<&'static Slot> {
+        let key = thread_key::current();
+        // Keys are addresses of thread control blocks, which are pages apart.
+        let home = (key >> 6).wrapping_mul(0x9E37_79B9) >> 8;
+        let slot = &TABLE[home % SLOTS];
+        if slot.owner.load(Ordering::Relaxed) == key { Some(slot) } else { Self::find(key, home) }
+    }
+
+    #[cold]
+    fn find(key: usize, home: usize) -> Option<&'static Slot> {
+        for step in 0..PROBES {
+            let slot = &TABLE[(home + step) % SLOTS];
+            match slot.owner.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(slot),
+                Err(owner) if owner == key => return Some(slot),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+}
+
+impl Inside {
+    #[inline]
+    fn count_in() -> Self {
+        let slot = Slot::mine();
+        match slot {
+            Some(slot) => {
+                // Only this thread writes the count, so it needs no locked instruction.
+                slot.depth.store(slot.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                // The store must come before the look at the gate. Against the compiler this fence sees to it, against the
+                // processor the barrier of whoever closes.
+                if barrier::IS_ASYMMETRIC { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
+            }
+            None => {
+                CROWD.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        Self { slot }
+    }
+}
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        match self.slot {
+            Some(slot) => slot.depth.store(slot.depth.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Release),
+            None => {
+                CROWD.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// The table is the process's, so tests that close gates would wait for one another's callbacks.
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn a_closed_gate_lets_nobody_in() {
+        let _turn = ONE_AT_A_TIME.lock();
+        let gate = Gate::new();
+        assert!(gate.enter().is_some());
+        assert!(gate.close(Duration::ZERO));
+        assert!(gate.enter().is_none());
+        assert!(!gate.quieten(), "closed stays closed");
+    }
+
+    #[test]
+    fn closing_waits_for_those_inside_but_not_for_ever() {
+        let _turn = ONE_AT_A_TIME.lock();
+        let gate = Arc::new(Gate::new());
+        let (entered, wait_for_entry) = std::sync::mpsc::channel();
+        let (leave, wait_for_leave) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn({
+            let gate = gate.clone();
+            move || {
+                let inside = gate.enter();
+                entered.send(()).unwrap();
+                wait_for_leave.recv().unwrap();
+                drop(inside);
+            }
+        });
+        wait_for_entry.recv().unwrap();
+        assert!(!gate.close(Duration::from_millis(20)), "somebody is inside");
+        leave.send(()).unwrap();
+        assert!(gate.close(Duration::from_secs(60)));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn ones_own_callback_is_not_waited_for() {
+        let _turn = ONE_AT_A_TIME.lock();
+        let gate = Gate::new();
+        let inside = gate.enter();
+        let begun = Instant::now();
+        assert!(!gate.close(Duration::from_secs(60)), "this thread is inside");
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        drop(inside);
+        assert!(gate.close(Duration::ZERO));
+    }
+
+    #[test]
+    fn nobody_is_inside_after_closing_however_many_threads_push() {
+        let _turn = ONE_AT_A_TIME.lock();
+        for _ in 0..200 {
+            let gate = Arc::new(Gate::new());
+            let gone = Arc::new(AtomicBool::new(false));
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let (gate, gone) = (gate.clone(), gone.clone());
+                    std::thread::spawn(move || {
+                        while let Some(_inside) = gate.enter() {
+                            assert!(!gone.load(Ordering::SeqCst), "inside a closed gate");
+                        }
+                    })
+                })
+                .collect();
+            std::thread::sleep(Duration::from_micros(200));
+            assert!(gate.close(Duration::from_secs(60)));
+            gone.store(true, Ordering::SeqCst);
+            for thread in threads {
+                thread.join().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The callbacks that begin and end a profiler's life.
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use corprof_sys as sys;
+use windows_core::{BOOL, HRESULT, IUnknown, Ref};
+
+use crate::context::{InInitialize, InTriggers};
+use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
+use crate::event_mask::{Event, EventMask, Phase};
+use crate::info::{Info, first_runtime_with};
+use crate::profiler::{BoxError, Profiler};
+use crate::report;
+use crate::wire;
+
+use super::Adapter;
+
+/// What `SetEventMask2` needs, and so every profiler.
+const LEAST_INFO: u8 = 5;
+
+/// The flags of the events that the SDK itself must hear of (`is_kept_book_of`).
+const BOOKKEEPING: EventMask = EventMask::MONITOR_MODULE_LOADS;
+
+/// How long Shutdown waits for callbacks that are still running. They are short, but may wait for a thread that the end of
+/// the process has already stopped, and the application must end all the same.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
+    // SAFETY: the runtime holds a reference while it calls.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    adapter.start(runtime.as_ref(), Phase::Initialize, |profiler, info| {
+        profiler.initialize(&mut InInitialize::new(info))?;
+        info.set_phase(Phase::Running);
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
+    this: *mut c_void,
+    runtime: Ref<'_, IUnknown>,
+    data: *mut c_void,
+    size: u32,
+) -> HRESULT {
+    if !P::EVENTS.contains(Event::InitializeForAttach) {
+        let error = Error::new(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE, "InitializeForAttach");
+        report::line(format_args!("the profiler {} is not attached: {error}", P::NAME));
+        return error.code();
+    }
+    // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
+    let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
+    adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
+        profiler.initialize_for_attach(&mut InTriggers::new(info), data)
+    })
+}
+
+pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) -> HRESULT {
+    // SAFETY: the runtime holds a reference while it calls.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    adapter.end();
+    S_OK
+}
+
+pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
+    this: *mut c_void,
+    out: *mut BOOL,
+) -> HRESULT {
+    if out.is_null() {
+        return E_POINTER;
+    }
+    // SAFETY: the runtime holds a reference while it calls, and asks before anything else, so the profiler is there.
+    let (adapter, profiler) = unsafe {
+        let adapter: &Adapter<P> = Adapter::of(this);
+        (adapter, adapter.profiler())
+    };
+    let answer = adapter.catch("LoadAsNotificationOnly", || profiler.load_as_notification_only()).unwrap_or(false);
+    // SAFETY: not null, and by COM's rules room for a truth value.
+    unsafe { *out = BOOL::from(answer) };
+    S_OK
+}
+
+impl<P: Profiler> Adapter<P> {
+    /// Gets hold of the runtime, asks it for the profiler's events, and lets the profiler set itself up.
+    fn start(
+        &self,
+        runtime: Option<&IUnknown>,
+        phase: Phase,
+        user: impl FnOnce(&P, &Info) -> Result<(), BoxError>,
+    ) -> HRESULT {
+        let Some(runtime) = runtime else { return E_POINTER };
+        let started = match self.prepare(runtime, phase) {
+            // SAFETY: the gate is open, and nobody drops the profiler before the runtime calls Shutdown or releases it.
+            Ok(info) => self.catch("initialize", || user(unsafe { self.profiler() }, info)),
+            Err(error) => Some(Err(error)),
+        };
+        let (code, why) = match started {
+            Some(Ok(())) => return S_OK,
+            Some(Err(error)) => (error.downcast_ref::<Error>().map_or(E_FAIL, Error::code), error.to_string()),
+            None => (E_FAIL, "it panicked".to_owned()),
+        };
+        self.gate.quieten();
+        report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
+        code
+    }
+
+    fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
+        let info = Info::negotiate(runtime, phase)?;
+        let needed = P::MIN_INFO.max(LEAST_INFO);
+        if info.version() < needed {
+            return Err(Box::new(TooOld { needed, offered: info.version() }));
+        }
+        let info = self.info.get_or_init(|| info);
+        info.set_event_mask(P::EVENTS.mask() | BOOKKEEPING)?;
+        Ok(info)
+    }
+
+    /// Closes the gate, lets the profiler say its last word, and drops it.
+    fn end(&self) {
+        let is_quiet = !self.gate.is_open();
+        let is_empty = self.gate.close(PATIENCE);
+        if let Some(info) = self.info.get()
+            && !is_quiet
+        {
+            // SAFETY: only what follows drops the profiler.
+            self.catch("shutdown", || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info)));
+        }
+        if is_empty {
+            // SAFETY: the gate is closed and nobody is inside.
+            unsafe { self.drop_profiler() };
+        } else {
+            report::line(format_args!(
+                "callbacks of the profiler {} were still running {PATIENCE:?} after Shutdown: it is not dropped",
+                P::NAME
+            ));
+        }
+    }
+}
+
+/// The runtime lacks what the profiler needs.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "it needs ICorProfilerInfo{needed} ({} or later), and this runtime offers ICorProfilerInfo{offered} ({})",
+    first_runtime_with(*needed), first_runtime_with(*offered)
+)]
+struct TooOld {
+    needed: u8,
+    offered: u8,
+}

@@ -1,0 +1,231 @@
+//! The one COM object: `ICorProfilerCallback11` over a [`Profiler`].
+//!
+//! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that are more than a
+//! call). Each goes through [`in_callback`] or [`in_triggers`] here: through the gate (`gate.rs`), past the SDK's own
+//! bookkeeping, under the guard that lets no panic out, into the user's method. `factory.rs` makes the object when the
+//! runtime asks the library for it.
+
+pub(crate) mod barrier;
+pub(crate) mod factory;
+mod gate;
+pub(crate) mod lifecycle;
+mod thread_key;
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+
+use corprof_sys as sys;
+use windows_core::{GUID, HRESULT, IUnknown, Interface};
+
+use crate::context::{InCallback, InTriggers};
+use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
+use crate::event_mask::Event;
+use crate::info::Info;
+use crate::profiler::Profiler;
+use crate::report;
+
+use gate::Gate;
+
+/// A profiler, as the runtime holds it.
+#[repr(C)]
+pub(crate) struct Adapter<P: Profiler> {
+    /// First, because a COM interface pointer points at a vtable pointer.
+    vtable: &'static sys::ICorProfilerCallback11_Vtbl,
+    references: AtomicU32,
+    gate: Gate,
+    /// Set by Initialize, before the runtime is asked for any event.
+    info: OnceLock<Info>,
+    /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
+    profiler: UnsafeCell<ManuallyDrop<P>>,
+    is_dropped: AtomicBool,
+}
+
+impl<P: Profiler> Adapter<P> {
+    /// A COM object with one reference, the caller's.
+    fn create(profiler: P) -> *mut c_void {
+        let adapter = Self {
+            vtable: Self::VTABLE,
+            references: AtomicU32::new(1),
+            gate: Gate::new(),
+            info: OnceLock::new(),
+            profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
+            is_dropped: AtomicBool::new(false),
+        };
+        Box::into_raw(Box::new(adapter)).cast()
+    }
+
+    /// The object behind an interface pointer that the runtime has.
+    ///
+    /// # Safety
+    /// `this` came from [`create`](Self::create) and a reference to it is held for `'a`.
+    #[inline]
+    unsafe fn of<'a>(this: *mut c_void) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe { &*this.cast() }
+    }
+
+    /// The user's profiler.
+    ///
+    /// # Safety
+    /// It has not been dropped: the caller is inside the gate, or has closed it and not dropped the profiler yet.
+    #[inline]
+    unsafe fn profiler(&self) -> &P {
+        // SAFETY: the cell is only written to by `drop_profiler`, which the caller rules out.
+        unsafe { &*self.profiler.get() }
+    }
+
+    /// Drops the user's profiler, the first time.
+    ///
+    /// # Safety
+    /// Nobody else uses it: the gate is closed and empty, or the last reference is gone.
+    unsafe fn drop_profiler(&self) {
+        if !self.is_dropped.swap(true, Ordering::Relaxed) {
+            // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
+            self.catch("drop", || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) });
+        }
+    }
+
+    /// Runs the user's code and lets no panic out: the first is reported, and the profiler goes quiet.
+    #[inline]
+    fn catch<R>(&self, place: &str, user: impl FnOnce() -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(user)) {
+            Ok(answer) => Some(answer),
+            Err(payload) => {
+                self.go_quiet(place);
+                discard(payload);
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn go_quiet(&self, place: &str) {
+        let was_open = self.gate.quieten();
+        if was_open || place == "drop" {
+            report::line(format_args!(
+                "the profiler {} panicked in {place} and is quiet from now on; the application runs on",
+                P::NAME
+            ));
+        }
+    }
+
+    /// `QueryInterface`: one object, all eleven callback interfaces.
+    pub(crate) unsafe extern "system" fn query_interface(
+        this: *mut c_void,
+        iid: *const GUID,
+        out: *mut *mut c_void,
+    ) -> HRESULT {
+        if iid.is_null() || out.is_null() {
+            return E_POINTER;
+        }
+        // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer; the vtable serves every
+        // interface that it answers for, as each extends the one before.
+        unsafe {
+            if *iid != IUnknown::IID && !sys::ICorProfilerCallback11_Vtbl::matches(&*iid) {
+                *out = std::ptr::null_mut();
+                return E_NOINTERFACE;
+            }
+            Self::add_ref(this);
+            *out = this;
+        }
+        S_OK
+    }
+
+    /// `AddRef`.
+    pub(crate) unsafe extern "system" fn add_ref(this: *mut c_void) -> u32 {
+        // SAFETY: the caller holds a reference.
+        unsafe { Self::of(this) }.references.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// `Release`: the last one drops the profiler, if Shutdown has not.
+    pub(crate) unsafe extern "system" fn release(this: *mut c_void) -> u32 {
+        // SAFETY: the caller holds a reference, and gives it up.
+        let adapter = unsafe { Self::of(this) };
+        let left = adapter.references.fetch_sub(1, Ordering::Release) - 1;
+        if left == 0 {
+            fence(Ordering::Acquire);
+            // SAFETY: that was the last reference, so nobody else can reach the object; it came from `Box::into_raw`.
+            unsafe {
+                adapter.drop_profiler();
+                drop(Box::from_raw(this.cast::<Self>()));
+            }
+        }
+        left
+    }
+}
+
+/// Drops what a panic carried; should that panic in turn, it is leaked.
+fn discard(payload: Box<dyn std::any::Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+}
+
+/// Runs a callback that may start no collection.
+///
+/// # Safety
+/// The runtime calls the thunk of `event` on `this`, an [`Adapter`] of this `P`.
+#[inline]
+pub(crate) unsafe fn in_callback<P: Profiler>(
+    this: *mut c_void,
+    event: Event,
+    user: impl FnOnce(&P, &InCallback<'_>),
+) -> HRESULT {
+    // SAFETY: the same promise.
+    unsafe { enter(this, event, |profiler, info| user(profiler, &InCallback::new(info))) }
+}
+
+/// Runs a callback that may start a collection.
+///
+/// # Safety
+/// As [`in_callback`].
+#[inline]
+pub(crate) unsafe fn in_triggers<P: Profiler>(
+    this: *mut c_void,
+    event: Event,
+    user: impl FnOnce(&P, &mut InTriggers<'_>),
+) -> HRESULT {
+    // SAFETY: the same promise.
+    unsafe { enter(this, event, |profiler, info| user(profiler, &mut InTriggers::new(info))) }
+}
+
+/// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
+/// at all or an abort, so there is no other.
+#[inline]
+unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(&P, &Info)) -> HRESULT {
+    let is_implemented = P::EVENTS.contains(event);
+    if !is_implemented && !is_kept_book_of(event) {
+        return S_OK;
+    }
+    // SAFETY: the runtime holds a reference while it calls.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    let Some(_inside) = adapter.gate.enter() else { return S_OK };
+    let Some(info) = adapter.info.get() else { return S_OK };
+    keep_book(event, info);
+    if is_implemented {
+        // SAFETY: inside the gate, so the profiler has not been dropped.
+        let profiler = unsafe { adapter.profiler() };
+        adapter.catch(event.name(), || user(profiler, info));
+    }
+    S_OK
+}
+
+/// Whether the SDK itself must hear of an event.
+#[inline]
+const fn is_kept_book_of(event: Event) -> bool {
+    matches!(event, Event::ModuleUnloadFinished)
+}
+
+/// What the SDK does at an event, before the user's method.
+#[inline]
+fn keep_book(event: Event, info: &Info) {
+    if is_kept_book_of(event) {
+        // Ids may be used again from here on, also those of generic instantiations that other modules made over the classes
+        // of this one, so every name goes.
+        info.names().evict_all();
+    }
+}

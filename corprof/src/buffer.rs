@@ -1,0 +1,102 @@
+//! The size-then-fill idiom, once: ask how much there is, make room, ask again.
+//!
+//! What is asked about may grow between the two calls (another thread loads something), so the fill is tried again with
+//! the new size a bounded number of times.
+
+use windows_core::HRESULT;
+
+use crate::error::{Error, INSUFFICIENT_BUFFER, Result};
+
+/// How often a growing answer is chased before the call counts as failed.
+const TRIES: usize = 8;
+
+/// Reads a list of `T` from a call that takes (capacity, out count, buffer).
+pub(crate) fn read_list<T: Copy + Default>(
+    call: &'static str,
+    mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
+) -> Result<Vec<T>> {
+    let mut buffer: Vec<T> = Vec::new();
+    for _ in 0..TRIES {
+        let mut count = 0;
+        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
+        // A null buffer is how these calls are asked for the size alone.
+        let start = if buffer.is_empty() { std::ptr::null_mut() } else { buffer.as_mut_ptr() };
+        let code = fill(room, &mut count, start);
+        let needed = count as usize;
+        if code != INSUFFICIENT_BUFFER {
+            Error::check(code, call)?;
+            if needed <= buffer.len() {
+                buffer.truncate(needed);
+                return Ok(buffer);
+            }
+        } else if needed <= buffer.len() {
+            return Err(Error::new(code, call));
+        }
+        buffer.resize(needed, T::default());
+    }
+    Err(Error::new(INSUFFICIENT_BUFFER, call))
+}
+
+/// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).
+pub(crate) fn read_utf16(
+    call: &'static str,
+    mut fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT,
+) -> Result<String> {
+    let mut units = read_list(call, |room, count, start| fill(start, room, count))?;
+    if let Some(end) = units.iter().position(|&unit| unit == 0) {
+        units.truncate(end);
+    }
+    Ok(String::from_utf16_lossy(&units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{E_FAIL, S_OK};
+
+    fn answer(text: &[u16], start: *mut u16, room: u32, count: *mut u32) -> HRESULT {
+        // SAFETY: `count` is the reader's local; `start` has room for `room` units.
+        unsafe {
+            *count = text.len() as u32;
+            let n = text.len().min(room as usize);
+            if !start.is_null() {
+                std::ptr::copy_nonoverlapping(text.as_ptr(), start, n);
+            }
+        }
+        S_OK
+    }
+
+    #[test]
+    fn reads_text_without_its_nul() {
+        let text: Vec<u16> = "Größe\0".encode_utf16().collect();
+        assert_eq!(read_utf16("X", |p, n, c| answer(&text, p, n, c)).unwrap(), "Größe");
+        assert_eq!(read_utf16("X", |p, n, c| answer(&[], p, n, c)).unwrap(), "");
+    }
+
+    #[test]
+    fn asks_again_when_the_answer_grows() {
+        let mut text: Vec<u16> = "a\0".encode_utf16().collect();
+        let mut calls = 0;
+        let read = read_utf16("X", |p, n, c| {
+            calls += 1;
+            if calls < 4 {
+                text.insert(0, u16::from(b'b'));
+            }
+            answer(&text, p, n, c)
+        });
+        assert_eq!(read.unwrap(), "bbba");
+    }
+
+    #[test]
+    fn gives_up_on_an_answer_that_never_fits() {
+        let mut size = 0;
+        let read = read_list::<u32>("X", |_, count, _| {
+            size += 1;
+            // SAFETY: `count` is the reader's local.
+            unsafe { *count = size };
+            S_OK
+        });
+        assert_eq!(read, Err(Error::new(INSUFFICIENT_BUFFER, "X")));
+        assert_eq!(read_list::<u32>("X", |_, _, _| E_FAIL), Err(Error::new(E_FAIL, "X")));
+    }
+}

@@ -1,0 +1,131 @@
+//! Contexts: the proof of standing in a place from which the runtime allows a call.
+//!
+//! A callback gets a context as its first argument, and the calls are methods of contexts. Which context offers a call is
+//! read off the contract table (corprof-sys/gen/contracts.toml), so a call that the runtime would refuse does not compile:
+//!
+//! | context | who has it | what it offers |
+//! |---|---|---|
+//! | [`Info`] | anybody, on any thread | calls that the runtime answers everywhere ("async") |
+//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those with an `ObjectId` | + calls from inside a callback that start no collection |
+//! | [`InTriggers`] | the other callbacks | + calls that may start a collection: they take `&mut self` |
+//! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
+//!
+//! Each dereferences to the one above it. They cost nothing, cannot outlive their callback and cannot leave its thread:
+//!
+//! ```compile_fail,E0277
+//! # use corprof::prelude::*;
+//! fn send(cx: &InCallback<'_>) {
+//!     std::thread::scope(|scope| { scope.spawn(|| cx.current_thread()); }); // a context stays on its thread
+//! }
+//! ```
+//!
+//! That a call takes `&mut` is what enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex)
+//! borrows the context, so no collection can start while it lives.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use crate::info::Info;
+
+/// The calling thread is inside a callback from which no collection may be started.
+///
+/// Offers the calls that the contract table marks *sync* and not *triggers*, besides everything that [`Info`] offers.
+#[derive(Debug)]
+pub struct InCallback<'cb> {
+    info: &'cb Info,
+    /// The permission belongs to the thread that the runtime called.
+    _not_send: PhantomData<*mut ()>,
+}
+
+/// The calling thread is inside a callback from which a collection may be started.
+///
+/// Calls that may start one take `&mut self`: no lock guard ([`sync::Mutex`](crate::sync::Mutex)) and no [`ObjectId`]
+/// can be held across them.
+///
+/// [`ObjectId`]: crate::ObjectId
+#[derive(Debug)]
+pub struct InTriggers<'cb> {
+    inner: InCallback<'cb>,
+}
+
+/// The calling thread is inside `initialize`: the one moment for immutable event flags and enter/leave hooks.
+#[derive(Debug)]
+pub struct InInitialize<'cb> {
+    inner: InTriggers<'cb>,
+}
+
+static_assertions::assert_not_impl_any!(InCallback<'static>: Send, Sync, Clone);
+static_assertions::assert_not_impl_any!(InTriggers<'static>: Send, Sync, Clone);
+static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone);
+
+impl<'cb> InCallback<'cb> {
+    /// Only the adapter makes contexts, and only for the length of one callback.
+    #[inline]
+    pub(crate) fn new(info: &'cb Info) -> Self {
+        Self { info, _not_send: PhantomData }
+    }
+}
+
+impl<'cb> InTriggers<'cb> {
+    #[inline]
+    pub(crate) fn new(info: &'cb Info) -> Self {
+        Self { inner: InCallback::new(info) }
+    }
+}
+
+impl<'cb> InInitialize<'cb> {
+    pub(crate) fn new(info: &'cb Info) -> Self {
+        Self { inner: InTriggers::new(info) }
+    }
+}
+
+impl Deref for InCallback<'_> {
+    type Target = Info;
+
+    fn deref(&self) -> &Info {
+        self.info
+    }
+}
+
+impl<'cb> Deref for InTriggers<'cb> {
+    type Target = InCallback<'cb>;
+
+    fn deref(&self) -> &InCallback<'cb> {
+        &self.inner
+    }
+}
+
+impl<'cb> Deref for InInitialize<'cb> {
+    type Target = InTriggers<'cb>;
+
+    fn deref(&self) -> &InTriggers<'cb> {
+        &self.inner
+    }
+}
+
+impl DerefMut for InInitialize<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.inner
+    }
+}
+
+/// A context of a callback, for [`sync::Mutex`](crate::sync::Mutex).
+///
+/// `Info` is none: whoever holds only an `Info` could keep a lock and start a collection through a context beside it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the context of a callback",
+    note = "a lock is taken with the callback's own `cx`, so that the compiler sees that no call which may start a garbage \
+            collection is made while it is held (suspension rule 3)"
+)]
+pub trait Context: sealed::Sealed {}
+
+impl Context for InCallback<'_> {}
+impl Context for InTriggers<'_> {}
+impl Context for InInitialize<'_> {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::InCallback<'_> {}
+    impl Sealed for super::InTriggers<'_> {}
+    impl Sealed for super::InInitialize<'_> {}
+}

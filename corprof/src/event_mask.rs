@@ -1,0 +1,176 @@
+//! Which events a profiler asks for, and when which flag may be asked for.
+//!
+//! The flags and their rules are generated from the contract table; here is what is done with them. The mask is usually
+//! nobody's business: `#[callbacks]` derives it from the callbacks that are there ([`EventSet::mask`]).
+
+use corprof_sys as sys;
+
+use crate::error::{E_FAIL, Error, Result};
+use crate::generated::events::{ALTERNATIVES, FLAGS};
+pub use crate::generated::events::{Event, EventMask};
+
+/// What the contract table says of one flag.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flag {
+    pub(crate) mask: EventMask,
+    pub(crate) name: &'static str,
+    /// Only in `initialize`.
+    pub(crate) immutable: bool,
+    /// For a profiler that attached to a running application.
+    pub(crate) after_attach: bool,
+}
+
+/// When a mask is asked for, which decides what may be in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Inside `initialize`.
+    Initialize,
+    /// Any time after it.
+    Running,
+    /// A profiler that attached, at any time.
+    Attached,
+}
+
+impl EventMask {
+    pub(crate) fn from_words(low: u32, high: u32) -> Self {
+        Self::from_bits_retain(u64::from(low) | u64::from(high) << 32)
+    }
+
+    /// The low and the high word, as `SetEventMask2` takes them.
+    pub fn words(self) -> (u32, u32) {
+        (self.bits() as u32, (self.bits() >> 32) as u32)
+    }
+
+    /// Whether `wanted` may be asked for when `current` is in force.
+    ///
+    /// # Errors
+    /// The code that the runtime would answer, with the first flag that breaks a rule, and the rule.
+    pub(crate) fn check(current: Self, wanted: Self, phase: Phase) -> Result<()> {
+        for flag in FLAGS {
+            let differs = current.contains(flag.mask) != wanted.contains(flag.mask);
+            let (code, rule) = match phase {
+                Phase::Running if flag.immutable && differs => {
+                    (E_FAIL, "this flag can be turned on or off in `initialize` only: ask for it there")
+                }
+                Phase::Attached if !flag.after_attach && wanted.contains(flag.mask) => (
+                    sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER,
+                    "this flag is not allowed for a profiler that attached: load the profiler at start-up to use it",
+                ),
+                _ => continue,
+            };
+            return Err(Error::new(code, "SetEventMask2").about(flag.name, rule));
+        }
+        Ok(())
+    }
+}
+
+/// A set of callbacks: those that a profiler implements.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventSet(u128);
+
+impl EventSet {
+    /// No callback.
+    pub const EMPTY: Self = Self(0);
+
+    /// This set and one more callback.
+    #[must_use]
+    pub const fn with(self, event: Event) -> Self {
+        Self(self.0 | 1 << event as u8)
+    }
+
+    /// All callbacks of both sets.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether a callback is in the set.
+    pub const fn contains(self, event: Event) -> bool {
+        self.0 & 1 << event as u8 != 0
+    }
+
+    /// The callbacks in the set, in the order of the IDL.
+    pub fn iter(self) -> impl Iterator<Item = Event> {
+        Event::ALL.iter().copied().filter(move |&event| self.contains(event))
+    }
+
+    /// The smallest mask with which the runtime makes these callbacks.
+    ///
+    /// Where several flags enable a callback, one that the others need anyway is used; else the cheapest. So the two
+    /// callbacks around a collection ask for `HIGH_BASIC_GC`, which leaves concurrent collection on, unless another callback
+    /// needs `MONITOR_GC`.
+    pub fn mask(self) -> EventMask {
+        let alternatives = |event: Event| ALTERNATIVES.get(event as usize).copied().unwrap_or_default();
+        let mut mask = EventMask::empty();
+        for event in self.iter() {
+            if let [only] = alternatives(event) {
+                mask |= *only;
+            }
+        }
+        for event in self.iter() {
+            let choices = alternatives(event);
+            if choices.iter().all(|&choice| !mask.contains(choice)) {
+                mask |= choices.first().copied().unwrap_or_default();
+            }
+        }
+        mask
+    }
+}
+
+impl std::fmt::Debug for EventSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mask(events: &[Event]) -> EventMask {
+        events.iter().fold(EventSet::EMPTY, |set, &event| set.with(event)).mask()
+    }
+
+    #[test]
+    fn the_mask_is_that_of_the_callbacks() {
+        assert_eq!(mask(&[]), EventMask::empty());
+        assert_eq!(mask(&[Event::Initialize, Event::Shutdown]), EventMask::empty());
+        assert_eq!(mask(&[Event::ClassLoadFinished]), EventMask::MONITOR_CLASS_LOADS);
+        assert_eq!(
+            mask(&[Event::ObjectAllocated]),
+            EventMask::MONITOR_OBJECT_ALLOCATED | EventMask::ENABLE_OBJECT_ALLOCATED
+        );
+    }
+
+    #[test]
+    fn collections_alone_leave_concurrent_collection_on() {
+        assert_eq!(mask(&[Event::GarbageCollectionStarted]), EventMask::HIGH_BASIC_GC);
+        assert_eq!(mask(&[Event::GarbageCollectionStarted, Event::ObjectsAllocatedByClass]), EventMask::MONITOR_GC);
+    }
+
+    #[test]
+    fn an_immutable_flag_changes_in_initialize_only() {
+        let (none, flag) = (EventMask::empty(), EventMask::ENABLE_OBJECT_ALLOCATED);
+        assert_eq!(EventMask::check(none, flag, Phase::Initialize), Ok(()));
+        assert_eq!(EventMask::check(flag, flag, Phase::Running), Ok(()));
+        let error = EventMask::check(none, flag, Phase::Running).unwrap_err();
+        assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): "), "{error}");
+        assert!(error.to_string().contains("in `initialize` only"), "{error}");
+        assert!(EventMask::check(flag, none, Phase::Running).is_err(), "nor turned off");
+    }
+
+    #[test]
+    fn an_attached_profiler_gets_what_attach_allows() {
+        let none = EventMask::empty();
+        assert_eq!(EventMask::check(none, EventMask::MONITOR_THREADS, Phase::Attached), Ok(()));
+        let error = EventMask::check(none, EventMask::MONITOR_ENTERLEAVE, Phase::Attached).unwrap_err();
+        assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_MONITOR_ENTERLEAVE): "), "{error}");
+    }
+
+    #[test]
+    fn words_are_the_halves() {
+        let mask = EventMask::MONITOR_GC | EventMask::HIGH_BASIC_GC;
+        assert_eq!(mask.words(), (0x80, 0x10));
+        assert_eq!(EventMask::from_words(0x80, 0x10), mask);
+    }
+}

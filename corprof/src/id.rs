@@ -1,0 +1,131 @@
+//! The identifiers that the runtime hands out.
+//!
+//! Each is a non-zero number with a type of its own, so that they cannot be mixed up; where the runtime may say "none" with
+//! a 0, corprof says `Option`. An identifier is only a name for something in the runtime, and dies with it: its
+//! documentation names the callback after which it must no longer be used. [`ObjectId`] is an address that the next
+//! collection may change, and so carries a lifetime.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+
+macro_rules! ids {
+    ($($(#[$meta:meta])* $name:ident;)*) => { $(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
+        pub struct $name(NonZeroUsize);
+
+        impl $name {
+            /// The identifier with this value, unless it is 0, which the runtime uses for "none".
+            ///
+            /// Not public: a number that the runtime did not hand out would make it read memory that is not there.
+            pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
+                match NonZeroUsize::new(raw) {
+                    Some(id) => Some(Self(id)),
+                    None => None,
+                }
+            }
+
+            /// The value that goes over the wire.
+            pub const fn as_raw(self) -> usize {
+                self.0.get()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#x})"), self.0)
+            }
+        }
+
+        impl fmt::LowerHex for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::LowerHex::fmt(&self.0, f)
+            }
+        }
+    )* };
+}
+
+ids! {
+    /// An application domain. CoreCLR has one; dead after `app_domain_shutdown_finished`.
+    AppDomainId;
+    /// A loaded assembly; dead after `assembly_unload_finished`.
+    AssemblyId;
+    /// A loaded module; dead after `module_unload_finished`.
+    ModuleId;
+    /// A loaded class: one for each instantiation of a generic class, though instantiations over reference types may share
+    /// one. Dead after `class_unload_finished`, or with its module.
+    ClassId;
+    /// A function: one for each instantiation of a generic one, though instantiations over reference types may share one.
+    /// Dead after `module_unload_finished` of its module; that of a dynamic method after `dynamic_method_unloaded`.
+    FunctionId;
+    /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system thread
+    /// that carries it.
+    ThreadId;
+    /// A garbage-collection handle; dead after `handle_destroyed`.
+    HandleId;
+    /// An EventPipe provider, alive as long as the process.
+    EventPipeProviderId;
+}
+
+/// Which of several bodies of a function: 0 is the one that it was loaded with, others come of ReJIT requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct ReJitId(pub usize);
+
+/// An object on the managed heap: its address now.
+///
+/// The next collection may move or free the object, so an `ObjectId` cannot outlive the callback that hands it out, and the
+/// callbacks that do so get a context from which no call can trigger a collection:
+///
+/// ```compile_fail,E0521
+/// # use corprof::prelude::*;
+/// # use std::sync::Mutex;
+/// struct Keeper { last: Mutex<Option<ObjectId<'static>>> }
+/// # #[callbacks]
+/// impl Callbacks for Keeper {
+///     fn object_allocated(&self, _cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+///         *self.last.lock().unwrap() = Some(object); // borrowed data escapes
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct ObjectId<'gc> {
+    address: NonZeroUsize,
+    _valid: PhantomData<&'gc ()>,
+}
+
+impl ObjectId<'_> {
+    /// The object at this address, unless it is 0.
+    ///
+    /// Whoever calls this vouches, by the lifetime, that no collection runs while the identifier is in use.
+    pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
+        match NonZeroUsize::new(raw) {
+            Some(address) => Some(Self { address, _valid: PhantomData }),
+            None => None,
+        }
+    }
+
+    /// The address. As a number it may be kept, but it names the object only until the next collection.
+    pub const fn as_raw(self) -> usize {
+        self.address.get()
+    }
+}
+
+impl fmt::Debug for ObjectId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectId({:#x})", self.address)
+    }
+}
+
+impl fmt::LowerHex for ObjectId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.address, f)
+    }
+}
+
+// The arrays of some callbacks are read in place, so an identifier must look like the number on the wire, 0 included.
+static_assertions::assert_eq_size!(Option<ObjectId<'static>>, usize);
+static_assertions::assert_eq_size!(Option<ClassId>, usize);

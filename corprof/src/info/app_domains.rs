@@ -1,0 +1,34 @@
+//! Application domains. CoreCLR has one.
+
+use crate::buffer::read_utf16;
+use crate::context::InTriggers;
+use crate::error::Result;
+use crate::id::AppDomainId;
+
+/// What an application domain is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AppDomainInfo {
+    /// Its name; `clrhost` for CoreCLR's.
+    pub name: String,
+    /// The process it is in.
+    pub process_id: usize,
+}
+
+impl InTriggers<'_> {
+    /// What `app_domain` is called.
+    ///
+    /// Call class: **sync**, allowed after attach, may start a GC (up to .NET 9; no longer in .NET 10).
+    ///
+    /// # Errors
+    /// `CORPROF_E_DATAINCOMPLETE` before `app_domain_creation_finished`.
+    #[doc(alias = "GetAppDomainInfo")]
+    pub fn app_domain_info(&mut self, app_domain: AppDomainId) -> Result<AppDomainInfo> {
+        let mut process_id = 0;
+        let name = read_utf16("GetAppDomainInfo", |start, room, count| {
+            // SAFETY: the call writes the process id, the count, and at most `room` units of text.
+            unsafe { self.as_raw().GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
+        })?;
+        Ok(AppDomainInfo { name, process_id })
+    }
+}

@@ -1,0 +1,38 @@
+//! Assemblies.
+
+use crate::buffer::read_utf16;
+use crate::context::InCallback;
+use crate::error::Result;
+use crate::id::{AppDomainId, AssemblyId, ModuleId};
+
+/// What an assembly is called, and where it belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct AssemblyInfo {
+    /// Its simple name, without version and culture.
+    pub name: String,
+    /// The application domain it was loaded into.
+    pub app_domain: Option<AppDomainId>,
+    /// The module with its manifest.
+    pub module: Option<ModuleId>,
+}
+
+impl InCallback<'_> {
+    /// What `assembly` is called, and where it belongs.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `CORPROF_E_DATAINCOMPLETE` before `assembly_load_finished`; `E_INVALIDARG` if the assembly is no longer there.
+    #[doc(alias = "GetAssemblyInfo")]
+    pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
+        let (mut app_domain, mut module) = (0, 0);
+        let name = read_utf16("GetAssemblyInfo", |start, room, count| {
+            // SAFETY: the call writes the two locals, the count, and at most `room` units of text.
+            unsafe {
+                self.as_raw().GetAssemblyInfo(assembly.as_raw(), room, count, start, &mut app_domain, &mut module)
+            }
+        })?;
+        Ok(AssemblyInfo { name, app_domain: AppDomainId::from_raw(app_domain), module: ModuleId::from_raw(module) })
+    }
+}

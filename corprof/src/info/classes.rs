@@ -1,0 +1,77 @@
+//! Classes.
+
+use corprof_sys as sys;
+
+use crate::error::{E_INVALIDARG, Error, Result, S_FALSE};
+use crate::id::{ClassId, ModuleId};
+use crate::info::Info;
+use crate::metadata::TypeDef;
+
+/// Where a class is defined, and with which type arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ClassInfo {
+    /// The module whose metadata defines it.
+    pub module: ModuleId,
+    /// Its definition there.
+    pub token: TypeDef,
+    /// The class it derives from.
+    pub parent: Option<ClassId>,
+    /// Its type arguments, those of the classes around it first.
+    pub type_args: Vec<ClassId>,
+}
+
+/// What an array is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ArrayClass {
+    /// The kind of its elements.
+    pub element_type: sys::CorElementType,
+    /// The class of its elements.
+    pub element: Option<ClassId>,
+    /// The number of dimensions.
+    pub rank: u32,
+}
+
+impl Info {
+    /// Where `class` is defined, and with which type arguments.
+    ///
+    /// Call class: **async**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `CORPROF_E_CLASSID_IS_ARRAY` for an array: ask [`array_class`](Self::array_class). `CORPROF_E_CLASSID_IS_COMPOSITE`
+    /// for a pointer or by-ref. `E_INVALIDARG` if the class is no longer there.
+    #[doc(alias = "GetClassIDInfo2")]
+    #[doc(alias = "GetClassIDInfo")]
+    pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
+        const CALL: &str = "GetClassIDInfo2";
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let (mut module, mut token, mut parent) = (0, 0, 0);
+        let type_args = crate::buffer::read_list(CALL, |room, count, start| {
+            // SAFETY: the call writes the three locals, the count, and at most `room` type arguments.
+            unsafe { info.GetClassIDInfo2(class.as_raw(), &mut module, &mut token, &mut parent, room, count, start) }
+        })?;
+        Ok(ClassInfo {
+            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
+            token: TypeDef(token),
+            parent: ClassId::from_raw(parent),
+            type_args: type_args.into_iter().filter_map(ClassId::from_raw).collect(),
+        })
+    }
+
+    /// What `class` is an array of, or nothing if it is none.
+    ///
+    /// Call class: **async**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `E_INVALIDARG` if the class is no longer there.
+    #[doc(alias = "IsArrayClass")]
+    pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
+        const CALL: &str = "IsArrayClass";
+        let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
+        // SAFETY: the call writes the three locals and keeps nothing.
+        let code = unsafe { self.as_raw().IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank) };
+        Error::check(code, CALL)?;
+        Ok((code != S_FALSE).then(|| ArrayClass { element_type, element: ClassId::from_raw(element), rank }))
+    }
+}

@@ -1,0 +1,102 @@
+//! Functions.
+
+use corprof_sys as sys;
+
+use crate::buffer::read_utf16;
+use crate::error::{E_INVALIDARG, Error, Result};
+use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::info::Info;
+use crate::metadata::MethodDef;
+
+/// Where a function is defined, and with which type arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FunctionInfo {
+    /// The class, unless the function is shared between instantiations and only a frame could tell which.
+    pub class: Option<ClassId>,
+    /// The module whose metadata defines it.
+    pub module: ModuleId,
+    /// Its definition there; nil for a function without metadata.
+    pub token: MethodDef,
+    /// The type arguments of the function itself, without those of its class.
+    pub type_args: Vec<ClassId>,
+}
+
+/// Room for the type arguments that nearly every generic function gets by with, on the stack.
+const USUAL_TYPE_ARGS: usize = 8;
+
+impl Info {
+    /// Where `function` is defined, and with which type arguments.
+    ///
+    /// Call class: **async**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `E_INVALIDARG` if the function is no longer there.
+    #[doc(alias = "GetFunctionInfo2")]
+    #[doc(alias = "GetFunctionInfo")]
+    pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
+        const CALL: &str = "GetFunctionInfo2";
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
+        let mut ask = |type_args: &mut [sys::ClassID]| {
+            // SAFETY: no frame is given; the call writes at most as many type arguments as there is room for.
+            let code = unsafe {
+                info.GetFunctionInfo2(
+                    function.as_raw(),
+                    0,
+                    &mut class,
+                    &mut module,
+                    &mut token,
+                    u32::try_from(type_args.len()).unwrap_or(u32::MAX),
+                    &mut count,
+                    type_args.as_mut_ptr(),
+                )
+            };
+            Error::check(code, CALL).map(|()| count as usize)
+        };
+        let mut usual = [0; USUAL_TYPE_ARGS];
+        let count = ask(&mut usual)?;
+        let mut many = Vec::new();
+        let type_args = match usual.get(..count) {
+            Some(args) => args,
+            None => {
+                many.resize(count, 0);
+                ask(&mut many)?;
+                &many
+            }
+        };
+        Ok(FunctionInfo {
+            class: ClassId::from_raw(class),
+            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
+            token: MethodDef(token),
+            type_args: type_args.iter().filter_map(|&class| ClassId::from_raw(class)).collect(),
+        })
+    }
+
+    /// The name of a dynamic method: one without metadata.
+    ///
+    /// Call class: **async**, allowed after attach, never starts a GC. Needs `ICorProfilerInfo8`.
+    ///
+    /// # Errors
+    /// `E_INVALIDARG` if the function has metadata, and its name there.
+    #[doc(alias = "GetDynamicFunctionInfo")]
+    pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
+        const CALL: &str = "GetDynamicFunctionInfo";
+        let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
+        read_utf16(CALL, |start, room, count| {
+            let (mut module, mut signature, mut signature_size) = (0, std::ptr::null(), 0);
+            // SAFETY: the call writes the three locals, the count, and at most `room` units of text.
+            unsafe {
+                info.GetDynamicFunctionInfo(
+                    function.as_raw(),
+                    &mut module,
+                    &mut signature,
+                    &mut signature_size,
+                    room,
+                    count,
+                    start,
+                )
+            }
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! [`Info`]: the runtime, as a profiler sees it.
+//!
+//! The runtime's interface is negotiated once, from the newest version down, and from then on one pointer serves all
+//! versions: each extends the one before. A call says which version it needs, and a runtime that is older answers with an
+//! error. The calls stand in the files of what they ask about; on which type a call is a method follows the contract table
+//! ([`context`](crate::context)).
+
+mod app_domains;
+mod assemblies;
+mod classes;
+mod events;
+mod functions;
+mod modules;
+mod objects;
+mod runtime;
+mod threads;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use corprof_sys as sys;
+use windows_core::{IUnknown, Interface};
+
+use crate::error::{E_NOINTERFACE, Error, Result};
+use crate::event_mask::Phase;
+use crate::names::Names;
+
+pub use app_domains::AppDomainInfo;
+pub use assemblies::AssemblyInfo;
+pub use classes::{ArrayClass, ClassInfo};
+pub use functions::FunctionInfo;
+pub use modules::ModuleInfo;
+pub use runtime::{RuntimeInfo, RuntimeKind};
+
+/// The runtime. Anybody may have one, on any thread, for as long as the profiler lives; it offers the calls that the runtime
+/// answers everywhere. Calls that need a callback around them are methods of its context ([`context`](crate::context)).
+#[derive(Clone)]
+pub struct Info(Arc<Shared>);
+
+struct Shared {
+    /// The newest version the runtime has; all older ones are its prefix.
+    raw: sys::ICorProfilerInfo,
+    /// The number in that version's name.
+    version: u8,
+    /// A [`Phase`], which decides what may be asked of the event mask.
+    phase: AtomicU8,
+    names: Names,
+}
+
+// SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
+// are for), and AddRef and Release on its Info object do nothing (contracts/NOTES.md, (e)).
+unsafe impl Send for Shared {}
+// SAFETY: as above; all other fields are `Sync` by themselves.
+unsafe impl Sync for Shared {}
+
+/// One version of the runtime's interface.
+pub(crate) trait InfoVersion: Interface {
+    /// The number in its name, 1 for the first.
+    const VERSION: u8;
+}
+
+macro_rules! info_versions {
+    ($($version:literal $interface:ident)*) => {
+        $(impl InfoVersion for sys::$interface {
+            const VERSION: u8 = $version;
+        })*
+
+        /// The newest version that the runtime has, and its number.
+        fn negotiate(runtime: &IUnknown) -> Option<(sys::ICorProfilerInfo, u8)> {
+            $(if let Ok(info) = runtime.cast::<sys::$interface>() {
+                // SAFETY: every version's vtable begins with the first version's, so the pointer serves as either.
+                return Some((unsafe { sys::ICorProfilerInfo::from_raw(info.into_raw()) }, $version));
+            })*
+            None
+        }
+    };
+}
+
+info_versions! {
+    15 ICorProfilerInfo15  14 ICorProfilerInfo14  13 ICorProfilerInfo13  12 ICorProfilerInfo12  11 ICorProfilerInfo11
+    10 ICorProfilerInfo10   9 ICorProfilerInfo9    8 ICorProfilerInfo8    7 ICorProfilerInfo7    6 ICorProfilerInfo6
+     5 ICorProfilerInfo5    4 ICorProfilerInfo4    3 ICorProfilerInfo3    2 ICorProfilerInfo2    1 ICorProfilerInfo
+}
+
+/// The first runtime that has a version, for messages.
+pub(crate) fn first_runtime_with(version: u8) -> &'static str {
+    match version {
+        0..=8 => ".NET Core 2.0",
+        9 => ".NET Core 2.1",
+        10 => ".NET Core 3.0",
+        11 => ".NET Core 3.1",
+        12 => ".NET 5",
+        13 => ".NET 7",
+        14 => ".NET 8",
+        _ => ".NET 9",
+    }
+}
+
+impl Info {
+    /// Asks the runtime for its newest interface.
+    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase) -> Result<Self> {
+        let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
+        Ok(Self(Arc::new(Shared { raw, version, phase: AtomicU8::new(phase as u8), names: Names::new() })))
+    }
+
+    /// The newest `ICorProfilerInfo` that the runtime has: 11 for .NET Core 3.1, 14 for .NET 8.
+    pub fn version(&self) -> u8 {
+        self.0.version
+    }
+
+    /// The names of what the runtime has, looked up once each.
+    pub fn names(&self) -> &Names {
+        &self.0.names
+    }
+
+    /// The runtime's interface itself, for calls that have no safe form yet.
+    pub fn as_raw(&self) -> &sys::ICorProfilerInfo {
+        &self.0.raw
+    }
+
+    /// The runtime's interface in the version that `call` needs.
+    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+        if self.0.version < V::VERSION {
+            return Err(Error::new(E_NOINTERFACE, call));
+        }
+        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
+        // version that is at least as new, whose vtable begins with that of `V`.
+        Ok(unsafe { &*std::ptr::from_ref(&self.0.raw).cast::<V>() })
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.0.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Initialize as u8 => Phase::Initialize,
+            phase if phase == Phase::Running as u8 => Phase::Running,
+            _ => Phase::Attached,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.0.phase.store(phase as u8, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Info(ICorProfilerInfo{})", self.0.version)
+    }
+}

@@ -1,0 +1,74 @@
+//! Modules, and the way to their metadata.
+
+use corprof_sys as sys;
+use windows_core::{IUnknown, Interface};
+
+use crate::buffer::read_utf16;
+use crate::context::InCallback;
+use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+use crate::id::{AssemblyId, ModuleId};
+use crate::info::Info;
+use crate::metadata::MetadataImport;
+
+/// Where a module was loaded from, and where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ModuleInfo {
+    /// Its address in memory; 0 for a module that was never mapped, such as a dynamic one.
+    pub base: usize,
+    /// Its file, or the name of an in-memory module.
+    pub path: String,
+    /// Its assembly; none before `module_attached_to_assembly`.
+    pub assembly: Option<AssemblyId>,
+    /// On disk, dynamic, collectible and so on.
+    pub flags: sys::COR_PRF_MODULE_FLAGS,
+}
+
+impl Info {
+    /// Where `module` was loaded from, and where it is.
+    ///
+    /// Call class: **async**, allowed after attach, never starts a GC. Needs `ICorProfilerInfo3`.
+    ///
+    /// # Errors
+    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    #[doc(alias = "GetModuleInfo2")]
+    #[doc(alias = "GetModuleInfo")]
+    pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
+        const CALL: &str = "GetModuleInfo2";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        let (mut base, mut assembly, mut flags) = (std::ptr::null(), 0, 0);
+        let path = read_utf16(CALL, |start, room, count| {
+            // SAFETY: the call writes the three locals, the count, and at most `room` units of text.
+            unsafe { info.GetModuleInfo2(module.as_raw(), &mut base, room, count, start, &mut assembly, &mut flags) }
+        })?;
+        Ok(ModuleInfo {
+            base: base.addr(),
+            path,
+            assembly: AssemblyId::from_raw(assembly),
+            flags: sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags),
+        })
+    }
+}
+
+impl InCallback<'_> {
+    /// The metadata of `module`, to read.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    #[doc(alias = "GetModuleMetaData")]
+    pub fn metadata(&self, module: ModuleId) -> Result<MetadataImport> {
+        const CALL: &str = "GetModuleMetaData";
+        let mut metadata: Option<IUnknown> = None;
+        let read = sys::ofRead.bits();
+        // SAFETY: the interface asked for is the one that the answer is taken for; the call writes one reference.
+        let code = unsafe {
+            self.as_raw().GetModuleMetaData(module.as_raw(), read, &sys::IMetaDataImport2::IID, &mut metadata)
+        };
+        Error::check(code, CALL)?;
+        // S_FALSE: the module has none, such as a resource.
+        let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
+        metadata.cast().map(MetadataImport::from_raw).map_err(|_| Error::new(E_NOINTERFACE, CALL))
+    }
+}

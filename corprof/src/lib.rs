@@ -1,0 +1,75 @@
+//! Write profilers for .NET in Rust.
+//!
+//! A profiler is a shared library that the .NET runtime loads into an application and calls back: a class loads, a method is
+//! compiled, a thread ends, an exception flies. With corprof it is a struct, a derive and the callbacks one cares about:
+//!
+//! ```
+//! use corprof::prelude::*;
+//!
+//! #[derive(Profiler)]
+//! #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C01")]
+//! struct Loads;
+//!
+//! #[callbacks]
+//! impl Callbacks for Loads {
+//!     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+//!         if status.is_ok() {
+//!             eprintln!("loaded {}", cx.names().class(cx, class));
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! Where to read on: [`Callbacks`] for what can be heard of, [`context`] for what can be asked from where, [`id`] for what
+//! identifiers mean and when they die, [`sync`] for locks. The book tells it in order.
+//!
+//! What the profiling API forbids does not compile; what cannot be known at compile time is a named [`Error`]; and whatever
+//! a profiler does, the application runs on: a panic ends the profiler, not the process.
+
+mod adapter;
+pub mod args;
+mod buffer;
+pub mod context;
+pub mod error;
+mod event_mask;
+mod generated;
+pub mod id;
+pub mod info;
+pub mod metadata;
+pub mod names;
+mod profiler;
+mod report;
+pub mod sync;
+mod wire;
+
+pub use corprof_macros::{Profiler, callbacks};
+pub use corprof_sys as sys;
+pub use windows_core::GUID as Guid;
+
+pub use context::{Context, InCallback, InInitialize, InTriggers};
+pub use error::{Error, Result};
+pub use event_mask::{Event, EventMask, EventSet};
+pub use id::{
+    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, ObjectId, ReJitId, ThreadId,
+};
+pub use info::Info;
+pub use names::{Name, Names};
+pub use profiler::{BoxError, Callbacks, Profiler};
+
+/// Everything that a profiler's source usually needs.
+pub mod prelude {
+    pub use crate::args::*;
+    pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
+    pub use crate::id::*;
+    pub use crate::metadata::MethodDef;
+    pub use crate::{BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, callbacks};
+}
+
+/// For the macros only.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::adapter::factory::{ClassEntry, dll_get_class_object};
+    pub use windows_core::HRESULT;
+
+    pub const S_FALSE: HRESULT = crate::error::S_FALSE;
+}

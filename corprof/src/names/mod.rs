@@ -1,0 +1,172 @@
+//! Names for what the runtime only numbers.
+//!
+//! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
+//! A name is worked out once and kept until what it names goes away, so asking again is cheap. What cannot be found out is
+//! said in the name, in angle brackets; no look-up fails. `spell` puts names together, `source` has the questions, `cache`
+//! keeps the answers; a look-up asks the runtime with no lock held.
+
+mod cache;
+mod generics;
+mod name;
+mod source;
+mod spell;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+
+pub use name::Name;
+
+use crate::context::InCallback;
+use crate::error::Result;
+use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+use crate::metadata::{MetadataImport, MethodDef};
+use cache::{Cache, Ticket};
+use source::Live;
+use spell::{Speller, code_name};
+
+/// The names of functions, classes, modules and assemblies, each looked up once.
+///
+/// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`,
+/// `method void *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their
+/// actual arguments, or the names of their parameters where the runtime does not tell; instantiations that share their
+/// code show `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
+///
+/// What could not be found out reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`, and is asked again the next time.
+///
+/// No name may be looked up while anything is suspended: it allocates and takes locks.
+pub struct Names {
+    functions: Cache<FunctionId, Name>,
+    classes: Cache<ClassId, Name>,
+    modules: Cache<ModuleId, Name>,
+    assemblies: Cache<AssemblyId, Name>,
+    imports: Cache<ModuleId, Arc<MetadataImport>>,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        Self {
+            functions: Cache::new(),
+            classes: Cache::new(),
+            modules: Cache::new(),
+            assemblies: Cache::new(),
+            imports: Cache::new(),
+        }
+    }
+
+    /// The name of a function: `Namespace.Type<int32>.Method<string>(int32, string[])`.
+    ///
+    /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; it is asked about each time, for its
+    /// identifier may be another's soon.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn function(&self, cx: &InCallback<'_>, function: FunctionId) -> Name {
+        remember(&self.functions, function, || {
+            let live = Live::new(cx, self);
+            let mut speller = Speller::new(&live);
+            let name = speller.function(function);
+            (name, speller.is_lasting())
+        })
+    }
+
+    /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn class(&self, cx: &InCallback<'_>, class: ClassId) -> Name {
+        remember(&self.classes, class, || {
+            let live = Live::new(cx, self);
+            let mut speller = Speller::new(&live);
+            let name = speller.class(class);
+            (name, speller.is_lasting())
+        })
+    }
+
+    /// The name of a method as its module defines it, generic parameters by their own names:
+    /// `Namespace.Type<T>.Method<U>(T, U[])`.
+    ///
+    /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn method_def(&self, cx: &InCallback<'_>, module: ModuleId, method: MethodDef) -> Name {
+        let live = Live::new(cx, self);
+        Speller::new(&live).method_def(module, method).into()
+    }
+
+    /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn module(&self, cx: &InCallback<'_>, module: ModuleId) -> Name {
+        remember(&self.modules, module, || match cx.module_info(module) {
+            Ok(info) => {
+                let file = file_name(&info.path);
+                if !file.is_empty() {
+                    return (file.to_owned(), true);
+                }
+                // Emitted in memory: no file, but the metadata has a name.
+                known_or(Live::new(cx, self).metadata(module).and_then(|m| m.module_name()), "module", module.as_raw())
+            }
+            Err(error) => known_or(Err(error), "module", module.as_raw()),
+        })
+    }
+
+    /// The name of an assembly, without version and culture.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn assembly(&self, cx: &InCallback<'_>, assembly: AssemblyId) -> Name {
+        remember(&self.assemblies, assembly, || {
+            known_or(cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
+        })
+    }
+
+    /// Forgets everything: a module is gone, the runtime may use its identifiers again, and instantiations over its types
+    /// live anywhere.
+    ///
+    /// To be called for `ModuleUnloadFinished`, which the runtime must therefore be asked to report: the metadata that is
+    /// let go here reads the module's own memory.
+    pub(crate) fn evict_all(&self) {
+        // What names are made from goes before the names: whoever got a ticket for a name after its cache was cleared
+        // finds no stale part, and whoever has an older ticket cannot use it.
+        self.imports.clear();
+        self.modules.clear();
+        self.assemblies.clear();
+        self.classes.clear();
+        self.functions.clear();
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").finish_non_exhaustive()
+    }
+}
+
+/// The cached name, or the one worked out now, which is kept if it will last.
+fn remember<K: Copy + Eq + Hash>(cache: &Cache<K, Name>, key: K, work_out: impl FnOnce() -> (String, bool)) -> Name {
+    let ticket: Ticket = match cache.get(&key) {
+        Ok(name) => return name,
+        Err(ticket) => ticket,
+    };
+    let (text, lasting) = work_out();
+    let name = Name::from(text);
+    if lasting {
+        cache.insert(ticket, key, name.clone());
+    }
+    name
+}
+
+/// A simple name, or what is known instead, and whether it may be kept.
+fn known_or(name: Result<String>, what: &str, id: usize) -> (String, bool) {
+    match name {
+        Ok(name) if !name.is_empty() => (name, true),
+        // The runtime answered, and there is no name: that will not change.
+        Ok(_) => (format!("<nameless {what} {id:#x}>"), true),
+        Err(error) => (format!("<unknown {what} {id:#x}: {}>", code_name(&error)), false),
+    }
+}
+
+/// The part of a path behind the last separator of either system: a profiler's report may be read elsewhere.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}

@@ -1,0 +1,63 @@
+//! What makes a struct a profiler, and how a library exports it.
+
+use windows_core::GUID;
+
+pub use crate::generated::callbacks::Callbacks;
+
+/// Any error at all, for [`Callbacks::initialize`].
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A profiler: a type with [`Callbacks`] that the runtime can ask for by its CLSID.
+///
+/// [`#[derive(Profiler)]`](derive@crate::Profiler) writes the implementation, and exports it from the library.
+pub trait Profiler: Callbacks {
+    /// The number that stands in `CORECLR_PROFILER`.
+    const CLSID: GUID;
+    /// The struct's name, for messages.
+    const NAME: &'static str;
+    /// The least `ICorProfilerInfo` that the profiler can do with. An older runtime goes on without it and says so.
+    const MIN_INFO: u8 = 5;
+
+    /// A new profiler, before it is told anything.
+    fn create() -> Self;
+}
+
+/// Exports profilers from a library: `corprof::export!(First, Second);`
+///
+/// [`#[derive(Profiler)]`](derive@crate::Profiler) does this by itself for the one profiler that a library usually has. A
+/// library with several says `#[profiler(…, no_export)]` on each and exports them all in one place.
+#[macro_export]
+macro_rules! export {
+    ($($profiler:ty),+ $(,)?) => {
+        const _: () = {
+            /// Called by the runtime to get at a profiler.
+            ///
+            /// # Safety
+            /// The pointers are as COM has it, or null.
+            #[allow(non_snake_case, unsafe_code)]
+            #[unsafe(no_mangle)]
+            unsafe extern "system" fn DllGetClassObject(
+                clsid: *const $crate::Guid,
+                iid: *const $crate::Guid,
+                out: *mut *mut ::core::ffi::c_void,
+            ) -> $crate::__private::HRESULT {
+                // SAFETY: passed on as they came.
+                unsafe {
+                    $crate::__private::dll_get_class_object(
+                        &[$($crate::__private::ClassEntry::of::<$profiler>()),+],
+                        clsid,
+                        iid,
+                        out,
+                    )
+                }
+            }
+
+            /// Called by the runtime to learn whether the library may be unloaded: never, as code of it may be running.
+            #[allow(non_snake_case, unsafe_code)]
+            #[unsafe(no_mangle)]
+            extern "system" fn DllCanUnloadNow() -> $crate::__private::HRESULT {
+                $crate::__private::S_FALSE
+            }
+        };
+    };
+}

@@ -1,0 +1,186 @@
+//! From what the runtime passes to a callback to what the callback is given.
+//!
+//! The generated thunks call these. `None` means that the arguments are not what the API promises (an id of 0 where there
+//! must be one), and the callback is not made then.
+
+use std::slice;
+
+use windows_core::{BOOL, GUID, HRESULT};
+
+use crate::error::{Error, Result};
+use crate::id::{
+    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, ObjectId, ThreadId,
+};
+
+/// A type that one wire argument is made into.
+pub(crate) trait FromWire<W>: Sized {
+    fn from_wire(wire: W) -> Option<Self>;
+}
+
+/// `wire` as a `T`.
+#[inline]
+pub(crate) fn from_wire<W, T: FromWire<W>>(wire: W) -> Option<T> {
+    T::from_wire(wire)
+}
+
+macro_rules! ids_from_wire {
+    ($($id:ty),*) => { $(
+        impl FromWire<usize> for $id {
+            #[inline]
+            fn from_wire(wire: usize) -> Option<Self> {
+                Self::from_raw(wire)
+            }
+        }
+
+        impl FromWire<usize> for Option<$id> {
+            #[inline]
+            fn from_wire(wire: usize) -> Option<Self> {
+                Some(<$id>::from_raw(wire))
+            }
+        }
+    )* };
+}
+
+ids_from_wire!(
+    AppDomainId,
+    AssemblyId,
+    ClassId,
+    EventPipeProviderId,
+    FunctionId,
+    HandleId,
+    ModuleId,
+    ObjectId<'_>,
+    ThreadId
+);
+
+impl FromWire<u32> for u32 {
+    fn from_wire(wire: u32) -> Option<Self> {
+        Some(wire)
+    }
+}
+
+impl FromWire<usize> for usize {
+    fn from_wire(wire: usize) -> Option<Self> {
+        Some(wire)
+    }
+}
+
+impl FromWire<BOOL> for bool {
+    fn from_wire(wire: BOOL) -> Option<Self> {
+        Some(wire.as_bool())
+    }
+}
+
+impl FromWire<HRESULT> for Result<()> {
+    fn from_wire(wire: HRESULT) -> Option<Self> {
+        Some(Error::check(wire, "hrStatus"))
+    }
+}
+
+/// The array that a (count, start) pair describes; empty when there is none.
+///
+/// # Safety
+/// `start` is null or points at `count` values that nobody writes to while `'a` lasts.
+pub(crate) unsafe fn slice<'a, T>(count: u32, start: *const T) -> &'a [T] {
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    unsafe { slice::from_raw_parts(start, count as usize) }
+}
+
+/// An array of objects, read in place.
+///
+/// # Safety
+/// As [`slice`]; and no collection may end while `'a` lasts.
+pub(crate) unsafe fn objects<'a>(count: u32, start: *const usize) -> &'a [Option<ObjectId<'a>>] {
+    // SAFETY: `ObjectId` is a transparent `NonZeroUsize`, so its `Option` has the layout of the wire's number.
+    unsafe { slice(count, start.cast()) }
+}
+
+/// A GUID that may be absent.
+///
+/// # Safety
+/// `guid` is null or points at a GUID that outlives `'a`.
+pub(crate) unsafe fn guid<'a>(guid: *const GUID) -> Option<&'a GUID> {
+    // SAFETY: the caller's promise.
+    unsafe { guid.as_ref() }
+}
+
+/// Text of `count` UTF-16 units, with or without a NUL at its end.
+///
+/// # Safety
+/// As [`slice`].
+pub(crate) unsafe fn utf16(count: u32, start: *const u16) -> String {
+    // SAFETY: the caller's promise.
+    let units: &[u16] = unsafe { slice(count, start) };
+    String::from_utf16_lossy(units.split(|&unit| unit == 0).next().unwrap_or_default())
+}
+
+/// Text that ends with a NUL.
+///
+/// # Safety
+/// `text` is null or points at UTF-16 units that end with a 0.
+pub(crate) unsafe fn utf16_z(text: *const u16) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null; the units up to the 0 are the caller's promise.
+    let units = unsafe {
+        let length = (0..).take_while(|&at| *text.add(at) != 0).count();
+        slice::from_raw_parts(text, length)
+    };
+    String::from_utf16_lossy(units)
+}
+
+/// Writes a callback's answer, if there is room for it.
+///
+/// # Safety
+/// `out` is null or points at room for a truth value.
+pub(crate) unsafe fn answer(out: *mut BOOL, answer: bool) {
+    if !out.is_null() {
+        // SAFETY: not null; the rest is the caller's promise.
+        unsafe { *out = BOOL::from(answer) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_no_id() {
+        assert_eq!(from_wire::<usize, ClassId>(0), None);
+        assert_eq!(from_wire::<usize, Option<ClassId>>(0), Some(None));
+        assert_eq!(from_wire::<usize, ClassId>(8), ClassId::from_raw(8));
+    }
+
+    #[test]
+    fn null_arrays_are_empty() {
+        // SAFETY: null is allowed.
+        unsafe {
+            assert!(slice::<u32>(3, std::ptr::null()).is_empty());
+            assert_eq!(utf16(3, std::ptr::null()), "");
+            assert_eq!(utf16_z(std::ptr::null()), "");
+        }
+    }
+
+    #[test]
+    fn objects_are_read_in_place() {
+        let wire = [8_usize, 0, 16];
+        // SAFETY: three numbers, alive.
+        let read = unsafe { objects(3, wire.as_ptr()) };
+        assert_eq!(read.iter().map(|id| id.map(ObjectId::as_raw)).collect::<Vec<_>>(), [Some(8), None, Some(16)]);
+    }
+
+    #[test]
+    fn text_ends_at_its_nul() {
+        let units: Vec<u16> = "worker\0".encode_utf16().collect();
+        // SAFETY: seven units, alive.
+        unsafe {
+            assert_eq!(utf16(7, units.as_ptr()), "worker");
+            assert_eq!(utf16(6, units.as_ptr()), "worker");
+            assert_eq!(utf16_z(units.as_ptr()), "worker");
+        }
+    }
+}

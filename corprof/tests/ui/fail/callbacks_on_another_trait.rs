@@ -1,0 +1,12 @@
+use corprof::prelude::*;
+
+struct Beeper;
+
+#[callbacks]
+impl Default for Beeper {
+    fn default() -> Self {
+        Beeper
+    }
+}
+
+fn main() {}

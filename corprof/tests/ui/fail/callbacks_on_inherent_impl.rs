@@ -1,0 +1,10 @@
+use corprof::prelude::*;
+
+struct Beeper;
+
+#[callbacks]
+impl Beeper {
+    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+}
+
+fn main() {}

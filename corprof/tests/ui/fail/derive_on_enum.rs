@@ -1,0 +1,10 @@
+use corprof::prelude::*;
+
+#[derive(Profiler)]
+#[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")]
+enum Beeper {
+    Loud,
+    Low,
+}
+
+fn main() {}

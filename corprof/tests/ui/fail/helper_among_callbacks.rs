@@ -1,0 +1,10 @@
+use corprof::prelude::*;
+
+struct Beeper;
+
+#[callbacks]
+impl Callbacks for Beeper {
+    fn beep(&self) {}
+}
+
+fn main() {}

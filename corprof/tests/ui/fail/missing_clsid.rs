@@ -1,0 +1,6 @@
+use corprof::prelude::*;
+
+#[derive(Profiler)]
+struct Beeper;
+
+fn main() {}

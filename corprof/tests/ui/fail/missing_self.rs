@@ -1,0 +1,10 @@
+use corprof::prelude::*;
+
+struct Beeper;
+
+#[callbacks]
+impl Callbacks for Beeper {
+    fn thread_created(_cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use corprof::prelude::*;
+
+#[derive(Profiler)]
+#[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")]
+struct Counter {
+    count: std::sync::atomic::AtomicU64,
+}
+
+#[callbacks]
+impl Callbacks for Counter {}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use corprof::prelude::*;
+
+struct Beeper;
+
+#[callbacks]
+impl Callbacks for Beeper {
+    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

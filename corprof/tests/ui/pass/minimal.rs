@@ -1,0 +1,15 @@
+use corprof::prelude::*;
+
+#[derive(Profiler)]
+#[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")]
+struct Beeper;
+
+#[callbacks]
+impl Callbacks for Beeper {
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
+}
+
+fn main() {
+    assert_eq!(Beeper::NAME, "Beeper");
+    assert_eq!(Beeper::EVENTS, corprof::EventSet::EMPTY.with(corprof::Event::ClassLoadFinished));
+}

@@ -1,0 +1,13 @@
+use corprof::prelude::*;
+
+#[derive(Profiler)]
+#[profiler(clsid = "{bdd57a0c-d4f7-486d-a8ca-86070dc12fa0}", min_info = 12)]
+struct Quiet {}
+
+#[callbacks]
+impl Callbacks for Quiet {}
+
+fn main() {
+    assert_eq!(Quiet::EVENTS, corprof::EventSet::EMPTY);
+    assert_eq!(Quiet::MIN_INFO, 12);
+}
