@@ -1,0 +1,3 @@
+//! Tests on real runtimes. `cargo xtask test --live-only` prepares what they need and runs them.
+
+mod smoke;

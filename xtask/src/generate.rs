@@ -1,0 +1,46 @@
+//! `cargo xtask generate`: writes the generated sources anew from the IDL, or checks that they are fresh.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::cargo::workspace_root;
+use crate::process::{announce, env_path};
+
+/// Write the generated sources anew from the IDL files.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The folder of corprof.idl, corerror.h, metadata.idl and corhdr.idl [default: $CORPROF_IDL, else ../shared/idl]
+    #[arg(long, value_name = "DIR")]
+    idl: Option<PathBuf>,
+
+    /// Write nothing; fail if a file differs from what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If there are no inputs, they are not understood, or, with `--check`, something differs.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let idl = args.idl.clone().or_else(default_idl).context(
+        "there are no IDL files: name their folder by --idl DIR or CORPROF_IDL.\n\
+         They are in the public repository dotnet/diagnostics, commit 3c9f99e8251b0c68cb229afad5bf30a6edeb3c13:\n\
+         src/shared/inc/corprof.idl, src/shared/pal/prebuilt/inc/corerror.h;\n\
+         metadata.idl and corhdr.idl are made from src/shared/inc/cor.h and src/shared/inc/corhdr.h",
+    )?;
+    let verb = if args.check { "Checking" } else { "Writing" };
+    announce(format_args!("{verb} the generated sources by the IDL files of {}", idl.display()));
+    let options = corprof_gen::Options { idl, root: workspace_root().to_owned(), check: args.check };
+    // As text, for its errors name their causes themselves.
+    let report = corprof_gen::run(&options).map_err(|error| anyhow!("{error}"))?;
+    println!("{report}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn default_idl() -> Option<PathBuf> {
+    let shared = workspace_root().parent().map(|parent| parent.join("shared").join("idl"));
+    [env_path("CORPROF_IDL"), shared].into_iter().flatten().find(|dir| dir.is_dir())
+}

@@ -1,0 +1,16 @@
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `bench`.
+//!
+//! Each command is a module with one `run`; the modules below them are what they share.
+
+pub mod bench;
+pub mod cache;
+pub mod cargo;
+pub mod demo;
+pub mod generate;
+pub mod managed;
+pub mod process;
+pub mod profiler;
+pub mod runtime;
+pub mod test;
+pub mod tools;
+pub mod wheel;

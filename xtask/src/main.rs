@@ -1,0 +1,43 @@
+//! The command line of `cargo xtask`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use xtask::{demo, generate, test};
+
+/// Everything a person does with this repository, by one command each.
+///
+/// Downloads go into a cache that all checkouts share: $CORPROF_CACHE, else $XDG_CACHE_HOME/corprof, else
+/// ~/.cache/corprof. Deleting it is always safe.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Test(test::Args),
+    Generate(generate::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    match cli.command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Generate(args) => generate::run(&args),
+    }
+}

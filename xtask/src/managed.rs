@@ -1,0 +1,199 @@
+//! Managed programs: from a `.cs` file to something that `dotnet` runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
+
+use crate::cargo::workspace_root;
+use crate::process;
+use crate::runtime::Runtime;
+use crate::tools;
+use crate::wheel::hex;
+
+/// Says what the program runs on: any runtime from 3.1, the newest there is, without ICU.
+const RUNTIME_CONFIG: &str = r#"{
+  "runtimeOptions": {
+    "framework": { "name": "Microsoft.NETCore.App", "version": "3.1.0" },
+    "rollForward": "LatestMajor",
+    "configProperties": { "System.Globalization.Invariant": true }
+  }
+}
+"#;
+
+/// The folder of the managed sources.
+#[must_use]
+pub fn sources_dir() -> PathBuf {
+    workspace_root().join("tests").join("managed")
+}
+
+/// A C# compiler.
+#[derive(Debug)]
+pub enum Compiler {
+    /// Mono's. What it makes runs on every runtime.
+    Mcs(PathBuf),
+    /// That of a .NET SDK, with the libraries to compile against. What it makes runs on those and on newer ones.
+    Csc {
+        /// The host that runs the compiler.
+        host: PathBuf,
+        /// `csc.dll`.
+        csc: PathBuf,
+        /// The folder of the framework.
+        framework: PathBuf,
+    },
+}
+
+impl Compiler {
+    /// The compiler for programs that need to run on `runtime` only: that of an SDK if there is one.
+    ///
+    /// # Errors
+    /// If there is none and none can be installed.
+    pub fn for_runtime(runtime: &Runtime) -> Result<Self> {
+        // The SDK may belong to another host than the one that will run the program.
+        let own = Runtime::own().and_then(Result::ok);
+        let with_sdk = [Some(runtime), own.as_ref()].into_iter().flatten().find_map(|host| Some((host, host.csc()?)));
+        match with_sdk {
+            Some((host, csc)) => Ok(Self::Csc { host: host.host.clone(), csc, framework: runtime.framework.clone() }),
+            None => Self::for_every_runtime(),
+        }
+    }
+
+    /// The compiler for programs that run on every runtime that corprof supports.
+    ///
+    /// # Errors
+    /// If there is none and none can be installed.
+    pub fn for_every_runtime() -> Result<Self> {
+        tools::mcs().map(Self::Mcs)
+    }
+
+    fn command(&self) -> Result<Command> {
+        match self {
+            Self::Mcs(mcs) => {
+                let mut command = Command::new(mcs);
+                // Not for csc: a later one may warn of something that we have not seen.
+                command.arg("-warnaserror+");
+                Ok(command)
+            }
+            Self::Csc { host, csc, framework } => {
+                let mut command = Command::new(host);
+                command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]);
+                for library in managed_libraries(framework)? {
+                    let mut reference = std::ffi::OsString::from("-r:");
+                    reference.push(library);
+                    command.arg(reference);
+                }
+                Ok(command)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Compiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mcs(mcs) => write!(f, "{}", mcs.display()),
+            Self::Csc { csc, framework, .. } => write!(f, "{} against {}", csc.display(), framework.display()),
+        }
+    }
+}
+
+/// The managed libraries of a framework; beside them lie native ones, some of them with the same extension.
+fn managed_libraries(framework: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(framework).with_context(|| format!("cannot read {}", framework.display()))?;
+    let is_managed = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_framework = ["System.", "mscorlib.", "netstandard."].iter().any(|prefix| name.starts_with(prefix));
+        is_framework && name.ends_with(".dll") && !name.ends_with(".Native.dll")
+    };
+    let mut libraries: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_managed).collect();
+    libraries.sort();
+    Ok(libraries)
+}
+
+/// Compiles `source` into `dir` as a program, unless that was done already, and returns the path of its `.dll`.
+///
+/// # Errors
+/// If the source cannot be read or does not compile.
+pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf> {
+    let name = source.file_stem().with_context(|| format!("{} is no source file", source.display()))?;
+    let program = |extension: &str| dir.join(name).with_extension(extension);
+    let (dll, config, stamp) = (program("dll"), program("runtimeconfig.json"), program("stamp"));
+
+    // The stamp tells what the library was made of. Dates would not do: a checkout sets them anew.
+    let text = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
+    let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(text)));
+    if dll.is_file() && config.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == made_of) {
+        return Ok(dll);
+    }
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut out = std::ffi::OsString::from("-out:");
+    out.push(&dll);
+    let mut command = compiler.command()?;
+    process::run_as_progress(command.args(["-target:exe", "-optimize+"]).arg(out).arg(source))
+        .with_context(|| format!("cannot compile {}", source.display()))?;
+    let write =
+        |path: &Path, text: &str| fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
+    write(&config, RUNTIME_CONFIG)?;
+    write(&stamp, &made_of)?;
+    Ok(dll)
+}
+
+/// Compiles every source of `tests/managed` into `dir`, and returns how many there are.
+///
+/// # Errors
+/// As [`compile`], or if there are none.
+pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
+    let sources = sources_dir();
+    let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
+    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cs");
+    let files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_source).collect();
+    if files.is_empty() {
+        bail!("no C# sources in {}", sources.display());
+    }
+    for source in &files {
+        compile(compiler, source, dir)?;
+    }
+    Ok(files.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_libraries_are_not_referenced() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            "System.Runtime.dll",
+            "mscorlib.dll",
+            "System.IO.Compression.Native.dll",
+            "clrjit.dll",
+            "System.Private.CoreLib.so",
+        ];
+        for file in files {
+            fs::write(dir.path().join(file), "").unwrap();
+        }
+        let names: Vec<_> =
+            managed_libraries(dir.path()).unwrap().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        assert_eq!(names, ["System.Runtime.dll", "mscorlib.dll"]);
+    }
+
+    /// A compiler that appends to its output, so that the output tells how often it ran.
+    #[cfg(unix)]
+    #[test]
+    fn a_source_is_compiled_again_only_when_it_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (compiler, source, out) = (dir.path().join("compiler"), dir.path().join("App.cs"), dir.path().join("out"));
+        let script = "#!/bin/sh\nfor a; do case $a in -out:*) echo ran >> \"${a#-out:}\";; esac; done\n";
+        crate::process::testing::write_script(&compiler, script);
+        let compiler = Compiler::Mcs(compiler);
+        let runs = || fs::read_to_string(compile(&compiler, &source, &out).unwrap()).unwrap().lines().count();
+        fs::write(&source, "one").unwrap();
+        assert_eq!((runs(), runs()), (1, 1));
+        fs::write(&source, "two").unwrap();
+        assert_eq!((runs(), runs()), (2, 2));
+        assert!(out.join("App.runtimeconfig.json").is_file());
+    }
+}
