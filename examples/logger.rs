@@ -76,7 +76,7 @@ fn side(reason: TransitionReason) -> char {
 }
 
 fn function(cx: &InCallback<'_>, id: Option<FunctionId>) -> Name {
-    id.map_or("?".into(), |id| cx.names().function(cx, id))
+    id.map_or("?".into(), |id| cx.names().function(id))
 }
 
 /// How something ended.
@@ -108,23 +108,23 @@ macro_rules! logger {
             }
 
             fn jit_inlining(&self, cx: &mut InTriggers<'_>, caller: FunctionId, callee: FunctionId) -> bool {
-                let (caller, callee) = (cx.names().function(cx, caller), cx.names().function(cx, callee));
+                let (caller, callee) = (cx.names().function(caller), cx.names().function(callee));
                 self.log(cx, "inlining", '*', format_args!("{callee} into {caller}"));
                 true
             }
 
             fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {
                 for (class, count) in counts.iter() {
-                    self.log(cx, "allocation", '*', format_args!("{count} of {}", cx.names().class(cx, class)));
+                    self.log(cx, "allocation", '*', format_args!("{count} of {}", cx.names().class(class)));
                 }
             }
 
             fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, thrown: Option<ObjectId<'_>>) {
-                let class = thrown.and_then(|object| cx.class_of(object).ok()).map(|class| cx.names().class(cx, class));
+                let class = thrown.and_then(|object| cx.class_of(object).ok()).map(|class| cx.names().class(class));
                 let class = class.as_deref().unwrap_or("an exception");
                 // The unwinding of the function that catches has no end of its own.
                 self.log(cx, "exception", '-', format_args!("unwind"));
-                self.log(cx, "exception", '+', format_args!("catch {class} in {}", cx.names().function(cx, function)));
+                self.log(cx, "exception", '+', format_args!("catch {class} in {}", cx.names().function(function)));
             }
 
             $($(fn $name(&self, $cx: $context $(, $arg: $ty)*) {
@@ -141,51 +141,51 @@ logger! {
         app_domain_shutdown_started(cx, id: AppDomainId) => "appdomain", '+', "shut down {id:x}";
         app_domain_shutdown_finished(cx, id: AppDomainId, status: Result<()>) => "appdomain", '-', "shut down {id:x}{}", outcome(status);
         assembly_load_started(cx, id: AssemblyId) => "assembly", '+', "load {id:x}";
-        assembly_load_finished(cx, id: AssemblyId, status: Result<()>) => "assembly", '-', "load {}{}", cx.names().assembly(cx, id), outcome(status);
-        assembly_unload_started(cx, id: AssemblyId) => "assembly", '+', "unload {}", cx.names().assembly(cx, id);
+        assembly_load_finished(cx, id: AssemblyId, status: Result<()>) => "assembly", '-', "load {}{}", cx.names().assembly(id), outcome(status);
+        assembly_unload_started(cx, id: AssemblyId) => "assembly", '+', "unload {}", cx.names().assembly(id);
         assembly_unload_finished(cx, id: AssemblyId, status: Result<()>) => "assembly", '-', "unload {id:x}{}", outcome(status);
         module_load_started(cx, id: ModuleId) => "module", '+', "load {id:x}";
-        module_load_finished(cx, id: ModuleId, status: Result<()>) => "module", '-', "load {}{}", cx.names().module(cx, id), outcome(status);
-        module_unload_started(cx, id: ModuleId) => "module", '+', "unload {}", cx.names().module(cx, id);
+        module_load_finished(cx, id: ModuleId, status: Result<()>) => "module", '-', "load {}{}", cx.names().module(id), outcome(status);
+        module_unload_started(cx, id: ModuleId) => "module", '+', "unload {}", cx.names().module(id);
         module_unload_finished(cx, id: ModuleId, status: Result<()>) => "module", '-', "unload {id:x}{}", outcome(status);
-        module_attached_to_assembly(cx, id: ModuleId, to: AssemblyId) => "module", '*', "{} is in {}", cx.names().module(cx, id), cx.names().assembly(cx, to);
+        module_attached_to_assembly(cx, id: ModuleId, to: AssemblyId) => "module", '*', "{} is in {}", cx.names().module(id), cx.names().assembly(to);
         class_load_started(cx, id: ClassId) => "class", '+', "load {id:x}";
-        class_load_finished(cx, id: ClassId, status: Result<()>) => "class", '-', "load {}{}", cx.names().class(cx, id), outcome(status);
-        class_unload_started(cx, id: ClassId) => "class", '+', "unload {}", cx.names().class(cx, id);
+        class_load_finished(cx, id: ClassId, status: Result<()>) => "class", '-', "load {}{}", cx.names().class(id), outcome(status);
+        class_unload_started(cx, id: ClassId) => "class", '+', "unload {}", cx.names().class(id);
         class_unload_finished(cx, id: ClassId, status: Result<()>) => "class", '-', "unload {id:x}{}", outcome(status);
         dynamic_method_unloaded(cx, id: FunctionId) => "unload", '*', "dynamic method {id:x}";
-        jit_compilation_started(cx, id: FunctionId, _safe: bool) => "jit", '+', "{}", cx.names().function(cx, id);
-        jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(cx, id), outcome(status);
-        dynamic_method_jit_compilation_started(cx, id: FunctionId, _safe: bool, _il: &[u8]) => "jit", '+', "{}", cx.names().function(cx, id);
-        dynamic_method_jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(cx, id), outcome(status);
-        jit_cached_function_search_finished(cx, id: FunctionId, result: JitCache) => "search", '*', "{} {result}", cx.names().function(cx, id);
+        jit_compilation_started(cx, id: FunctionId, _safe: bool) => "jit", '+', "{}", cx.names().function(id);
+        jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(id), outcome(status);
+        dynamic_method_jit_compilation_started(cx, id: FunctionId, _safe: bool, _il: &[u8]) => "jit", '+', "{}", cx.names().function(id);
+        dynamic_method_jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(id), outcome(status);
+        jit_cached_function_search_finished(cx, id: FunctionId, result: JitCache) => "search", '*', "{} {result}", cx.names().function(id);
         thread_created(cx, id: ThreadId) => "thread", '*', "{id:x} created";
         thread_name_changed(cx, id: ThreadId, name: &str) => "thread", '*', "{id:x} is called {name}";
         managed_to_unmanaged_transition(cx, id: Option<FunctionId>, reason: TransitionReason) => "transition", side(reason), "native code {reason} from {}", function(cx, id);
         unmanaged_to_managed_transition(cx, id: Option<FunctionId>, reason: TransitionReason) => "transition", side(reason), "native code {reason} to {}", function(cx, id);
-        exception_search_function_enter(cx, id: FunctionId) => "exception", '+', "search {}", cx.names().function(cx, id);
+        exception_search_function_enter(cx, id: FunctionId) => "exception", '+', "search {}", cx.names().function(id);
         exception_search_function_leave(cx) => "exception", '-', "search";
-        exception_search_filter_enter(cx, id: FunctionId) => "exception", '+', "filter {}", cx.names().function(cx, id);
+        exception_search_filter_enter(cx, id: FunctionId) => "exception", '+', "filter {}", cx.names().function(id);
         exception_search_filter_leave(cx) => "exception", '-', "filter";
-        exception_search_catcher_found(cx, id: FunctionId) => "exception", '*', "will be caught in {}", cx.names().function(cx, id);
+        exception_search_catcher_found(cx, id: FunctionId) => "exception", '*', "will be caught in {}", cx.names().function(id);
         exception_catcher_leave(cx) => "exception", '-', "catch";
         runtime_resume_finished(cx) => "suspension", '-', "resumed";
-        com_classic_vtable_created(cx, id: ClassId, _iid: Option<&Guid>, at: usize, slots: u32) => "com", '*', "{} slots of {} at {at:x}", slots, cx.names().class(cx, id);
-        com_classic_vtable_destroyed(cx, id: ClassId, _iid: Option<&Guid>, at: usize) => "com", '*', "{} at {at:x} gone", cx.names().class(cx, id);
+        com_classic_vtable_created(cx, id: ClassId, _iid: Option<&Guid>, at: usize, slots: u32) => "com", '*', "{} slots of {} at {at:x}", slots, cx.names().class(id);
+        com_classic_vtable_destroyed(cx, id: ClassId, _iid: Option<&Guid>, at: usize) => "com", '*', "{} at {at:x} gone", cx.names().class(id);
     }
     in (&InCallback<'_>) {
-        function_unload_started(cx, id: FunctionId) => "unload", '*', "{}", cx.names().function(cx, id);
-        jit_function_pitched(cx, id: FunctionId) => "jit", '*', "{} pitched", cx.names().function(cx, id);
+        function_unload_started(cx, id: FunctionId) => "unload", '*', "{}", cx.names().function(id);
+        jit_function_pitched(cx, id: FunctionId) => "jit", '*', "{} pitched", cx.names().function(id);
         thread_assigned_to_os_thread(cx, id: ThreadId, os_id: u32) => "thread", '*', "{id:x} runs on system thread {os_id}";
         runtime_suspend_started(cx, reason: SuspendReason) => "suspension", '+', "for {reason}";
         runtime_suspend_finished(cx) => "suspension", '*', "all threads stopped";
         runtime_suspend_aborted(cx) => "suspension", '-', "aborted";
         garbage_collection_started(cx, generations: Generations, reason: GcReason) => "gc", '+', "{generations}, {reason}";
         garbage_collection_finished(cx) => "gc", '-', "done";
-        exception_thrown(cx, thrown: ObjectId<'_>) => "exception", '*', "{} thrown", cx.class_of(thrown).map_or("?".into(), |class| cx.names().class(cx, class));
-        exception_unwind_function_enter(cx, id: FunctionId) => "exception", '+', "unwind {}", cx.names().function(cx, id);
+        exception_thrown(cx, thrown: ObjectId<'_>) => "exception", '*', "{} thrown", cx.class_of(thrown).map_or("?".into(), |class| cx.names().class(class));
+        exception_unwind_function_enter(cx, id: FunctionId) => "exception", '+', "unwind {}", cx.names().function(id);
         exception_unwind_function_leave(cx) => "exception", '-', "unwind";
-        exception_unwind_finally_enter(cx, id: FunctionId) => "exception", '+', "finally {}", cx.names().function(cx, id);
+        exception_unwind_finally_enter(cx, id: FunctionId) => "exception", '+', "finally {}", cx.names().function(id);
         exception_unwind_finally_leave(cx) => "exception", '-', "finally";
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
         ));
     }
     let item = match (misplaced(&item), item) {
-        (None, Item::Impl(block)) => with_events(block, &mut errors).into_token_stream(),
+        (None, Item::Impl(block)) => with_events(block, &mut errors),
         (error, item) => {
             errors.extend(error);
             item.into_token_stream()
@@ -59,8 +59,8 @@ fn misplaced(item: &Item) -> Option<Error> {
     }
 }
 
-/// Takes out what is wrong, telling `errors`, and adds `EVENTS` for the rest.
-fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> ItemImpl {
+/// Takes out what is wrong, telling `errors`, and adds a block with `EVENTS` for the rest.
+fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
     let mut events = Vec::new();
     block.items.retain(|item| match check(item, &helpers) {
@@ -74,16 +74,22 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> ItemImpl {
             false
         }
     });
+    let conditions = block.attrs.iter().filter_map(condition);
+    let (generics, _, bounds) = block.generics.split_for_impl();
+    let ty = &block.self_ty;
     // Each `#[cfg]` needs a statement to stand on. A `let` without hygiene may meet a constant of the same name in the
     // user's scope, hence the long one.
-    block.items.push(parse_quote! {
-        const EVENTS: ::corprof::EventSet = {
-            let __corprof_events = ::corprof::EventSet::EMPTY;
-            #(#events)*
-            __corprof_events
-        };
-    });
-    block
+    quote! {
+        #block
+        #(#[#conditions])*
+        impl #generics ::corprof::Subscriber for #ty #bounds {
+            const EVENTS: ::corprof::EventSet = {
+                let __corprof_events = ::corprof::EventSet::EMPTY;
+                #(#events)*
+                __corprof_events
+            };
+        }
+    }
 }
 
 /// Which callback an item is; `None` if it is better left to the compiler.

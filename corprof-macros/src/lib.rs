@@ -6,6 +6,7 @@
 
 mod callbacks;
 mod clsid;
+#[rustfmt::skip]
 mod generated;
 mod profiler;
 #[cfg(test)]
@@ -105,7 +106,7 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// Asks the runtime for exactly the callbacks that an `impl Callbacks` block has.
 ///
 /// The runtime calls back only for what its event mask names. `#[callbacks]` looks at which methods are there and writes
-/// the constant `Callbacks::EVENTS`, from which `corprof` sets the mask; a method left out costs nothing.
+/// the constant `Subscriber::EVENTS`, from which `corprof` sets the mask; a method left out costs nothing.
 ///
 /// ```no_run
 /// use corprof::prelude::*;

@@ -26,6 +26,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use crate::info::Info;
+use crate::names::Names;
 
 /// The calling thread is inside a callback from which no collection may be started.
 ///
@@ -63,6 +64,13 @@ impl<'cb> InCallback<'cb> {
     #[inline]
     pub(crate) fn new(info: &'cb Info) -> Self {
         Self { info, _not_send: PhantomData }
+    }
+
+    /// The names of functions, classes, modules and assemblies: `cx.names().function(id)`.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn names(&self) -> Names<'_> {
+        Names::new(self, self.info.known_names())
     }
 }
 

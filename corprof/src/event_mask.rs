@@ -32,6 +32,10 @@ pub(crate) enum Phase {
 }
 
 impl EventMask {
+    /// What the SDK itself must hear of, whatever the profiler asks for: the unloading of modules, after which names and
+    /// metadata that were kept would be those of dead memory.
+    pub(crate) const BOOKKEEPING: Self = Self::MONITOR_MODULE_LOADS;
+
     pub(crate) fn from_words(low: u32, high: u32) -> Self {
         Self::from_bits_retain(u64::from(low) | u64::from(high) << 32)
     }

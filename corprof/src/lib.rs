@@ -14,7 +14,7 @@
 //! impl Callbacks for Loads {
 //!     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
 //!         if status.is_ok() {
-//!             eprintln!("loaded {}", cx.names().class(cx, class));
+//!             eprintln!("loaded {}", cx.names().class(class));
 //!         }
 //!     }
 //! }
@@ -32,6 +32,7 @@ mod buffer;
 pub mod context;
 pub mod error;
 mod event_mask;
+#[rustfmt::skip]
 mod generated;
 pub mod id;
 pub mod info;
@@ -54,7 +55,7 @@ pub use id::{
 };
 pub use info::Info;
 pub use names::{Name, Names};
-pub use profiler::{BoxError, Callbacks, Profiler};
+pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
 
 /// Everything that a profiler's source usually needs.
 pub mod prelude {
@@ -62,13 +63,15 @@ pub mod prelude {
     pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;
-    pub use crate::{BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, callbacks};
+    pub use crate::{
+        BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
+    };
 }
 
 /// For the macros only.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::adapter::factory::{ClassEntry, dll_get_class_object};
+    pub use crate::adapter::factory::{ClassEntry, assert_distinct, dll_get_class_object};
     pub use windows_core::HRESULT;
 
     pub const S_FALSE: HRESULT = crate::error::S_FALSE;

@@ -2,10 +2,22 @@
 
 use windows_core::GUID;
 
+use crate::event_mask::EventSet;
 pub use crate::generated::callbacks::Callbacks;
 
 /// Any error at all, for [`Callbacks::initialize`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The callbacks that a profiler implements: written by [`#[callbacks]`](macro@crate::callbacks).
+#[diagnostic::on_unimplemented(
+    message = "`#[callbacks]` is missing on `impl Callbacks for {Self}`",
+    label = "which of its callbacks are implemented is not known",
+    note = "write `#[callbacks]` above the `impl Callbacks for {Self}` block: it turns on the events of the callbacks in it"
+)]
+pub trait Subscriber {
+    /// The callbacks in the block.
+    const EVENTS: EventSet;
+}
 
 /// A profiler: a type with [`Callbacks`] that the runtime can ask for by its CLSID.
 ///
@@ -30,11 +42,12 @@ pub trait Profiler: Callbacks {
 macro_rules! export {
     ($($profiler:ty),+ $(,)?) => {
         const _: () = {
+            $crate::__private::assert_distinct(&[$($crate::__private::ClassEntry::of::<$profiler>()),+]);
+
             /// Called by the runtime to get at a profiler.
             ///
             /// # Safety
             /// The pointers are as COM has it, or null.
-            #[allow(non_snake_case, unsafe_code)]
             #[unsafe(no_mangle)]
             unsafe extern "system" fn DllGetClassObject(
                 clsid: *const $crate::Guid,
@@ -53,7 +66,6 @@ macro_rules! export {
             }
 
             /// Called by the runtime to learn whether the library may be unloaded: never, as code of it may be running.
-            #[allow(non_snake_case, unsafe_code)]
             #[unsafe(no_mangle)]
             extern "system" fn DllCanUnloadNow() -> $crate::__private::HRESULT {
                 $crate::__private::S_FALSE

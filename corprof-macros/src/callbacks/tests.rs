@@ -50,6 +50,8 @@ fn events_follow_the_methods_and_everything_else_stays() {
             #[inline]
             fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) { beep() }
             fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InTriggers<'_>, _: ThreadId, _: u32) {}
+        }
+        impl<'a> ::corprof::Subscriber for Beeper where u8: Copy {
             const EVENTS: ::corprof::EventSet = {
                 let __corprof_events = ::corprof::EventSet::EMPTY;
                 let __corprof_events = __corprof_events.with(::corprof::Event::ClassLoadFinished);
@@ -65,7 +67,8 @@ fn events_follow_the_methods_and_everything_else_stays() {
 fn no_methods_no_events() {
     let found = callbacks(quote! { impl Callbacks for Quiet {} });
     let wanted = quote! {
-        impl Callbacks for Quiet {
+        impl Callbacks for Quiet {}
+        impl ::corprof::Subscriber for Quiet {
             const EVENTS: ::corprof::EventSet = {
                 let __corprof_events = ::corprof::EventSet::EMPTY;
                 __corprof_events

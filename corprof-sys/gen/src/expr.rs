@@ -3,11 +3,12 @@
 //! The operators of C that the inputs use, with C's precedence. Values are computed in 128 bits, so that what does not
 //! fit 32 bits is noticed where it is used instead of wrapped here.
 
-use winnow::combinator::{alt, cut_err, delimited, opt, preceded, separated_foldl1};
+use winnow::combinator::{alt, cut_err, delimited, fail, opt, preceded, separated, terminated};
 use winnow::prelude::*;
+use winnow::token::any;
 
 use crate::error::Diagnostic;
-use crate::lexer::{Kind, tokens};
+use crate::lexer::{Kind, Token, tokens};
 use crate::sources::SourceFile;
 use crate::tokens::{Failure, Input, expected, kind, look, run, text};
 
@@ -68,7 +69,7 @@ impl Expr {
 fn unary(operator: char, value: i128) -> i128 {
     match operator {
         '~' => !value,
-        '-' => -value,
+        '-' => value.saturating_neg(),
         '!' => i128::from(value == 0),
         _ => value,
     }
@@ -88,9 +89,9 @@ fn binary(operator: &str, left: i128, right: i128) -> i128 {
         ">" => i128::from(left > right),
         "<<" => left << shift,
         ">>" => left >> shift,
-        "+" => left + right,
-        "-" => left - right,
-        "*" => left * right,
+        "+" => left.saturating_add(right),
+        "-" => left.saturating_sub(right),
+        "*" => left.saturating_mul(right),
         _ => left.checked_div(right).unwrap_or(0),
     }
 }
@@ -122,14 +123,15 @@ pub(crate) fn expression(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
 
 fn level(depth: usize, input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
     let Some(operators) = LEVELS.get(depth) else { return prefix(input) };
-    let operator = winnow::token::any
-        .verify_map(|token: &crate::lexer::Token<'_>| operators.contains(&token.text).then(|| token.text.to_owned()));
-    separated_foldl1(
-        |input: &mut Input<'_, '_>| level(depth + 1, input),
-        operator,
-        |left, operator, right| Expr::Binary(operator, Box::new(left), Box::new(right)),
-    )
-    .parse_next(input)
+    let mut next = |input: &mut Input<'_, '_>| level(depth + 1, input);
+    let mut value = next(input)?;
+    loop {
+        let operator = opt(any.verify(|token: &&Token<'_>| operators.contains(&token.text))).parse_next(input)?;
+        let Some(token) = operator else { return Ok(value) };
+        // Nothing but an operand can follow: the complaint belongs here, not before the operator.
+        let right = cut_err(&mut next).parse_next(input)?;
+        value = Expr::Binary(token.text.to_owned(), Box::new(value), Box::new(right));
+    }
 }
 
 fn prefix(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
@@ -139,7 +141,7 @@ fn prefix(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
     }
     if is_cast(input) {
         // The types that are cast to are as wide as what they are used for; the width is checked there.
-        let _ = (winnow::token::any, winnow::token::any, winnow::token::any).parse_next(input)?;
+        let _ = (any, any, any).parse_next(input)?;
         return cut_err(prefix).parse_next(input);
     }
     primary(input)
@@ -163,7 +165,7 @@ fn primary(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
             .parse_next(input),
         Some(Kind::OpenParen) => delimited(text("("), cut_err(expression), cut_err(text(")"))).parse_next(input),
         Some(Kind::Ident) => name(input),
-        _ => winnow::combinator::fail.context(expected("a value")).parse_next(input),
+        _ => fail.context(expected("a value")).parse_next(input),
     }
 }
 
@@ -175,10 +177,7 @@ fn name(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
         let of = alt((delimited(text("("), inside, text(")")), plain));
         return cut_err(of).map(|of| Expr::Defined(of.text.to_owned())).parse_next(input);
     }
-    let arguments = preceded(
-        text("("),
-        cut_err(winnow::combinator::terminated(winnow::combinator::separated(0.., expression, text(",")), text(")"))),
-    );
+    let arguments = preceded(text("("), cut_err(terminated(separated(0.., expression, text(",")), text(")"))));
     Ok(match opt(arguments).parse_next(input)? {
         Some(arguments) => Expr::Call(name.text.to_owned(), arguments, name.offset),
         None => Expr::Name(name.text.to_owned(), name.offset),

@@ -1,7 +1,7 @@
 //! Generates the bindings of `corprof-sys` and whatever else follows from the IDL and the contract table.
 //!
 //! `cargo xtask generate` calls [`run`]. The way of an input: [`preprocess`] blanks what is no declaration, [`lexer`]
-//! and [`parser`] make declarations of it, [`resolve`] and [`codes`] make the [`model`] of all of them, and each of the
+//! and [`parser`] make declarations of it, [`resolve`] and [`codes`] make the [`mod@model`] of all of them, and each of the
 //! [`EMITTERS`] makes files of that. `facts.toml` and `contracts.toml` say what the inputs cannot, `sources.toml` where
 //! they come from. To add files, write an emitter and name it in [`EMITTERS`].
 

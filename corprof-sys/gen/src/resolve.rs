@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Diagnostic, Error};
 use crate::facts::Facts;
-use crate::model::{
-    Alias, ArrayLength, BUILTINS, CType, Enum, Function, Interface, Method, Model, Param, Record, TypeKind,
-};
+use crate::model::{Alias, ArrayLength, CType, Enum, Function, Interface, Method, Model, Param, Record, TypeKind};
 use crate::sources::{Input, SourceFile};
 use crate::syntax::{Attribute, Declaration, Enumerator, Item, Name, TypeRef};
 
@@ -321,9 +319,4 @@ fn describe_size(param: &mut Param, arguments: Option<&str>) {
         arguments.into_iter().flat_map(|text| text.split(", ")).map(|part| part.trim_start_matches("[out]"));
     param.size_is = parts.next().map(str::to_owned).or(param.size_is.take());
     param.length_is = parts.next().map(str::to_owned).or(param.length_is.take());
-}
-
-/// The names that need no declaration, for messages and tests.
-pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-    BUILTINS.iter().map(|(name, _)| *name)
 }

@@ -1,5 +1,7 @@
 //! What the generator does not understand, it says: where, and with the line.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use common::{complaint, context, facts, sample, sources, text};
@@ -27,6 +29,7 @@ const METHOD: &str = "[ object, uuid(7dac8207-d3ae-4c75-9b67-92801a497d45) ]\nin
 fn unknown_construct() {
     assert_corhdr("\n  coclass X;", (2, 3), "  coclass X;", "`coclass` is not understood here");
     assert_corhdr("typedef int @;", (1, 13), "typedef int @;", "`@` starts no word");
+    assert_corhdr("/* é */ typedef é;", (1, 17), "/* é */ typedef é;", "starts no word");
     assert_corhdr("#import <x>\n", (1, 1), "#import <x>", "`#import` is not understood");
     let method = format!("{METHOD}    HRESULT M([in, surprise] int x);\n}}");
     assert_corhdr(

@@ -1,5 +1,7 @@
 //! Both forms of an input give the same output: reduced to declarations, and as upstream has it.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use common::{context, facts, outputs, sources, text};

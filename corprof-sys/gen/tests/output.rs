@@ -1,5 +1,7 @@
 //! What the generated text looks like, and that `--check` notices when it does not.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use common::{Workspace, outputs};

@@ -113,6 +113,23 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     }
 }
 
+/// Stops the build of a library with two profilers of one CLSID: the runtime would never see the second.
+#[allow(clippy::panic, reason = "it runs at compile time only")]
+pub const fn assert_distinct(entries: &[ClassEntry]) {
+    let mut second = 0;
+    while second < entries.len() {
+        let mut first = 0;
+        while first < second {
+            assert!(
+                entries[first].clsid.to_u128() != entries[second].clsid.to_u128(),
+                "two of the exported profilers have the same CLSID: make a new one with `uuidgen`"
+            );
+            first += 1;
+        }
+        second += 1;
+    }
+}
+
 /// What `DllGetClassObject` does, for the profilers that a library exports.
 ///
 /// # Safety

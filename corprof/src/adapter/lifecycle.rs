@@ -8,7 +8,7 @@ use windows_core::{BOOL, HRESULT, IUnknown, Ref};
 
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
-use crate::event_mask::{Event, EventMask, Phase};
+use crate::event_mask::{Event, Phase};
 use crate::info::{Info, first_runtime_with};
 use crate::profiler::{BoxError, Profiler};
 use crate::report;
@@ -18,9 +18,6 @@ use super::Adapter;
 
 /// What `SetEventMask2` needs, and so every profiler.
 const LEAST_INFO: u8 = 5;
-
-/// The flags of the events that the SDK itself must hear of (`is_kept_book_of`).
-const BOOKKEEPING: EventMask = EventMask::MONITOR_MODULE_LOADS;
 
 /// How long Shutdown waits for callbacks that are still running. They are short, but may wait for a thread that the end of
 /// the process has already stopped, and the application must end all the same.
@@ -110,7 +107,7 @@ impl<P: Profiler> Adapter<P> {
             return Err(Box::new(TooOld { needed, offered: info.version() }));
         }
         let info = self.info.get_or_init(|| info);
-        info.set_event_mask(P::EVENTS.mask() | BOOKKEEPING)?;
+        info.set_event_mask(P::EVENTS.mask())?;
         Ok(info)
     }
 

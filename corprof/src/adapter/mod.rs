@@ -205,11 +205,20 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(_inside) = adapter.gate.enter() else { return S_OK };
     let Some(info) = adapter.info.get() else { return S_OK };
-    keep_book(event, info);
+    if event == Event::ModuleUnloadFinished {
+        // Another thread may have looked names up since the module began to go.
+        info.known_names().evict_all();
+    }
     if is_implemented {
         // SAFETY: inside the gate, so the profiler has not been dropped.
         let profiler = unsafe { adapter.profiler() };
         adapter.catch(event.name(), || user(profiler, info));
+    }
+    if event == Event::ModuleUnloadStarted {
+        // The user's method was the last that could ask for these names. Identifiers may be used again from here on, also
+        // those of instantiations that other modules made over the classes of this one, so every name goes; and with them
+        // the module's metadata, while it is there to be let go.
+        info.known_names().evict_all();
     }
     S_OK
 }
@@ -217,15 +226,5 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
 /// Whether the SDK itself must hear of an event.
 #[inline]
 const fn is_kept_book_of(event: Event) -> bool {
-    matches!(event, Event::ModuleUnloadFinished)
-}
-
-/// What the SDK does at an event, before the user's method.
-#[inline]
-fn keep_book(event: Event, info: &Info) {
-    if is_kept_book_of(event) {
-        // Ids may be used again from here on, also those of generic instantiations that other modules made over the classes
-        // of this one, so every name goes.
-        info.names().evict_all();
-    }
+    matches!(event, Event::ModuleUnloadStarted | Event::ModuleUnloadFinished)
 }

@@ -5,10 +5,9 @@
 use crate::args::*;
 use crate::context::{InCallback, InInitialize, InTriggers};
 use crate::error::Result;
-use crate::event_mask::EventSet;
 use crate::id::*;
 use crate::metadata::MethodDef;
-use crate::profiler::BoxError;
+use crate::profiler::{BoxError, Subscriber};
 use windows_core::GUID as Guid;
 
 /// What the runtime tells a profiler: implement the callbacks you care about, under `#[callbacks]`, which turns
@@ -18,9 +17,11 @@ use windows_core::GUID as Guid;
 /// calls a callback may make is in the type of its context ([`context`](crate::context)). A panic in one is
 /// reported and ends the profiler's part; the application runs on.
 #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
-pub trait Callbacks: Sized + Send + Sync + 'static {
-    /// The callbacks that are implemented: written by [`#[callbacks]`](macro@crate::callbacks).
-    const EVENTS: EventSet;
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no callbacks",
+    note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
+)]
+pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// The runtime has loaded the profiler: set it up here. An error makes the runtime go on without it.
     ///
     /// Enabled by: nothing, it is always made.
@@ -53,7 +54,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainCreationStarted`).
     #[doc(alias = "AppDomainCreationStarted")]
-    fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId) {}
+    fn app_domain_creation_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        app_domain: AppDomainId,
+    ) {}
     /// An application domain has been created, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_APPDOMAIN_LOADS`.
@@ -62,7 +67,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainCreationFinished`).
     #[doc(alias = "AppDomainCreationFinished")]
-    fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId, status: Result<()>) {}
+    fn app_domain_creation_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        app_domain: AppDomainId,
+        status: Result<()>,
+    ) {}
     /// An application domain is being shut down.
     ///
     /// Enabled by: `COR_PRF_MONITOR_APPDOMAIN_LOADS`.
@@ -73,7 +83,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainShutdownStarted`).
     #[doc(alias = "AppDomainShutdownStarted")]
-    fn app_domain_shutdown_started(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId) {}
+    fn app_domain_shutdown_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        app_domain: AppDomainId,
+    ) {}
     /// An application domain has been shut down; its id is dead.
     ///
     /// Enabled by: `COR_PRF_MONITOR_APPDOMAIN_LOADS`.
@@ -84,7 +98,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainShutdownFinished`).
     #[doc(alias = "AppDomainShutdownFinished")]
-    fn app_domain_shutdown_finished(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId, status: Result<()>) {}
+    fn app_domain_shutdown_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        app_domain: AppDomainId,
+        status: Result<()>,
+    ) {}
     /// An assembly is being loaded. Nothing can be asked about it yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
@@ -102,7 +121,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyLoadFinished`).
     #[doc(alias = "AssemblyLoadFinished")]
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {}
+    fn assembly_load_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        assembly: AssemblyId,
+        status: Result<()>,
+    ) {}
     /// An assembly is being unloaded: the last moment at which it can be asked about.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
@@ -124,7 +148,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyUnloadFinished`).
     #[doc(alias = "AssemblyUnloadFinished")]
-    fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {}
+    fn assembly_unload_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        assembly: AssemblyId,
+        status: Result<()>,
+    ) {}
     /// A module is being loaded. Nothing can be asked about it yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -142,7 +171,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleLoadFinished`).
     #[doc(alias = "ModuleLoadFinished")]
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {}
+    fn module_load_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        module: ModuleId,
+        status: Result<()>,
+    ) {}
     /// A module is being unloaded: the last moment at which it, its classes and its functions can be asked about.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -164,7 +198,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleUnloadFinished`).
     #[doc(alias = "ModuleUnloadFinished")]
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {}
+    fn module_unload_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        module: ModuleId,
+        status: Result<()>,
+    ) {}
     /// A loaded module has become part of an assembly.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -173,7 +212,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleAttachedToAssembly`).
     #[doc(alias = "ModuleAttachedToAssembly")]
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, module: ModuleId, assembly: AssemblyId) {}
+    fn module_attached_to_assembly(
+        &self,
+        cx: &mut InTriggers<'_>,
+        module: ModuleId,
+        assembly: AssemblyId,
+    ) {}
     /// A class is being loaded. Nothing can be asked about it yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
@@ -191,7 +235,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadFinished`).
     #[doc(alias = "ClassLoadFinished")]
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {}
+    fn class_load_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        class: ClassId,
+        status: Result<()>,
+    ) {}
     /// A class is being unloaded.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
@@ -213,7 +262,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassUnloadFinished`).
     #[doc(alias = "ClassUnloadFinished")]
-    fn class_unload_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {}
+    fn class_unload_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        class: ClassId,
+        status: Result<()>,
+    ) {}
     /// A function is being unloaded.
     ///
     /// **CoreCLR never makes this callback.**
@@ -233,7 +287,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCompilationStarted`).
     #[doc(alias = "JITCompilationStarted")]
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, is_safe_to_block: bool) {}
+    fn jit_compilation_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+        is_safe_to_block: bool,
+    ) {}
     /// A function has been compiled, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
@@ -248,8 +307,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         function: FunctionId,
         status: Result<()>,
         is_safe_to_block: bool,
-    ) {
-    }
+    ) {}
     /// A precompiled (ReadyToRun) body of a function has been found: `true` lets the runtime use it, `false` has the function compiled.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CACHE_SEARCHES`.
@@ -260,7 +318,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCachedFunctionSearchStarted`).
     #[doc(alias = "JITCachedFunctionSearchStarted")]
-    fn jit_cached_function_search_started(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> bool {
+    fn jit_cached_function_search_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+    ) -> bool {
         true
     }
     /// A precompiled body of a function has been looked for.
@@ -273,7 +335,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCachedFunctionSearchFinished`).
     #[doc(alias = "JITCachedFunctionSearchFinished")]
-    fn jit_cached_function_search_finished(&self, cx: &mut InTriggers<'_>, function: FunctionId, result: JitCache) {}
+    fn jit_cached_function_search_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+        result: JitCache,
+    ) {}
     /// A function's compiled code has been thrown away.
     ///
     /// **CoreCLR never makes this callback.**
@@ -291,7 +358,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITInlining`).
     #[doc(alias = "JITInlining")]
-    fn jit_inlining(&self, cx: &mut InTriggers<'_>, caller: FunctionId, callee: FunctionId) -> bool {
+    fn jit_inlining(
+        &self,
+        cx: &mut InTriggers<'_>,
+        caller: FunctionId,
+        callee: FunctionId,
+    ) -> bool {
         true
     }
     /// A managed thread has been created. The calling thread need not be the new one.
@@ -322,7 +394,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadAssignedToOSThread`).
     #[doc(alias = "ThreadAssignedToOSThread")]
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, os_thread_id: u32) {}
+    fn thread_assigned_to_os_thread(
+        &self,
+        cx: &InCallback<'_>,
+        thread: ThreadId,
+        os_thread_id: u32,
+    ) {}
     /// A remoting call has begun (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -344,7 +421,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientSendingMessage`).
     #[doc(alias = "RemotingClientSendingMessage")]
-    fn remoting_client_sending_message(&self, cx: &InCallback<'_>, cookie: Option<&Guid>, is_async: bool) {}
+    fn remoting_client_sending_message(
+        &self,
+        cx: &InCallback<'_>,
+        cookie: Option<&Guid>,
+        is_async: bool,
+    ) {}
     /// A remoting client has its reply (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -355,7 +437,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientReceivingReply`).
     #[doc(alias = "RemotingClientReceivingReply")]
-    fn remoting_client_receiving_reply(&self, cx: &InCallback<'_>, cookie: Option<&Guid>, is_async: bool) {}
+    fn remoting_client_receiving_reply(
+        &self,
+        cx: &InCallback<'_>,
+        cookie: Option<&Guid>,
+        is_async: bool,
+    ) {}
     /// A remoting call has ended (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -377,7 +464,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerReceivingMessage`).
     #[doc(alias = "RemotingServerReceivingMessage")]
-    fn remoting_server_receiving_message(&self, cx: &InCallback<'_>, cookie: Option<&Guid>, is_async: bool) {}
+    fn remoting_server_receiving_message(
+        &self,
+        cx: &InCallback<'_>,
+        cookie: Option<&Guid>,
+        is_async: bool,
+    ) {}
     /// A remoting server calls the method that a message asks for (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -410,7 +502,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerSendingReply`).
     #[doc(alias = "RemotingServerSendingReply")]
-    fn remoting_server_sending_reply(&self, cx: &InCallback<'_>, cookie: Option<&Guid>, is_async: bool) {}
+    fn remoting_server_sending_reply(
+        &self,
+        cx: &InCallback<'_>,
+        cookie: Option<&Guid>,
+        is_async: bool,
+    ) {}
     /// Native code has called managed code, or managed code returns to native code that it was called from. `function` is the managed one.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CODE_TRANSITIONS`.
@@ -426,8 +523,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         function: Option<FunctionId>,
         reason: TransitionReason,
-    ) {
-    }
+    ) {}
     /// Managed code has called native code, or native code returns to managed code that it was called from. `function` is the managed one.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CODE_TRANSITIONS`.
@@ -443,8 +539,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         function: Option<FunctionId>,
         reason: TransitionReason,
-    ) {
-    }
+    ) {}
     /// The runtime begins to stop all managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -531,7 +626,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ObjectAllocated`).
     #[doc(alias = "ObjectAllocated")]
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {}
+    fn object_allocated(
+        &self,
+        cx: &InCallback<'_>,
+        object: ObjectId<'_>,
+        class: ClassId,
+    ) {}
     /// How many objects of which classes have been allocated since the last collection.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -557,8 +657,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         object: ObjectId<'_>,
         class: ClassId,
         references: &[Option<ObjectId<'_>>],
-    ) {
-    }
+    ) {}
     /// The roots of the heap, without their kinds: prefer `root_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -585,7 +684,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFunctionEnter`).
     #[doc(alias = "ExceptionSearchFunctionEnter")]
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {}
+    fn exception_search_function_enter(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+    ) {}
     /// The search for a handler has left the function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -603,7 +706,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFilterEnter`).
     #[doc(alias = "ExceptionSearchFilterEnter")]
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {}
+    fn exception_search_filter_enter(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+    ) {}
     /// The filter has been run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -621,7 +728,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchCatcherFound`).
     #[doc(alias = "ExceptionSearchCatcherFound")]
-    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, function: FunctionId) {}
+    fn exception_search_catcher_found(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+    ) {}
     /// An operating-system handler is entered.
     ///
     /// **CoreCLR never makes this callback.**
@@ -648,7 +759,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFunctionEnter`).
     #[doc(alias = "ExceptionUnwindFunctionEnter")]
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, function: FunctionId) {}
+    fn exception_unwind_function_enter(
+        &self,
+        cx: &InCallback<'_>,
+        function: FunctionId,
+    ) {}
     /// A function's frame has been unwound.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -684,7 +799,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCatcherEnter`).
     #[doc(alias = "ExceptionCatcherEnter")]
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, thrown: Option<ObjectId<'_>>) {}
+    fn exception_catcher_enter(
+        &self,
+        cx: &InCallback<'_>,
+        function: FunctionId,
+        thrown: Option<ObjectId<'_>>,
+    ) {}
     /// The catch block has been left.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -713,8 +833,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         iid: Option<&Guid>,
         vtable: usize,
         slots: u32,
-    ) {
-    }
+    ) {}
     /// A COM wrapper's vtable is gone. `vtable` was its address.
     ///
     /// **CoreCLR never makes this callback.**
@@ -729,8 +848,13 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::COMClassicVTableDestroyed`).
     #[doc(alias = "COMClassicVTableDestroyed")]
-    fn com_classic_vtable_destroyed(&self, cx: &mut InTriggers<'_>, class: ClassId, iid: Option<&Guid>, vtable: usize) {
-    }
+    fn com_classic_vtable_destroyed(
+        &self,
+        cx: &mut InTriggers<'_>,
+        class: ClassId,
+        iid: Option<&Guid>,
+        vtable: usize,
+    ) {}
     /// The runtime's own code will catch the exception (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -761,7 +885,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::ThreadNameChanged`).
     #[doc(alias = "ThreadNameChanged")]
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: ThreadId, name: &str) {}
+    fn thread_name_changed(
+        &self,
+        cx: &mut InTriggers<'_>,
+        thread: ThreadId,
+        name: &str,
+    ) {}
     /// A garbage collection begins.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
@@ -770,7 +899,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::GarbageCollectionStarted`).
     #[doc(alias = "GarbageCollectionStarted")]
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, reason: GcReason) {}
+    fn garbage_collection_started(
+        &self,
+        cx: &InCallback<'_>,
+        generations: Generations,
+        reason: GcReason,
+    ) {}
     /// These ranges of the heap have survived a collection that did not move them. Lengths of 4 GiB and more are cut off: prefer `surviving_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -801,7 +935,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::FinalizeableObjectQueued`).
     #[doc(alias = "FinalizeableObjectQueued")]
-    fn finalizeable_object_queued(&self, cx: &InCallback<'_>, is_critical: bool, object: ObjectId<'_>) {}
+    fn finalizeable_object_queued(
+        &self,
+        cx: &InCallback<'_>,
+        is_critical: bool,
+        object: ObjectId<'_>,
+    ) {}
     /// The roots of the heap, with their kinds.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -819,7 +958,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::HandleCreated`).
     #[doc(alias = "HandleCreated")]
-    fn handle_created(&self, cx: &InCallback<'_>, handle: HandleId, object: Option<ObjectId<'_>>) {}
+    fn handle_created(
+        &self,
+        cx: &InCallback<'_>,
+        handle: HandleId,
+        object: Option<ObjectId<'_>>,
+    ) {}
     /// A garbage-collection handle is gone.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -835,7 +979,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::InitializeForAttach`).
     #[doc(alias = "InitializeForAttach")]
-    fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, client_data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(
+        &self,
+        cx: &mut InTriggers<'_>,
+        client_data: &[u8],
+    ) -> Result<(), BoxError> {
         Ok(())
     }
     /// The attach is complete: from here on no event is missed.
@@ -874,8 +1022,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         function: FunctionId,
         rejit: ReJitId,
         is_safe_to_block: bool,
-    ) {
-    }
+    ) {}
     /// The runtime asks for the new body of a function for which a ReJIT was requested.
     ///
     /// Enabled by: `COR_PRF_ENABLE_REJIT`.
@@ -892,8 +1039,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
-    ) {
-    }
+    ) {}
     /// A function has been compiled again, or could not be.
     ///
     /// Enabled by: `COR_PRF_ENABLE_REJIT`.
@@ -911,8 +1057,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         rejit: ReJitId,
         status: Result<()>,
         is_safe_to_block: bool,
-    ) {
-    }
+    ) {}
     /// A ReJIT request has failed for this method.
     ///
     /// Enabled by: `COR_PRF_ENABLE_REJIT`.
@@ -930,8 +1075,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         method: MethodDef,
         function: Option<FunctionId>,
         status: Result<()>,
-    ) {
-    }
+    ) {}
     /// A compacting collection has moved these ranges of the heap. Comes before `moved_references`, with the same ranges.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -962,7 +1106,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback5::ConditionalWeakTableElementReferences`).
     #[doc(alias = "ConditionalWeakTableElementReferences")]
-    fn conditional_weak_table_element_references(&self, cx: &InCallback<'_>, elements: WeakTableElements<'_>) {}
+    fn conditional_weak_table_element_references(
+        &self,
+        cx: &InCallback<'_>,
+        elements: WeakTableElements<'_>,
+    ) {}
     /// The runtime asks which assembly references the profiler will add to the assembly at `path`.
     ///
     /// **CoreCLR never makes this callback.**
@@ -977,7 +1125,12 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback6::GetAssemblyReferences`).
     #[doc(alias = "GetAssemblyReferences")]
-    fn get_assembly_references(&self, cx: &mut InTriggers<'_>, path: &str, provider: AssemblyReferenceProvider<'_>) {}
+    fn get_assembly_references(
+        &self,
+        cx: &mut InTriggers<'_>,
+        path: &str,
+        provider: AssemblyReferenceProvider<'_>,
+    ) {}
     /// The symbols of an in-memory module have changed.
     ///
     /// Enabled by: `COR_PRF_HIGH_IN_MEMORY_SYMBOLS_UPDATED`.
@@ -986,7 +1139,11 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback7::ModuleInMemorySymbolsUpdated`).
     #[doc(alias = "ModuleInMemorySymbolsUpdated")]
-    fn module_in_memory_symbols_updated(&self, cx: &mut InTriggers<'_>, module: ModuleId) {}
+    fn module_in_memory_symbols_updated(
+        &self,
+        cx: &mut InTriggers<'_>,
+        module: ModuleId,
+    ) {}
     /// The compiler begins to compile a dynamic method, which has no metadata. `il` is its body, header included.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
@@ -1001,8 +1158,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         function: FunctionId,
         is_safe_to_block: bool,
         il: &[u8],
-    ) {
-    }
+    ) {}
     /// A dynamic method has been compiled, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
@@ -1017,8 +1173,7 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
         function: FunctionId,
         status: Result<()>,
         is_safe_to_block: bool,
-    ) {
-    }
+    ) {}
     /// A dynamic method is gone; its id is dead and may be used again.
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
@@ -1036,14 +1191,22 @@ pub trait Callbacks: Sized + Send + Sync + 'static {
     ///
     /// Since .NET 5.0 (`ICorProfilerCallback10::EventPipeEventDelivered`).
     #[doc(alias = "EventPipeEventDelivered")]
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {}
+    fn event_pipe_event_delivered(
+        &self,
+        cx: &InCallback<'_>,
+        event: EventPipeEvent<'_>,
+    ) {}
     /// An EventPipe provider has come into being.
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_EVENT_PIPE`.
     ///
     /// Since .NET 5.0 (`ICorProfilerCallback10::EventPipeProviderCreated`).
     #[doc(alias = "EventPipeProviderCreated")]
-    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, provider: EventPipeProviderId) {}
+    fn event_pipe_provider_created(
+        &self,
+        cx: &mut InTriggers<'_>,
+        provider: EventPipeProviderId,
+    ) {}
     /// Asked right after the profiler is made: `true` makes it one of several notification-only profilers, which get events and change nothing. Every profiler answers `false` by default.
     ///
     /// Enabled by: nothing, it is always made.

@@ -389,11 +389,17 @@ impl Event {
             Self::RejitError => "ReJITError",
             Self::MovedReferences2 => "MovedReferences2",
             Self::SurvivingReferences2 => "SurvivingReferences2",
-            Self::ConditionalWeakTableElementReferences => "ConditionalWeakTableElementReferences",
+            Self::ConditionalWeakTableElementReferences => {
+                "ConditionalWeakTableElementReferences"
+            }
             Self::GetAssemblyReferences => "GetAssemblyReferences",
             Self::ModuleInMemorySymbolsUpdated => "ModuleInMemorySymbolsUpdated",
-            Self::DynamicMethodJitCompilationStarted => "DynamicMethodJITCompilationStarted",
-            Self::DynamicMethodJitCompilationFinished => "DynamicMethodJITCompilationFinished",
+            Self::DynamicMethodJitCompilationStarted => {
+                "DynamicMethodJITCompilationStarted"
+            }
+            Self::DynamicMethodJitCompilationFinished => {
+                "DynamicMethodJITCompilationFinished"
+            }
             Self::DynamicMethodUnloaded => "DynamicMethodUnloaded",
             Self::EventPipeEventDelivered => "EventPipeEventDelivered",
             Self::EventPipeProviderCreated => "EventPipeProviderCreated",
@@ -527,7 +533,9 @@ pub(crate) const ALTERNATIVES: [&[EventMask]; 95usize] = [
     &[EventMask::MONITOR_SUSPENDS],
     &[EventMask::MONITOR_GC],
     &[
-        EventMask::empty().union(EventMask::MONITOR_OBJECT_ALLOCATED).union(EventMask::ENABLE_OBJECT_ALLOCATED),
+        EventMask::empty()
+            .union(EventMask::MONITOR_OBJECT_ALLOCATED)
+            .union(EventMask::ENABLE_OBJECT_ALLOCATED),
         EventMask::HIGH_MONITOR_LARGEOBJECT_ALLOCATED,
     ],
     &[EventMask::MONITOR_GC],
@@ -623,15 +631,30 @@ pub(crate) const FLAGS: &[Flag] = &[
         immutable: false,
         after_attach: true,
     },
-    Flag { mask: EventMask::MONITOR_GC, name: "COR_PRF_MONITOR_GC", immutable: false, after_attach: true },
+    Flag {
+        mask: EventMask::MONITOR_GC,
+        name: "COR_PRF_MONITOR_GC",
+        immutable: false,
+        after_attach: true,
+    },
     Flag {
         mask: EventMask::MONITOR_OBJECT_ALLOCATED,
         name: "COR_PRF_MONITOR_OBJECT_ALLOCATED",
         immutable: false,
         after_attach: false,
     },
-    Flag { mask: EventMask::MONITOR_THREADS, name: "COR_PRF_MONITOR_THREADS", immutable: false, after_attach: true },
-    Flag { mask: EventMask::MONITOR_REMOTING, name: "COR_PRF_MONITOR_REMOTING", immutable: true, after_attach: false },
+    Flag {
+        mask: EventMask::MONITOR_THREADS,
+        name: "COR_PRF_MONITOR_THREADS",
+        immutable: false,
+        after_attach: true,
+    },
+    Flag {
+        mask: EventMask::MONITOR_REMOTING,
+        name: "COR_PRF_MONITOR_REMOTING",
+        immutable: true,
+        after_attach: false,
+    },
     Flag {
         mask: EventMask::MONITOR_CODE_TRANSITIONS,
         name: "COR_PRF_MONITOR_CODE_TRANSITIONS",
@@ -644,7 +667,12 @@ pub(crate) const FLAGS: &[Flag] = &[
         immutable: false,
         after_attach: false,
     },
-    Flag { mask: EventMask::MONITOR_CCW, name: "COR_PRF_MONITOR_CCW", immutable: false, after_attach: false },
+    Flag {
+        mask: EventMask::MONITOR_CCW,
+        name: "COR_PRF_MONITOR_CCW",
+        immutable: false,
+        after_attach: false,
+    },
     Flag {
         mask: EventMask::MONITOR_REMOTING_COOKIE,
         name: "COR_PRF_MONITOR_REMOTING_COOKIE",
@@ -657,22 +685,42 @@ pub(crate) const FLAGS: &[Flag] = &[
         immutable: true,
         after_attach: false,
     },
-    Flag { mask: EventMask::MONITOR_SUSPENDS, name: "COR_PRF_MONITOR_SUSPENDS", immutable: false, after_attach: true },
+    Flag {
+        mask: EventMask::MONITOR_SUSPENDS,
+        name: "COR_PRF_MONITOR_SUSPENDS",
+        immutable: false,
+        after_attach: true,
+    },
     Flag {
         mask: EventMask::MONITOR_CACHE_SEARCHES,
         name: "COR_PRF_MONITOR_CACHE_SEARCHES",
         immutable: false,
         after_attach: false,
     },
-    Flag { mask: EventMask::ENABLE_REJIT, name: "COR_PRF_ENABLE_REJIT", immutable: false, after_attach: true },
+    Flag {
+        mask: EventMask::ENABLE_REJIT,
+        name: "COR_PRF_ENABLE_REJIT",
+        immutable: false,
+        after_attach: true,
+    },
     Flag {
         mask: EventMask::ENABLE_INPROC_DEBUGGING,
         name: "COR_PRF_ENABLE_INPROC_DEBUGGING",
         immutable: true,
         after_attach: false,
     },
-    Flag { mask: EventMask::ENABLE_JIT_MAPS, name: "COR_PRF_ENABLE_JIT_MAPS", immutable: true, after_attach: false },
-    Flag { mask: EventMask::DISABLE_INLINING, name: "COR_PRF_DISABLE_INLINING", immutable: false, after_attach: true },
+    Flag {
+        mask: EventMask::ENABLE_JIT_MAPS,
+        name: "COR_PRF_ENABLE_JIT_MAPS",
+        immutable: true,
+        after_attach: false,
+    },
+    Flag {
+        mask: EventMask::DISABLE_INLINING,
+        name: "COR_PRF_DISABLE_INLINING",
+        immutable: false,
+        after_attach: true,
+    },
     Flag {
         mask: EventMask::DISABLE_OPTIMIZATIONS,
         name: "COR_PRF_DISABLE_OPTIMIZATIONS",
@@ -757,7 +805,12 @@ pub(crate) const FLAGS: &[Flag] = &[
         immutable: true,
         after_attach: false,
     },
-    Flag { mask: EventMask::HIGH_BASIC_GC, name: "COR_PRF_HIGH_BASIC_GC", immutable: false, after_attach: true },
+    Flag {
+        mask: EventMask::HIGH_BASIC_GC,
+        name: "COR_PRF_HIGH_BASIC_GC",
+        immutable: false,
+        after_attach: true,
+    },
     Flag {
         mask: EventMask::HIGH_MONITOR_GC_MOVED_OBJECTS,
         name: "COR_PRF_HIGH_MONITOR_GC_MOVED_OBJECTS",

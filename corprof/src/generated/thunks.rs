@@ -4,6 +4,10 @@
 
 #![allow(non_snake_case, reason = "parameters have their names in the IDL")]
 #![allow(unsafe_op_in_unsafe_fn, reason = "a thunk is nothing but the one call")]
+use core::ffi::c_void;
+use corprof_sys::*;
+use corprof_sys as sys;
+use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 use crate::adapter::{Adapter, in_callback, in_triggers, lifecycle};
 use crate::args::*;
 use crate::event_mask::Event;
@@ -11,16 +15,16 @@ use crate::id::*;
 use crate::metadata::MethodDef;
 use crate::profiler::Profiler;
 use crate::wire;
-use core::ffi::c_void;
-use corprof_sys as sys;
-use corprof_sys::*;
-use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 
 impl<P: Profiler> Adapter<P> {
     /// What the runtime calls.
     pub(crate) const VTABLE: &'static ICorProfilerCallback11_Vtbl = &Self::V11;
     const V1: ICorProfilerCallback_Vtbl = ICorProfilerCallback_Vtbl {
-        base__: IUnknown_Vtbl { QueryInterface: Self::query_interface, AddRef: Self::add_ref, Release: Self::release },
+        base__: IUnknown_Vtbl {
+            QueryInterface: Self::query_interface,
+            AddRef: Self::add_ref,
+            Release: Self::release,
+        },
         Initialize: lifecycle::initialize::<P>,
         Shutdown: lifecycle::shutdown::<P>,
         AppDomainCreationStarted: app_domain_creation_started::<P>,
@@ -119,10 +123,14 @@ impl<P: Profiler> Adapter<P> {
     };
     const V5: ICorProfilerCallback5_Vtbl = ICorProfilerCallback5_Vtbl {
         base__: Self::V4,
-        ConditionalWeakTableElementReferences: conditional_weak_table_element_references::<P>,
+        ConditionalWeakTableElementReferences: conditional_weak_table_element_references::<
+            P,
+        >,
     };
-    const V6: ICorProfilerCallback6_Vtbl =
-        ICorProfilerCallback6_Vtbl { base__: Self::V5, GetAssemblyReferences: get_assembly_references::<P> };
+    const V6: ICorProfilerCallback6_Vtbl = ICorProfilerCallback6_Vtbl {
+        base__: Self::V5,
+        GetAssemblyReferences: get_assembly_references::<P>,
+    };
     const V7: ICorProfilerCallback7_Vtbl = ICorProfilerCallback7_Vtbl {
         base__: Self::V6,
         ModuleInMemorySymbolsUpdated: module_in_memory_symbols_updated::<P>,
@@ -132,8 +140,10 @@ impl<P: Profiler> Adapter<P> {
         DynamicMethodJITCompilationStarted: dynamic_method_jit_compilation_started::<P>,
         DynamicMethodJITCompilationFinished: dynamic_method_jit_compilation_finished::<P>,
     };
-    const V9: ICorProfilerCallback9_Vtbl =
-        ICorProfilerCallback9_Vtbl { base__: Self::V8, DynamicMethodUnloaded: dynamic_method_unloaded::<P> };
+    const V9: ICorProfilerCallback9_Vtbl = ICorProfilerCallback9_Vtbl {
+        base__: Self::V8,
+        DynamicMethodUnloaded: dynamic_method_unloaded::<P>,
+    };
     const V10: ICorProfilerCallback10_Vtbl = ICorProfilerCallback10_Vtbl {
         base__: Self::V9,
         EventPipeEventDelivered: event_pipe_event_delivered::<P>,
@@ -148,181 +158,345 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AppDomainCreationStarted, |profiler, cx| {
-        if let Some(app_domain) = wire::from_wire(appDomainId) {
-            profiler.app_domain_creation_started(cx, app_domain)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AppDomainCreationStarted,
+        |profiler, cx| {
+            if let Some(app_domain) = wire::from_wire(appDomainId) {
+                profiler.app_domain_creation_started(cx, app_domain)
+            }
+        },
+    )
 }
 unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AppDomainCreationFinished, |profiler, cx| {
-        if let (Some(app_domain), Some(status)) = (wire::from_wire(appDomainId), wire::from_wire(hrStatus)) {
-            profiler.app_domain_creation_finished(cx, app_domain, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AppDomainCreationFinished,
+        |profiler, cx| {
+            if let (Some(app_domain), Some(status)) = (
+                wire::from_wire(appDomainId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.app_domain_creation_finished(cx, app_domain, status)
+            }
+        },
+    )
 }
 unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AppDomainShutdownStarted, |profiler, cx| {
-        if let Some(app_domain) = wire::from_wire(appDomainId) {
-            profiler.app_domain_shutdown_started(cx, app_domain)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AppDomainShutdownStarted,
+        |profiler, cx| {
+            if let Some(app_domain) = wire::from_wire(appDomainId) {
+                profiler.app_domain_shutdown_started(cx, app_domain)
+            }
+        },
+    )
 }
 unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AppDomainShutdownFinished, |profiler, cx| {
-        if let (Some(app_domain), Some(status)) = (wire::from_wire(appDomainId), wire::from_wire(hrStatus)) {
-            profiler.app_domain_shutdown_finished(cx, app_domain, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AppDomainShutdownFinished,
+        |profiler, cx| {
+            if let (Some(app_domain), Some(status)) = (
+                wire::from_wire(appDomainId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.app_domain_shutdown_finished(cx, app_domain, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn assembly_load_started<P: Profiler>(this: *mut c_void, assemblyId: AssemblyID) -> HRESULT {
-    in_triggers::<P>(this, Event::AssemblyLoadStarted, |profiler, cx| {
-        if let Some(assembly) = wire::from_wire(assemblyId) {
-            profiler.assembly_load_started(cx, assembly)
-        }
-    })
+unsafe extern "system" fn assembly_load_started<P: Profiler>(
+    this: *mut c_void,
+    assemblyId: AssemblyID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AssemblyLoadStarted,
+        |profiler, cx| {
+            if let Some(assembly) = wire::from_wire(assemblyId) {
+                profiler.assembly_load_started(cx, assembly)
+            }
+        },
+    )
 }
 unsafe extern "system" fn assembly_load_finished<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AssemblyLoadFinished, |profiler, cx| {
-        if let (Some(assembly), Some(status)) = (wire::from_wire(assemblyId), wire::from_wire(hrStatus)) {
-            profiler.assembly_load_finished(cx, assembly, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AssemblyLoadFinished,
+        |profiler, cx| {
+            if let (Some(assembly), Some(status)) = (
+                wire::from_wire(assemblyId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.assembly_load_finished(cx, assembly, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn assembly_unload_started<P: Profiler>(this: *mut c_void, assemblyId: AssemblyID) -> HRESULT {
-    in_triggers::<P>(this, Event::AssemblyUnloadStarted, |profiler, cx| {
-        if let Some(assembly) = wire::from_wire(assemblyId) {
-            profiler.assembly_unload_started(cx, assembly)
-        }
-    })
+unsafe extern "system" fn assembly_unload_started<P: Profiler>(
+    this: *mut c_void,
+    assemblyId: AssemblyID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AssemblyUnloadStarted,
+        |profiler, cx| {
+            if let Some(assembly) = wire::from_wire(assemblyId) {
+                profiler.assembly_unload_started(cx, assembly)
+            }
+        },
+    )
 }
 unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::AssemblyUnloadFinished, |profiler, cx| {
-        if let (Some(assembly), Some(status)) = (wire::from_wire(assemblyId), wire::from_wire(hrStatus)) {
-            profiler.assembly_unload_finished(cx, assembly, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::AssemblyUnloadFinished,
+        |profiler, cx| {
+            if let (Some(assembly), Some(status)) = (
+                wire::from_wire(assemblyId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.assembly_unload_finished(cx, assembly, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn module_load_started<P: Profiler>(this: *mut c_void, moduleId: ModuleID) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleLoadStarted, |profiler, cx| {
-        if let Some(module) = wire::from_wire(moduleId) {
-            profiler.module_load_started(cx, module)
-        }
-    })
+unsafe extern "system" fn module_load_started<P: Profiler>(
+    this: *mut c_void,
+    moduleId: ModuleID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleLoadStarted,
+        |profiler, cx| {
+            if let Some(module) = wire::from_wire(moduleId) {
+                profiler.module_load_started(cx, module)
+            }
+        },
+    )
 }
 unsafe extern "system" fn module_load_finished<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleLoadFinished, |profiler, cx| {
-        if let (Some(module), Some(status)) = (wire::from_wire(moduleId), wire::from_wire(hrStatus)) {
-            profiler.module_load_finished(cx, module, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleLoadFinished,
+        |profiler, cx| {
+            if let (Some(module), Some(status)) = (
+                wire::from_wire(moduleId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.module_load_finished(cx, module, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn module_unload_started<P: Profiler>(this: *mut c_void, moduleId: ModuleID) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleUnloadStarted, |profiler, cx| {
-        if let Some(module) = wire::from_wire(moduleId) {
-            profiler.module_unload_started(cx, module)
-        }
-    })
+unsafe extern "system" fn module_unload_started<P: Profiler>(
+    this: *mut c_void,
+    moduleId: ModuleID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleUnloadStarted,
+        |profiler, cx| {
+            if let Some(module) = wire::from_wire(moduleId) {
+                profiler.module_unload_started(cx, module)
+            }
+        },
+    )
 }
 unsafe extern "system" fn module_unload_finished<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleUnloadFinished, |profiler, cx| {
-        if let (Some(module), Some(status)) = (wire::from_wire(moduleId), wire::from_wire(hrStatus)) {
-            profiler.module_unload_finished(cx, module, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleUnloadFinished,
+        |profiler, cx| {
+            if let (Some(module), Some(status)) = (
+                wire::from_wire(moduleId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.module_unload_finished(cx, module, status)
+            }
+        },
+    )
 }
 unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     AssemblyId: AssemblyID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleAttachedToAssembly, |profiler, cx| {
-        if let (Some(module), Some(assembly)) = (wire::from_wire(moduleId), wire::from_wire(AssemblyId)) {
-            profiler.module_attached_to_assembly(cx, module, assembly)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleAttachedToAssembly,
+        |profiler, cx| {
+            if let (Some(module), Some(assembly)) = (
+                wire::from_wire(moduleId),
+                wire::from_wire(AssemblyId),
+            ) {
+                profiler.module_attached_to_assembly(cx, module, assembly)
+            }
+        },
+    )
 }
-unsafe extern "system" fn class_load_started<P: Profiler>(this: *mut c_void, classId: ClassID) -> HRESULT {
-    in_triggers::<P>(this, Event::ClassLoadStarted, |profiler, cx| {
-        if let Some(class) = wire::from_wire(classId) {
-            profiler.class_load_started(cx, class)
-        }
-    })
+unsafe extern "system" fn class_load_started<P: Profiler>(
+    this: *mut c_void,
+    classId: ClassID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ClassLoadStarted,
+        |profiler, cx| {
+            if let Some(class) = wire::from_wire(classId) {
+                profiler.class_load_started(cx, class)
+            }
+        },
+    )
 }
 unsafe extern "system" fn class_load_finished<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ClassLoadFinished, |profiler, cx| {
-        if let (Some(class), Some(status)) = (wire::from_wire(classId), wire::from_wire(hrStatus)) {
-            profiler.class_load_finished(cx, class, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ClassLoadFinished,
+        |profiler, cx| {
+            if let (Some(class), Some(status)) = (
+                wire::from_wire(classId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.class_load_finished(cx, class, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn class_unload_started<P: Profiler>(this: *mut c_void, classId: ClassID) -> HRESULT {
-    in_triggers::<P>(this, Event::ClassUnloadStarted, |profiler, cx| {
-        if let Some(class) = wire::from_wire(classId) {
-            profiler.class_unload_started(cx, class)
-        }
-    })
+unsafe extern "system" fn class_unload_started<P: Profiler>(
+    this: *mut c_void,
+    classId: ClassID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ClassUnloadStarted,
+        |profiler, cx| {
+            if let Some(class) = wire::from_wire(classId) {
+                profiler.class_unload_started(cx, class)
+            }
+        },
+    )
 }
 unsafe extern "system" fn class_unload_finished<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ClassUnloadFinished, |profiler, cx| {
-        if let (Some(class), Some(status)) = (wire::from_wire(classId), wire::from_wire(hrStatus)) {
-            profiler.class_unload_finished(cx, class, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ClassUnloadFinished,
+        |profiler, cx| {
+            if let (Some(class), Some(status)) = (
+                wire::from_wire(classId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.class_unload_finished(cx, class, status)
+            }
+        },
+    )
 }
-unsafe extern "system" fn function_unload_started<P: Profiler>(this: *mut c_void, functionId: FunctionID) -> HRESULT {
-    in_callback::<P>(this, Event::FunctionUnloadStarted, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.function_unload_started(cx, function)
-        }
-    })
+unsafe extern "system" fn function_unload_started<P: Profiler>(
+    this: *mut c_void,
+    functionId: FunctionID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::FunctionUnloadStarted,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.function_unload_started(cx, function)
+            }
+        },
+    )
 }
 unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::JitCompilationStarted, |profiler, cx| {
-        if let (Some(function), Some(is_safe_to_block)) = (wire::from_wire(functionId), wire::from_wire(fIsSafeToBlock))
-        {
-            profiler.jit_compilation_started(cx, function, is_safe_to_block)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::JitCompilationStarted,
+        |profiler, cx| {
+            if let (Some(function), Some(is_safe_to_block)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(fIsSafeToBlock),
+            ) {
+                profiler.jit_compilation_started(cx, function, is_safe_to_block)
+            }
+        },
+    )
 }
 unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -330,42 +504,77 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::JitCompilationFinished, |profiler, cx| {
-        if let (Some(function), Some(status), Some(is_safe_to_block)) =
-            (wire::from_wire(functionId), wire::from_wire(hrStatus), wire::from_wire(fIsSafeToBlock))
-        {
-            profiler.jit_compilation_finished(cx, function, status, is_safe_to_block)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::JitCompilationFinished,
+        |profiler, cx| {
+            if let (Some(function), Some(status), Some(is_safe_to_block)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(hrStatus),
+                wire::from_wire(fIsSafeToBlock),
+            ) {
+                profiler.jit_compilation_finished(cx, function, status, is_safe_to_block)
+            }
+        },
+    )
 }
 unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     pbUseCachedFunction: *mut BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::JitCachedFunctionSearchStarted, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            wire::answer(pbUseCachedFunction, profiler.jit_cached_function_search_started(cx, function))
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::JitCachedFunctionSearchStarted,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                wire::answer(
+                    pbUseCachedFunction,
+                    profiler.jit_cached_function_search_started(cx, function),
+                )
+            }
+        },
+    )
 }
 unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     result: COR_PRF_JIT_CACHE,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::JitCachedFunctionSearchFinished, |profiler, cx| {
-        if let (Some(function), Some(result)) = (wire::from_wire(functionId), wire::from_wire(result)) {
-            profiler.jit_cached_function_search_finished(cx, function, result)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::JitCachedFunctionSearchFinished,
+        |profiler, cx| {
+            if let (Some(function), Some(result)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(result),
+            ) {
+                profiler.jit_cached_function_search_finished(cx, function, result)
+            }
+        },
+    )
 }
-unsafe extern "system" fn jit_function_pitched<P: Profiler>(this: *mut c_void, functionId: FunctionID) -> HRESULT {
-    in_callback::<P>(this, Event::JitFunctionPitched, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.jit_function_pitched(cx, function)
-        }
-    })
+unsafe extern "system" fn jit_function_pitched<P: Profiler>(
+    this: *mut c_void,
+    functionId: FunctionID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::JitFunctionPitched,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.jit_function_pitched(cx, function)
+            }
+        },
+    )
 }
 unsafe extern "system" fn jit_inlining<P: Profiler>(
     this: *mut c_void,
@@ -373,158 +582,328 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     calleeId: FunctionID,
     pfShouldInline: *mut BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::JitInlining, |profiler, cx| {
-        if let (Some(caller), Some(callee)) = (wire::from_wire(callerId), wire::from_wire(calleeId)) {
-            wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::JitInlining,
+        |profiler, cx| {
+            if let (Some(caller), Some(callee)) = (
+                wire::from_wire(callerId),
+                wire::from_wire(calleeId),
+            ) {
+                wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
+            }
+        },
+    )
 }
-unsafe extern "system" fn thread_created<P: Profiler>(this: *mut c_void, threadId: ThreadID) -> HRESULT {
-    in_triggers::<P>(this, Event::ThreadCreated, |profiler, cx| {
-        if let Some(thread) = wire::from_wire(threadId) {
-            profiler.thread_created(cx, thread)
-        }
-    })
+unsafe extern "system" fn thread_created<P: Profiler>(
+    this: *mut c_void,
+    threadId: ThreadID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ThreadCreated,
+        |profiler, cx| {
+            if let Some(thread) = wire::from_wire(threadId) {
+                profiler.thread_created(cx, thread)
+            }
+        },
+    )
 }
-unsafe extern "system" fn thread_destroyed<P: Profiler>(this: *mut c_void, threadId: ThreadID) -> HRESULT {
-    in_triggers::<P>(this, Event::ThreadDestroyed, |profiler, cx| {
-        if let Some(thread) = wire::from_wire(threadId) {
-            profiler.thread_destroyed(cx, thread)
-        }
-    })
+unsafe extern "system" fn thread_destroyed<P: Profiler>(
+    this: *mut c_void,
+    threadId: ThreadID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ThreadDestroyed,
+        |profiler, cx| {
+            if let Some(thread) = wire::from_wire(threadId) {
+                profiler.thread_destroyed(cx, thread)
+            }
+        },
+    )
 }
 unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
     this: *mut c_void,
     managedThreadId: ThreadID,
     osThreadId: u32,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ThreadAssignedToOsThread, |profiler, cx| {
-        if let (Some(thread), Some(os_thread_id)) = (wire::from_wire(managedThreadId), wire::from_wire(osThreadId)) {
-            profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ThreadAssignedToOsThread,
+        |profiler, cx| {
+            if let (Some(thread), Some(os_thread_id)) = (
+                wire::from_wire(managedThreadId),
+                wire::from_wire(osThreadId),
+            ) {
+                profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
+            }
+        },
+    )
 }
-unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingClientInvocationStarted, |profiler, cx| {
-        profiler.remoting_client_invocation_started(cx)
-    })
+unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingClientInvocationStarted,
+        |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
+    )
 }
 unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingClientSendingMessage, |profiler, cx| {
-        if let (Some(cookie), Some(is_async)) = (Some(wire::guid(pCookie)), Some(fIsAsync.as_bool())) {
-            profiler.remoting_client_sending_message(cx, cookie, is_async)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingClientSendingMessage,
+        |profiler, cx| {
+            if let (Some(cookie), Some(is_async)) = (
+                Some(wire::guid(pCookie)),
+                Some(fIsAsync.as_bool()),
+            ) {
+                profiler.remoting_client_sending_message(cx, cookie, is_async)
+            }
+        },
+    )
 }
 unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingClientReceivingReply, |profiler, cx| {
-        if let (Some(cookie), Some(is_async)) = (Some(wire::guid(pCookie)), Some(fIsAsync.as_bool())) {
-            profiler.remoting_client_receiving_reply(cx, cookie, is_async)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingClientReceivingReply,
+        |profiler, cx| {
+            if let (Some(cookie), Some(is_async)) = (
+                Some(wire::guid(pCookie)),
+                Some(fIsAsync.as_bool()),
+            ) {
+                profiler.remoting_client_receiving_reply(cx, cookie, is_async)
+            }
+        },
+    )
 }
-unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingClientInvocationFinished, |profiler, cx| {
-        profiler.remoting_client_invocation_finished(cx)
-    })
+unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingClientInvocationFinished,
+        |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
+    )
 }
 unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingServerReceivingMessage, |profiler, cx| {
-        if let (Some(cookie), Some(is_async)) = (Some(wire::guid(pCookie)), Some(fIsAsync.as_bool())) {
-            profiler.remoting_server_receiving_message(cx, cookie, is_async)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingServerReceivingMessage,
+        |profiler, cx| {
+            if let (Some(cookie), Some(is_async)) = (
+                Some(wire::guid(pCookie)),
+                Some(fIsAsync.as_bool()),
+            ) {
+                profiler.remoting_server_receiving_message(cx, cookie, is_async)
+            }
+        },
+    )
 }
-unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingServerInvocationStarted, |profiler, cx| {
-        profiler.remoting_server_invocation_started(cx)
-    })
+unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingServerInvocationStarted,
+        |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
+    )
 }
-unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingServerInvocationReturned, |profiler, cx| {
-        profiler.remoting_server_invocation_returned(cx)
-    })
+unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingServerInvocationReturned,
+        |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
+    )
 }
 unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RemotingServerSendingReply, |profiler, cx| {
-        if let (Some(cookie), Some(is_async)) = (Some(wire::guid(pCookie)), Some(fIsAsync.as_bool())) {
-            profiler.remoting_server_sending_reply(cx, cookie, is_async)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RemotingServerSendingReply,
+        |profiler, cx| {
+            if let (Some(cookie), Some(is_async)) = (
+                Some(wire::guid(pCookie)),
+                Some(fIsAsync.as_bool()),
+            ) {
+                profiler.remoting_server_sending_reply(cx, cookie, is_async)
+            }
+        },
+    )
 }
 unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::UnmanagedToManagedTransition, |profiler, cx| {
-        if let (Some(function), Some(reason)) = (wire::from_wire(functionId), wire::from_wire(reason)) {
-            profiler.unmanaged_to_managed_transition(cx, function, reason)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::UnmanagedToManagedTransition,
+        |profiler, cx| {
+            if let (Some(function), Some(reason)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(reason),
+            ) {
+                profiler.unmanaged_to_managed_transition(cx, function, reason)
+            }
+        },
+    )
 }
 unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ManagedToUnmanagedTransition, |profiler, cx| {
-        if let (Some(function), Some(reason)) = (wire::from_wire(functionId), wire::from_wire(reason)) {
-            profiler.managed_to_unmanaged_transition(cx, function, reason)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ManagedToUnmanagedTransition,
+        |profiler, cx| {
+            if let (Some(function), Some(reason)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(reason),
+            ) {
+                profiler.managed_to_unmanaged_transition(cx, function, reason)
+            }
+        },
+    )
 }
 unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
     this: *mut c_void,
     suspendReason: COR_PRF_SUSPEND_REASON,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeSuspendStarted, |profiler, cx| {
-        if let Some(reason) = wire::from_wire(suspendReason) {
-            profiler.runtime_suspend_started(cx, reason)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeSuspendStarted,
+        |profiler, cx| {
+            if let Some(reason) = wire::from_wire(suspendReason) {
+                profiler.runtime_suspend_started(cx, reason)
+            }
+        },
+    )
 }
-unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeSuspendFinished, |profiler, cx| profiler.runtime_suspend_finished(cx))
+unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeSuspendFinished,
+        |profiler, cx| { profiler.runtime_suspend_finished(cx) },
+    )
 }
-unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeSuspendAborted, |profiler, cx| profiler.runtime_suspend_aborted(cx))
+unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeSuspendAborted,
+        |profiler, cx| { profiler.runtime_suspend_aborted(cx) },
+    )
 }
-unsafe extern "system" fn runtime_resume_started<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeResumeStarted, |profiler, cx| profiler.runtime_resume_started(cx))
+unsafe extern "system" fn runtime_resume_started<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeResumeStarted,
+        |profiler, cx| { profiler.runtime_resume_started(cx) },
+    )
 }
-unsafe extern "system" fn runtime_resume_finished<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_triggers::<P>(this, Event::RuntimeResumeFinished, |profiler, cx| profiler.runtime_resume_finished(cx))
+unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::RuntimeResumeFinished,
+        |profiler, cx| { profiler.runtime_resume_finished(cx) },
+    )
 }
-unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(this: *mut c_void, threadId: ThreadID) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeThreadSuspended, |profiler, cx| {
-        if let Some(thread) = wire::from_wire(threadId) {
-            profiler.runtime_thread_suspended(cx, thread)
-        }
-    })
+unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
+    this: *mut c_void,
+    threadId: ThreadID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeThreadSuspended,
+        |profiler, cx| {
+            if let Some(thread) = wire::from_wire(threadId) {
+                profiler.runtime_thread_suspended(cx, thread)
+            }
+        },
+    )
 }
-unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(this: *mut c_void, threadId: ThreadID) -> HRESULT {
-    in_callback::<P>(this, Event::RuntimeThreadResumed, |profiler, cx| {
-        if let Some(thread) = wire::from_wire(threadId) {
-            profiler.runtime_thread_resumed(cx, thread)
-        }
-    })
+unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
+    this: *mut c_void,
+    threadId: ThreadID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RuntimeThreadResumed,
+        |profiler, cx| {
+            if let Some(thread) = wire::from_wire(threadId) {
+                profiler.runtime_thread_resumed(cx, thread)
+            }
+        },
+    )
 }
 unsafe extern "system" fn moved_references<P: Profiler>(
     this: *mut c_void,
@@ -533,27 +912,42 @@ unsafe extern "system" fn moved_references<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::MovedReferences, |profiler, cx| {
-        if let Some(ranges) = MovedRanges::from_u32(
-            cMovedObjectIDRanges,
-            oldObjectIDRangeStart,
-            newObjectIDRangeStart,
-            cObjectIDRangeLength,
-        ) {
-            profiler.moved_references(cx, ranges)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::MovedReferences,
+        |profiler, cx| {
+            if let Some(ranges) = MovedRanges::from_u32(
+                cMovedObjectIDRanges,
+                oldObjectIDRangeStart,
+                newObjectIDRangeStart,
+                cObjectIDRangeLength,
+            ) {
+                profiler.moved_references(cx, ranges)
+            }
+        },
+    )
 }
 unsafe extern "system" fn object_allocated<P: Profiler>(
     this: *mut c_void,
     objectId: ObjectID,
     classId: ClassID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ObjectAllocated, |profiler, cx| {
-        if let (Some(object), Some(class)) = (wire::from_wire(objectId), wire::from_wire(classId)) {
-            profiler.object_allocated(cx, object, class)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ObjectAllocated,
+        |profiler, cx| {
+            if let (Some(object), Some(class)) = (
+                wire::from_wire(objectId),
+                wire::from_wire(classId),
+            ) {
+                profiler.object_allocated(cx, object, class)
+            }
+        },
+    )
 }
 unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     this: *mut c_void,
@@ -561,11 +955,17 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     classIds: *const ClassID,
     cObjects: *const u32,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ObjectsAllocatedByClass, |profiler, cx| {
-        if let Some(counts) = ClassCounts::new(cClassCount, classIds, cObjects) {
-            profiler.objects_allocated_by_class(cx, counts)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ObjectsAllocatedByClass,
+        |profiler, cx| {
+            if let Some(counts) = ClassCounts::new(cClassCount, classIds, cObjects) {
+                profiler.objects_allocated_by_class(cx, counts)
+            }
+        },
+    )
 }
 unsafe extern "system" fn object_references<P: Profiler>(
     this: *mut c_void,
@@ -574,127 +974,241 @@ unsafe extern "system" fn object_references<P: Profiler>(
     cObjectRefs: u32,
     objectRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ObjectReferences, |profiler, cx| {
-        if let (Some(object), Some(class), Some(references)) =
-            (wire::from_wire(objectId), wire::from_wire(classId), Some(wire::objects(cObjectRefs, objectRefIds)))
-        {
-            profiler.object_references(cx, object, class, references)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ObjectReferences,
+        |profiler, cx| {
+            if let (Some(object), Some(class), Some(references)) = (
+                wire::from_wire(objectId),
+                wire::from_wire(classId),
+                Some(wire::objects(cObjectRefs, objectRefIds)),
+            ) {
+                profiler.object_references(cx, object, class, references)
+            }
+        },
+    )
 }
 unsafe extern "system" fn root_references<P: Profiler>(
     this: *mut c_void,
     cRootRefs: u32,
     rootRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RootReferences, |profiler, cx| {
-        if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
-            profiler.root_references(cx, roots)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RootReferences,
+        |profiler, cx| {
+            if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
+                profiler.root_references(cx, roots)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_thrown<P: Profiler>(this: *mut c_void, thrownObjectId: ObjectID) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionThrown, |profiler, cx| {
-        if let Some(thrown) = wire::from_wire(thrownObjectId) {
-            profiler.exception_thrown(cx, thrown)
-        }
-    })
+unsafe extern "system" fn exception_thrown<P: Profiler>(
+    this: *mut c_void,
+    thrownObjectId: ObjectID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionThrown,
+        |profiler, cx| {
+            if let Some(thrown) = wire::from_wire(thrownObjectId) {
+                profiler.exception_thrown(cx, thrown)
+            }
+        },
+    )
 }
 unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionSearchFunctionEnter, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.exception_search_function_enter(cx, function)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionSearchFunctionEnter,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.exception_search_function_enter(cx, function)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_search_function_leave<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionSearchFunctionLeave, |profiler, cx| {
-        profiler.exception_search_function_leave(cx)
-    })
+unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionSearchFunctionLeave,
+        |profiler, cx| { profiler.exception_search_function_leave(cx) },
+    )
 }
 unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionSearchFilterEnter, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.exception_search_filter_enter(cx, function)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionSearchFilterEnter,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.exception_search_filter_enter(cx, function)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionSearchFilterLeave, |profiler, cx| profiler.exception_search_filter_leave(cx))
+unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionSearchFilterLeave,
+        |profiler, cx| { profiler.exception_search_filter_leave(cx) },
+    )
 }
 unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionSearchCatcherFound, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.exception_search_catcher_found(cx, function)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionSearchCatcherFound,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.exception_search_catcher_found(cx, function)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(this: *mut c_void, __unused: usize) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionOsHandlerEnter, |profiler, cx| {
-        if let Some(unused) = wire::from_wire(__unused) {
-            profiler.exception_os_handler_enter(cx, unused)
-        }
-    })
+unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(
+    this: *mut c_void,
+    __unused: usize,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionOsHandlerEnter,
+        |profiler, cx| {
+            if let Some(unused) = wire::from_wire(__unused) {
+                profiler.exception_os_handler_enter(cx, unused)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(this: *mut c_void, __unused: usize) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionOsHandlerLeave, |profiler, cx| {
-        if let Some(unused) = wire::from_wire(__unused) {
-            profiler.exception_os_handler_leave(cx, unused)
-        }
-    })
+unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(
+    this: *mut c_void,
+    __unused: usize,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionOsHandlerLeave,
+        |profiler, cx| {
+            if let Some(unused) = wire::from_wire(__unused) {
+                profiler.exception_os_handler_leave(cx, unused)
+            }
+        },
+    )
 }
 unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionUnwindFunctionEnter, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.exception_unwind_function_enter(cx, function)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionUnwindFunctionEnter,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.exception_unwind_function_enter(cx, function)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionUnwindFunctionLeave, |profiler, cx| {
-        profiler.exception_unwind_function_leave(cx)
-    })
+unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionUnwindFunctionLeave,
+        |profiler, cx| { profiler.exception_unwind_function_leave(cx) },
+    )
 }
 unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionUnwindFinallyEnter, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.exception_unwind_finally_enter(cx, function)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionUnwindFinallyEnter,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.exception_unwind_finally_enter(cx, function)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionUnwindFinallyLeave, |profiler, cx| {
-        profiler.exception_unwind_finally_leave(cx)
-    })
+unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionUnwindFinallyLeave,
+        |profiler, cx| { profiler.exception_unwind_finally_leave(cx) },
+    )
 }
 unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     objectId: ObjectID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionCatcherEnter, |profiler, cx| {
-        if let (Some(function), Some(thrown)) = (wire::from_wire(functionId), wire::from_wire(objectId)) {
-            profiler.exception_catcher_enter(cx, function, thrown)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionCatcherEnter,
+        |profiler, cx| {
+            if let (Some(function), Some(thrown)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(objectId),
+            ) {
+                profiler.exception_catcher_enter(cx, function, thrown)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_catcher_leave<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_triggers::<P>(this, Event::ExceptionCatcherLeave, |profiler, cx| profiler.exception_catcher_leave(cx))
+unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ExceptionCatcherLeave,
+        |profiler, cx| { profiler.exception_catcher_leave(cx) },
+    )
 }
 unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     this: *mut c_void,
@@ -703,13 +1217,22 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     pVTable: *mut c_void,
     cSlots: u32,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ComClassicVtableCreated, |profiler, cx| {
-        if let (Some(class), Some(iid), Some(vtable), Some(slots)) =
-            (wire::from_wire(wrappedClassId), Some(wire::guid(implementedIID)), Some(pVTable as usize), Some(cSlots))
-        {
-            profiler.com_classic_vtable_created(cx, class, iid, vtable, slots)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ComClassicVtableCreated,
+        |profiler, cx| {
+            if let (Some(class), Some(iid), Some(vtable), Some(slots)) = (
+                wire::from_wire(wrappedClassId),
+                Some(wire::guid(implementedIID)),
+                Some(pVTable as usize),
+                Some(cSlots),
+            ) {
+                profiler.com_classic_vtable_created(cx, class, iid, vtable, slots)
+            }
+        },
+    )
 }
 unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     this: *mut c_void,
@@ -717,19 +1240,43 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     implementedIID: *const GUID,
     pVTable: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ComClassicVtableDestroyed, |profiler, cx| {
-        if let (Some(class), Some(iid), Some(vtable)) =
-            (wire::from_wire(wrappedClassId), Some(wire::guid(implementedIID)), Some(pVTable as usize))
-        {
-            profiler.com_classic_vtable_destroyed(cx, class, iid, vtable)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ComClassicVtableDestroyed,
+        |profiler, cx| {
+            if let (Some(class), Some(iid), Some(vtable)) = (
+                wire::from_wire(wrappedClassId),
+                Some(wire::guid(implementedIID)),
+                Some(pVTable as usize),
+            ) {
+                profiler.com_classic_vtable_destroyed(cx, class, iid, vtable)
+            }
+        },
+    )
 }
-unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionClrCatcherFound, |profiler, cx| profiler.exception_clr_catcher_found(cx))
+unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionClrCatcherFound,
+        |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
+    )
 }
-unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::ExceptionClrCatcherExecute, |profiler, cx| profiler.exception_clr_catcher_execute(cx))
+unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ExceptionClrCatcherExecute,
+        |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
+    )
 }
 unsafe extern "system" fn thread_name_changed<P: Profiler>(
     this: *mut c_void,
@@ -737,11 +1284,20 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
     cchName: u32,
     name: *const u16,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ThreadNameChanged, |profiler, cx| {
-        if let (Some(thread), Some(name)) = (wire::from_wire(threadId), Some(&wire::utf16(cchName, name))) {
-            profiler.thread_name_changed(cx, thread, name)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ThreadNameChanged,
+        |profiler, cx| {
+            if let (Some(thread), Some(name)) = (
+                wire::from_wire(threadId),
+                Some(&wire::utf16(cchName, name)),
+            ) {
+                profiler.thread_name_changed(cx, thread, name)
+            }
+        },
+    )
 }
 unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     this: *mut c_void,
@@ -749,13 +1305,20 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     generationCollected: *const BOOL,
     reason: COR_PRF_GC_REASON,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::GarbageCollectionStarted, |profiler, cx| {
-        if let (Some(generations), Some(reason)) =
-            (Some(Generations::new(cGenerations, generationCollected)), wire::from_wire(reason))
-        {
-            profiler.garbage_collection_started(cx, generations, reason)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::GarbageCollectionStarted,
+        |profiler, cx| {
+            if let (Some(generations), Some(reason)) = (
+                Some(Generations::new(cGenerations, generationCollected)),
+                wire::from_wire(reason),
+            ) {
+                profiler.garbage_collection_started(cx, generations, reason)
+            }
+        },
+    )
 }
 unsafe extern "system" fn surviving_references<P: Profiler>(
     this: *mut c_void,
@@ -763,29 +1326,52 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::SurvivingReferences, |profiler, cx| {
-        if let Some(ranges) =
-            SurvivingRanges::from_u32(cSurvivingObjectIDRanges, objectIDRangeStart, cObjectIDRangeLength)
-        {
-            profiler.surviving_references(cx, ranges)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::SurvivingReferences,
+        |profiler, cx| {
+            if let Some(ranges) = SurvivingRanges::from_u32(
+                cSurvivingObjectIDRanges,
+                objectIDRangeStart,
+                cObjectIDRangeLength,
+            ) {
+                profiler.surviving_references(cx, ranges)
+            }
+        },
+    )
 }
-unsafe extern "system" fn garbage_collection_finished<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::GarbageCollectionFinished, |profiler, cx| profiler.garbage_collection_finished(cx))
+unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::GarbageCollectionFinished,
+        |profiler, cx| { profiler.garbage_collection_finished(cx) },
+    )
 }
 unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
     this: *mut c_void,
     finalizerFlags: u32,
     objectID: ObjectID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::FinalizeableObjectQueued, |profiler, cx| {
-        if let (Some(is_critical), Some(object)) =
-            (Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0), wire::from_wire(objectID))
-        {
-            profiler.finalizeable_object_queued(cx, is_critical, object)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::FinalizeableObjectQueued,
+        |profiler, cx| {
+            if let (Some(is_critical), Some(object)) = (
+                Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
+                wire::from_wire(objectID),
+            ) {
+                profiler.finalizeable_object_queued(cx, is_critical, object)
+            }
+        },
+    )
 }
 unsafe extern "system" fn root_references2<P: Profiler>(
     this: *mut c_void,
@@ -795,35 +1381,81 @@ unsafe extern "system" fn root_references2<P: Profiler>(
     rootFlags: *const COR_PRF_GC_ROOT_FLAGS,
     rootIds: *const usize,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::RootReferences2, |profiler, cx| {
-        if let Some(roots) = Roots::new(cRootRefs, rootRefIds, rootKinds, rootFlags, rootIds) {
-            profiler.root_references2(cx, roots)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::RootReferences2,
+        |profiler, cx| {
+            if let Some(roots) = Roots::new(
+                cRootRefs,
+                rootRefIds,
+                rootKinds,
+                rootFlags,
+                rootIds,
+            ) {
+                profiler.root_references2(cx, roots)
+            }
+        },
+    )
 }
 unsafe extern "system" fn handle_created<P: Profiler>(
     this: *mut c_void,
     handleId: GCHandleID,
     initialObjectId: ObjectID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::HandleCreated, |profiler, cx| {
-        if let (Some(handle), Some(object)) = (wire::from_wire(handleId), wire::from_wire(initialObjectId)) {
-            profiler.handle_created(cx, handle, object)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::HandleCreated,
+        |profiler, cx| {
+            if let (Some(handle), Some(object)) = (
+                wire::from_wire(handleId),
+                wire::from_wire(initialObjectId),
+            ) {
+                profiler.handle_created(cx, handle, object)
+            }
+        },
+    )
 }
-unsafe extern "system" fn handle_destroyed<P: Profiler>(this: *mut c_void, handleId: GCHandleID) -> HRESULT {
-    in_callback::<P>(this, Event::HandleDestroyed, |profiler, cx| {
-        if let Some(handle) = wire::from_wire(handleId) {
-            profiler.handle_destroyed(cx, handle)
-        }
-    })
+unsafe extern "system" fn handle_destroyed<P: Profiler>(
+    this: *mut c_void,
+    handleId: GCHandleID,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::HandleDestroyed,
+        |profiler, cx| {
+            if let Some(handle) = wire::from_wire(handleId) {
+                profiler.handle_destroyed(cx, handle)
+            }
+        },
+    )
 }
-unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_triggers::<P>(this, Event::ProfilerAttachComplete, |profiler, cx| profiler.profiler_attach_complete(cx))
+unsafe extern "system" fn profiler_attach_complete<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ProfilerAttachComplete,
+        |profiler, cx| { profiler.profiler_attach_complete(cx) },
+    )
 }
-unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this: *mut c_void) -> HRESULT {
-    in_callback::<P>(this, Event::ProfilerDetachSucceeded, |profiler, _| profiler.profiler_detach_succeeded())
+unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(
+    this: *mut c_void,
+) -> HRESULT {
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ProfilerDetachSucceeded,
+        |profiler, _| { profiler.profiler_detach_succeeded() },
+    )
 }
 unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     this: *mut c_void,
@@ -831,13 +1463,21 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     rejitId: ReJITID,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::RejitCompilationStarted, |profiler, cx| {
-        if let (Some(function), Some(rejit), Some(is_safe_to_block)) =
-            (wire::from_wire(functionId), Some(ReJitId(rejitId)), Some(fIsSafeToBlock.as_bool()))
-        {
-            profiler.rejit_compilation_started(cx, function, rejit, is_safe_to_block)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::RejitCompilationStarted,
+        |profiler, cx| {
+            if let (Some(function), Some(rejit), Some(is_safe_to_block)) = (
+                wire::from_wire(functionId),
+                Some(ReJitId(rejitId)),
+                Some(fIsSafeToBlock.as_bool()),
+            ) {
+                profiler.rejit_compilation_started(cx, function, rejit, is_safe_to_block)
+            }
+        },
+    )
 }
 unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     this: *mut c_void,
@@ -845,13 +1485,21 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     methodId: mdMethodDef,
     pFunctionControl: Ref<'_, ICorProfilerFunctionControl>,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::GetRejitParameters, |profiler, cx| {
-        if let (Some(module), Some(method), Some(control)) =
-            (wire::from_wire(moduleId), Some(MethodDef(methodId)), FunctionControl::new(&pFunctionControl))
-        {
-            profiler.get_rejit_parameters(cx, module, method, control)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::GetRejitParameters,
+        |profiler, cx| {
+            if let (Some(module), Some(method), Some(control)) = (
+                wire::from_wire(moduleId),
+                Some(MethodDef(methodId)),
+                FunctionControl::new(&pFunctionControl),
+            ) {
+                profiler.get_rejit_parameters(cx, module, method, control)
+            }
+        },
+    )
 }
 unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -860,16 +1508,29 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::RejitCompilationFinished, |profiler, cx| {
-        if let (Some(function), Some(rejit), Some(status), Some(is_safe_to_block)) = (
-            wire::from_wire(functionId),
-            Some(ReJitId(rejitId)),
-            wire::from_wire(hrStatus),
-            Some(fIsSafeToBlock.as_bool()),
-        ) {
-            profiler.rejit_compilation_finished(cx, function, rejit, status, is_safe_to_block)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::RejitCompilationFinished,
+        |profiler, cx| {
+            if let (Some(function), Some(rejit), Some(status), Some(is_safe_to_block)) = (
+                wire::from_wire(functionId),
+                Some(ReJitId(rejitId)),
+                wire::from_wire(hrStatus),
+                Some(fIsSafeToBlock.as_bool()),
+            ) {
+                profiler
+                    .rejit_compilation_finished(
+                        cx,
+                        function,
+                        rejit,
+                        status,
+                        is_safe_to_block,
+                    )
+            }
+        },
+    )
 }
 unsafe extern "system" fn rejit_error<P: Profiler>(
     this: *mut c_void,
@@ -878,16 +1539,22 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
     functionId: FunctionID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::RejitError, |profiler, cx| {
-        if let (Some(module), Some(method), Some(function), Some(status)) = (
-            wire::from_wire(moduleId),
-            Some(MethodDef(methodId)),
-            wire::from_wire(functionId),
-            wire::from_wire(hrStatus),
-        ) {
-            profiler.rejit_error(cx, module, method, function, status)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::RejitError,
+        |profiler, cx| {
+            if let (Some(module), Some(method), Some(function), Some(status)) = (
+                wire::from_wire(moduleId),
+                Some(MethodDef(methodId)),
+                wire::from_wire(functionId),
+                wire::from_wire(hrStatus),
+            ) {
+                profiler.rejit_error(cx, module, method, function, status)
+            }
+        },
+    )
 }
 unsafe extern "system" fn moved_references2<P: Profiler>(
     this: *mut c_void,
@@ -896,16 +1563,22 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::MovedReferences2, |profiler, cx| {
-        if let Some(ranges) = MovedRanges::from_usize(
-            cMovedObjectIDRanges,
-            oldObjectIDRangeStart,
-            newObjectIDRangeStart,
-            cObjectIDRangeLength,
-        ) {
-            profiler.moved_references2(cx, ranges)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::MovedReferences2,
+        |profiler, cx| {
+            if let Some(ranges) = MovedRanges::from_usize(
+                cMovedObjectIDRanges,
+                oldObjectIDRangeStart,
+                newObjectIDRangeStart,
+                cObjectIDRangeLength,
+            ) {
+                profiler.moved_references2(cx, ranges)
+            }
+        },
+    )
 }
 unsafe extern "system" fn surviving_references2<P: Profiler>(
     this: *mut c_void,
@@ -913,13 +1586,21 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::SurvivingReferences2, |profiler, cx| {
-        if let Some(ranges) =
-            SurvivingRanges::from_usize(cSurvivingObjectIDRanges, objectIDRangeStart, cObjectIDRangeLength)
-        {
-            profiler.surviving_references2(cx, ranges)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::SurvivingReferences2,
+        |profiler, cx| {
+            if let Some(ranges) = SurvivingRanges::from_usize(
+                cSurvivingObjectIDRanges,
+                objectIDRangeStart,
+                cObjectIDRangeLength,
+            ) {
+                profiler.surviving_references2(cx, ranges)
+            }
+        },
+    )
 }
 unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>(
     this: *mut c_void,
@@ -928,34 +1609,58 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
     valueRefIds: *const ObjectID,
     rootIds: *const GCHandleID,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::ConditionalWeakTableElementReferences, |profiler, cx| {
-        if let Some(elements) = WeakTableElements::new(cRootRefs, keyRefIds, valueRefIds, rootIds) {
-            profiler.conditional_weak_table_element_references(cx, elements)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::ConditionalWeakTableElementReferences,
+        |profiler, cx| {
+            if let Some(elements) = WeakTableElements::new(
+                cRootRefs,
+                keyRefIds,
+                valueRefIds,
+                rootIds,
+            ) {
+                profiler.conditional_weak_table_element_references(cx, elements)
+            }
+        },
+    )
 }
 unsafe extern "system" fn get_assembly_references<P: Profiler>(
     this: *mut c_void,
     wszAssemblyPath: *const u16,
     pAsmRefProvider: Ref<'_, ICorProfilerAssemblyReferenceProvider>,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::GetAssemblyReferences, |profiler, cx| {
-        if let (Some(path), Some(provider)) =
-            (Some(&wire::utf16_z(wszAssemblyPath)), AssemblyReferenceProvider::new(&pAsmRefProvider))
-        {
-            profiler.get_assembly_references(cx, path, provider)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::GetAssemblyReferences,
+        |profiler, cx| {
+            if let (Some(path), Some(provider)) = (
+                Some(&wire::utf16_z(wszAssemblyPath)),
+                AssemblyReferenceProvider::new(&pAsmRefProvider),
+            ) {
+                profiler.get_assembly_references(cx, path, provider)
+            }
+        },
+    )
 }
 unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::ModuleInMemorySymbolsUpdated, |profiler, cx| {
-        if let Some(module) = wire::from_wire(moduleId) {
-            profiler.module_in_memory_symbols_updated(cx, module)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::ModuleInMemorySymbolsUpdated,
+        |profiler, cx| {
+            if let Some(module) = wire::from_wire(moduleId) {
+                profiler.module_in_memory_symbols_updated(cx, module)
+            }
+        },
+    )
 }
 unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     this: *mut c_void,
@@ -964,13 +1669,27 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     pILHeader: LPCBYTE,
     cbILHeader: u32,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::DynamicMethodJitCompilationStarted, |profiler, cx| {
-        if let (Some(function), Some(is_safe_to_block), Some(il)) =
-            (wire::from_wire(functionId), Some(fIsSafeToBlock.as_bool()), Some(wire::slice(cbILHeader, pILHeader)))
-        {
-            profiler.dynamic_method_jit_compilation_started(cx, function, is_safe_to_block, il)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::DynamicMethodJitCompilationStarted,
+        |profiler, cx| {
+            if let (Some(function), Some(is_safe_to_block), Some(il)) = (
+                wire::from_wire(functionId),
+                Some(fIsSafeToBlock.as_bool()),
+                Some(wire::slice(cbILHeader, pILHeader)),
+            ) {
+                profiler
+                    .dynamic_method_jit_compilation_started(
+                        cx,
+                        function,
+                        is_safe_to_block,
+                        il,
+                    )
+            }
+        },
+    )
 }
 unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -978,20 +1697,43 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::DynamicMethodJitCompilationFinished, |profiler, cx| {
-        if let (Some(function), Some(status), Some(is_safe_to_block)) =
-            (wire::from_wire(functionId), wire::from_wire(hrStatus), wire::from_wire(fIsSafeToBlock))
-        {
-            profiler.dynamic_method_jit_compilation_finished(cx, function, status, is_safe_to_block)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::DynamicMethodJitCompilationFinished,
+        |profiler, cx| {
+            if let (Some(function), Some(status), Some(is_safe_to_block)) = (
+                wire::from_wire(functionId),
+                wire::from_wire(hrStatus),
+                wire::from_wire(fIsSafeToBlock),
+            ) {
+                profiler
+                    .dynamic_method_jit_compilation_finished(
+                        cx,
+                        function,
+                        status,
+                        is_safe_to_block,
+                    )
+            }
+        },
+    )
 }
-unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(this: *mut c_void, functionId: FunctionID) -> HRESULT {
-    in_triggers::<P>(this, Event::DynamicMethodUnloaded, |profiler, cx| {
-        if let Some(function) = wire::from_wire(functionId) {
-            profiler.dynamic_method_unloaded(cx, function)
-        }
-    })
+unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
+    this: *mut c_void,
+    functionId: FunctionID,
+) -> HRESULT {
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::DynamicMethodUnloaded,
+        |profiler, cx| {
+            if let Some(function) = wire::from_wire(functionId) {
+                profiler.dynamic_method_unloaded(cx, function)
+            }
+        },
+    )
 }
 unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     this: *mut c_void,
@@ -1008,32 +1750,44 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     numStackFrames: u32,
     stackFrames: *const usize,
 ) -> HRESULT {
-    in_callback::<P>(this, Event::EventPipeEventDelivered, |profiler, cx| {
-        if let Some(event) = EventPipeEvent::new(
-            provider,
-            eventId,
-            eventVersion,
-            cbMetadataBlob,
-            metadataBlob,
-            cbEventData,
-            eventData,
-            pActivityId,
-            pRelatedActivityId,
-            eventThread,
-            numStackFrames,
-            stackFrames,
-        ) {
-            profiler.event_pipe_event_delivered(cx, event)
-        }
-    })
+    in_callback::<
+        P,
+    >(
+        this,
+        Event::EventPipeEventDelivered,
+        |profiler, cx| {
+            if let Some(event) = EventPipeEvent::new(
+                provider,
+                eventId,
+                eventVersion,
+                cbMetadataBlob,
+                metadataBlob,
+                cbEventData,
+                eventData,
+                pActivityId,
+                pRelatedActivityId,
+                eventThread,
+                numStackFrames,
+                stackFrames,
+            ) {
+                profiler.event_pipe_event_delivered(cx, event)
+            }
+        },
+    )
 }
 unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
     this: *mut c_void,
     provider: EVENTPIPE_PROVIDER,
 ) -> HRESULT {
-    in_triggers::<P>(this, Event::EventPipeProviderCreated, |profiler, cx| {
-        if let Some(provider) = wire::from_wire(provider) {
-            profiler.event_pipe_provider_created(cx, provider)
-        }
-    })
+    in_triggers::<
+        P,
+    >(
+        this,
+        Event::EventPipeProviderCreated,
+        |profiler, cx| {
+            if let Some(provider) = wire::from_wire(provider) {
+                profiler.event_pipe_provider_created(cx, provider)
+            }
+        },
+    )
 }

@@ -24,7 +24,7 @@ impl Info {
         Ok(EventMask::from_words(low, high))
     }
 
-    /// Turns these events on and all others off.
+    /// Turns these events on and all others off, but for `MONITOR_MODULE_LOADS`: the SDK needs it for itself.
     ///
     /// `#[callbacks]` has already asked for what the profiler's callbacks need when `initialize` is called; this is for a
     /// profiler that wants less (a filter) or more ([`add_events`](Self::add_events)).
@@ -38,6 +38,7 @@ impl Info {
     #[doc(alias = "SetEventMask")]
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {
         const CALL: &str = "SetEventMask2";
+        let mask = mask | EventMask::BOOKKEEPING;
         EventMask::check(self.event_mask()?, mask, self.phase())?;
         let (low, high) = mask.words();
         // SAFETY: the call takes two numbers.

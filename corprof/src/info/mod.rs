@@ -24,7 +24,7 @@ use windows_core::{IUnknown, Interface};
 
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::Phase;
-use crate::names::Names;
+use crate::names::NameCache;
 
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
@@ -45,7 +45,7 @@ struct Shared {
     version: u8,
     /// A [`Phase`], which decides what may be asked of the event mask.
     phase: AtomicU8,
-    names: Names,
+    names: NameCache,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
@@ -101,7 +101,7 @@ impl Info {
     /// Asks the runtime for its newest interface.
     pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase) -> Result<Self> {
         let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
-        Ok(Self(Arc::new(Shared { raw, version, phase: AtomicU8::new(phase as u8), names: Names::new() })))
+        Ok(Self(Arc::new(Shared { raw, version, phase: AtomicU8::new(phase as u8), names: NameCache::new() })))
     }
 
     /// The newest `ICorProfilerInfo` that the runtime has: 11 for .NET Core 3.1, 14 for .NET 8.
@@ -109,8 +109,8 @@ impl Info {
         self.0.version
     }
 
-    /// The names of what the runtime has, looked up once each.
-    pub fn names(&self) -> &Names {
+    /// The names that have been looked up.
+    pub(crate) fn known_names(&self) -> &NameCache {
         &self.0.names
     }
 

@@ -58,7 +58,12 @@ impl InCallback<'_> {
     /// # Errors
     /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
     #[doc(alias = "GetModuleMetaData")]
-    pub fn metadata(&self, module: ModuleId) -> Result<MetadataImport> {
+    pub fn metadata(&self, module: ModuleId) -> Result<MetadataImport<'_>> {
+        self.kept_metadata(module)
+    }
+
+    /// The metadata of `module`, for a cache that lets go of it when the module does.
+    pub(crate) fn kept_metadata(&self, module: ModuleId) -> Result<MetadataImport<'static>> {
         const CALL: &str = "GetModuleMetaData";
         let mut metadata: Option<IUnknown> = None;
         let read = sys::ofRead.bits();

@@ -4,6 +4,7 @@
 //! what naming things needs; `IMetaDataImport2` itself, for the rest, is behind [`MetadataImport::as_raw`].
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use corprof_sys as sys;
 
@@ -13,19 +14,19 @@ use crate::error::{Error, Result};
 
 /// The metadata of one module, to read.
 ///
-/// From [`InCallback::metadata`](crate::context::InCallback::metadata). Any thread may use it, but only as long as the
-/// module is loaded: like the module's id it is dead after `module_unload_finished`, for it reads the module's own memory.
-/// Do not keep it longer than the module; asking for it again is cheap.
-pub struct MetadataImport {
+/// From [`InCallback::metadata`](crate::context::InCallback::metadata). It reads the module's own memory, and so cannot
+/// outlive the callback that it was asked for in; asking again is cheap.
+pub struct MetadataImport<'cb> {
     raw: sys::IMetaDataImport2,
+    _module: PhantomData<&'cb ()>,
 }
 
 // SAFETY: the runtime makes this object with `MDThreadSafetyOn` (GetMDPublicInterfaceFromInternal, coreclr/md/enc/
 // mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers of
 // the same metadata, and the reference count is interlocked (RegMeta::AddRef). Nothing in it belongs to a thread.
-unsafe impl Send for MetadataImport {}
+unsafe impl Send for MetadataImport<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for MetadataImport {}
+unsafe impl Sync for MetadataImport<'_> {}
 
 /// What the metadata says about a type that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,9 +104,10 @@ pub struct GenericParamProps {
     pub owner: Token,
 }
 
-impl MetadataImport {
+impl MetadataImport<'_> {
+    /// Whoever calls this vouches, by the lifetime, that the module stays loaded while the metadata is in use.
     pub(crate) fn from_raw(raw: sys::IMetaDataImport2) -> Self {
-        Self { raw }
+        Self { raw, _module: PhantomData }
     }
 
     /// The runtime's interface itself, for questions that have no safe form yet.
@@ -321,7 +323,7 @@ impl MetadataImport {
     }
 }
 
-impl fmt::Debug for MetadataImport {
+impl fmt::Debug for MetadataImport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MetadataImport").finish_non_exhaustive()
     }

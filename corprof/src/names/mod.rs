@@ -27,7 +27,8 @@ use cache::{Cache, Ticket};
 use source::Live;
 use spell::{Speller, code_name};
 
-/// The names of functions, classes, modules and assemblies, each looked up once.
+/// The names of functions, classes, modules and assemblies, each looked up once: from
+/// [`InCallback::names`](crate::InCallback::names).
 ///
 /// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`,
 /// `method void *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their
@@ -37,34 +38,33 @@ use spell::{Speller, code_name};
 /// What could not be found out reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`, and is asked again the next time.
 ///
 /// No name may be looked up while anything is suspended: it allocates and takes locks.
-pub struct Names {
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    cx: &'a InCallback<'a>,
+    known: &'a NameCache,
+}
+
+/// The names that have been looked up.
+pub(crate) struct NameCache {
     functions: Cache<FunctionId, Name>,
     classes: Cache<ClassId, Name>,
     modules: Cache<ModuleId, Name>,
     assemblies: Cache<AssemblyId, Name>,
-    imports: Cache<ModuleId, Arc<MetadataImport>>,
+    imports: Cache<ModuleId, Arc<MetadataImport<'static>>>,
 }
 
-impl Names {
-    pub(crate) fn new() -> Self {
-        Self {
-            functions: Cache::new(),
-            classes: Cache::new(),
-            modules: Cache::new(),
-            assemblies: Cache::new(),
-            imports: Cache::new(),
-        }
+impl<'a> Names<'a> {
+    pub(crate) fn new(cx: &'a InCallback<'a>, known: &'a NameCache) -> Self {
+        Self { cx, known }
     }
 
     /// The name of a function: `Namespace.Type<int32>.Method<string>(int32, string[])`.
     ///
     /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; it is asked about each time, for its
     /// identifier may be another's soon.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn function(&self, cx: &InCallback<'_>, function: FunctionId) -> Name {
-        remember(&self.functions, function, || {
-            let live = Live::new(cx, self);
+    pub fn function(self, function: FunctionId) -> Name {
+        remember(&self.known.functions, function, || {
+            let live = Live::new(self.cx, self.known);
             let mut speller = Speller::new(&live);
             let name = speller.function(function);
             (name, speller.is_lasting())
@@ -72,11 +72,9 @@ impl Names {
     }
 
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn class(&self, cx: &InCallback<'_>, class: ClassId) -> Name {
-        remember(&self.classes, class, || {
-            let live = Live::new(cx, self);
+    pub fn class(self, class: ClassId) -> Name {
+        remember(&self.known.classes, class, || {
+            let live = Live::new(self.cx, self.known);
             let mut speller = Speller::new(&live);
             let name = speller.class(class);
             (name, speller.is_lasting())
@@ -87,44 +85,46 @@ impl Names {
     /// `Namespace.Type<T>.Method<U>(T, U[])`.
     ///
     /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn method_def(&self, cx: &InCallback<'_>, module: ModuleId, method: MethodDef) -> Name {
-        let live = Live::new(cx, self);
+    pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
+        let live = Live::new(self.cx, self.known);
         Speller::new(&live).method_def(module, method).into()
     }
 
     /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn module(&self, cx: &InCallback<'_>, module: ModuleId) -> Name {
-        remember(&self.modules, module, || match cx.module_info(module) {
-            Ok(info) => {
-                let file = file_name(&info.path);
-                if !file.is_empty() {
-                    return (file.to_owned(), true);
-                }
-                // Emitted in memory: no file, but the metadata has a name.
-                known_or(Live::new(cx, self).metadata(module).and_then(|m| m.module_name()), "module", module.as_raw())
-            }
+    pub fn module(self, module: ModuleId) -> Name {
+        let metadata_name = || Live::new(self.cx, self.known).metadata(module).and_then(|m| m.module_name());
+        remember(&self.known.modules, module, || match self.cx.module_info(module) {
+            // Emitted in memory: no file, but the metadata has a name.
+            Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
+            Ok(info) => (file_name(&info.path).to_owned(), true),
             Err(error) => known_or(Err(error), "module", module.as_raw()),
         })
     }
 
     /// The name of an assembly, without version and culture.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn assembly(&self, cx: &InCallback<'_>, assembly: AssemblyId) -> Name {
-        remember(&self.assemblies, assembly, || {
-            known_or(cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
+    pub fn assembly(self, assembly: AssemblyId) -> Name {
+        remember(&self.known.assemblies, assembly, || {
+            known_or(self.cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
         })
     }
+}
 
-    /// Forgets everything: a module is gone, the runtime may use its identifiers again, and instantiations over its types
+impl NameCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            functions: Cache::new(),
+            classes: Cache::new(),
+            modules: Cache::new(),
+            assemblies: Cache::new(),
+            imports: Cache::new(),
+        }
+    }
+
+    /// Forgets everything: a module goes away, the runtime may use its identifiers again, and instantiations over its types
     /// live anywhere.
     ///
-    /// To be called for `ModuleUnloadFinished`, which the runtime must therefore be asked to report: the metadata that is
-    /// let go here reads the module's own memory.
+    /// To be called when a module begins to go, and again when it is gone, for what was looked up in between. The runtime
+    /// must therefore be asked to report both: the metadata that is let go here reads the module's own memory.
     pub(crate) fn evict_all(&self) {
         // What names are made from goes before the names: whoever got a ticket for a name after its cache was cleared
         // finds no stale part, and whoever has an older ticket cannot use it.
@@ -136,9 +136,9 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").finish_non_exhaustive()
+        f.debug_struct("NameCache").finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::{Name, Names};
+use super::{Name, NameCache};
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -36,19 +36,19 @@ pub(super) trait Source {
 /// The running runtime, for the length of one look-up.
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
-    names: &'a Names,
+    names: &'a NameCache,
     ticket: super::cache::Ticket,
     /// The metadata asked last: most of a name comes from one module.
-    last: Cell<Option<(ModuleId, Arc<MetadataImport>)>>,
+    last: Cell<Option<(ModuleId, Arc<MetadataImport<'static>>)>>,
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
     /// Must be made before anything that goes into the name is asked.
-    pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a Names) -> Self {
+    pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a NameCache) -> Self {
         Self { cx, names, ticket: names.classes.ticket(), last: Cell::new(None) }
     }
 
-    pub(super) fn metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport>> {
+    pub(super) fn metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
         if let Some((of, import)) = self.last.take()
             && of == module
         {
@@ -58,7 +58,7 @@ impl<'a, 'cb> Live<'a, 'cb> {
         let import = match self.names.imports.get(&module) {
             Ok(import) => import,
             Err(ticket) => {
-                let import = Arc::new(self.cx.metadata(module)?);
+                let import = Arc::new(self.cx.kept_metadata(module)?);
                 self.names.imports.insert(ticket, module, Arc::clone(&import));
                 import
             }

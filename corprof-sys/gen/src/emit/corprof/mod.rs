@@ -69,10 +69,9 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::args::*;
         use crate::context::{InCallback, InInitialize, InTriggers};
         use crate::error::Result;
-        use crate::event_mask::EventSet;
         use crate::id::*;
         use crate::metadata::MethodDef;
-        use crate::profiler::BoxError;
+        use crate::profiler::{BoxError, Subscriber};
         use windows_core::GUID as Guid;
 
         /// What the runtime tells a profiler: implement the callbacks you care about, under `#[callbacks]`, which turns
@@ -82,10 +81,11 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         /// calls a callback may make is in the type of its context ([`context`](crate::context)). A panic in one is
         /// reported and ends the profiler's part; the application runs on.
         #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
-        pub trait Callbacks: Sized + Send + Sync + 'static {
-            /// The callbacks that are implemented: written by [`#[callbacks]`](macro@crate::callbacks).
-            const EVENTS: EventSet;
-
+        #[diagnostic::on_unimplemented(
+            message = "`{Self}` has no callbacks",
+            note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
+        )]
+        pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
             #methods
         }
     })

@@ -1,0 +1,8 @@
+//! Metadata reads the memory of its module, which may go away after the callback.
+use corprof::{metadata::MetadataImport, prelude::*};
+
+fn ask(cx: &InCallback<'_>, module: ModuleId) -> Result<MetadataImport<'static>> {
+    cx.metadata(module)
+}
+
+fn main() {}
