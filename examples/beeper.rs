@@ -19,20 +19,14 @@ impl Callbacks for Beeper {
     }
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         let pitch = fastrand::u32(200..2000);
-        beep(pitch, 20);
+        #[cfg(not(windows))]
+        eprint!("\x07");
+        // SAFETY: Beep takes two numbers.
+        #[cfg(windows)]
+        unsafe {
+            windows_sys::Win32::System::Diagnostics::Debug::Beep(pitch, 20)
+        };
         let wave = (0..160).map(|n| (9000.0 * (n as f32 * TAU * pitch as f32 / 8000.0).sin()) as i16);
         self.0.lock(cx).iter_mut().for_each(|wav| wave.clone().for_each(|sample| drop(wav.write_sample(sample))));
     }
-}
-
-#[cfg(windows)]
-#[link(name = "kernel32")]
-unsafe extern "system" {
-    #[link_name = "Beep"]
-    safe fn beep(pitch: u32, milliseconds: u32) -> i32;
-}
-
-#[cfg(not(windows))]
-fn beep(_pitch: u32, _milliseconds: u32) {
-    eprint!("\x07");
 }

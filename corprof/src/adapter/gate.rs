@@ -80,25 +80,26 @@ impl Gate {
         barrier::process_wide();
         let deadline = Instant::now() + patience;
         let own = thread_key::current();
-        while CROWD.load(Ordering::Acquire) != 0 || TABLE.iter().any(|slot| slot.is_busy_for_others(own)) {
-            if Instant::now() >= deadline {
-                return false;
+        // A slot seen empty once stays so, but for a thread that has come too late and is on its way out again.
+        let mut slots = TABLE.iter();
+        let mut own_depth = 0;
+        let mut busy = slots.next();
+        while busy.is_some() || CROWD.load(Ordering::Acquire) != 0 {
+            match busy {
+                Some(slot) if slot.owner.load(Ordering::Relaxed) == own => {
+                    own_depth = slot.depth.load(Ordering::Relaxed);
+                    busy = slots.next();
+                }
+                Some(slot) if slot.depth.load(Ordering::Acquire) == 0 => busy = slots.next(),
+                _ if Instant::now() >= deadline => return false,
+                _ => std::thread::sleep(Duration::from_micros(100)),
             }
-            std::thread::sleep(Duration::from_micros(100));
         }
-        !TABLE.iter().any(Slot::is_busy)
+        own_depth == 0
     }
 }
 
 impl Slot {
-    fn is_busy(&self) -> bool {
-        self.depth.load(Ordering::Acquire) != 0
-    }
-
-    fn is_busy_for_others(&self, own: usize) -> bool {
-        self.is_busy() && self.owner.load(Ordering::Relaxed) != own
-    }
-
     /// The calling thread's slot: its own from before, or a free one.
     #[inline]
     fn mine() -> Option<&'static Slot> {

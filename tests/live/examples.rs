@@ -1,0 +1,219 @@
+//! The bundled examples: what they report of programs of which we know what happens in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result, bail, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// A line of the logger's: `   3   + class: load Foo`.
+struct Line<'t> {
+    thread: u32,
+    depth: usize,
+    kind: char,
+    category: &'t str,
+    event: &'t str,
+}
+
+fn parse(line: &str) -> Option<Line<'_>> {
+    let (thread, rest) = line.trim_start().split_once(' ')?;
+    let text = rest.trim_start();
+    let (kind, text) = text.split_once(' ')?;
+    let (category, event) = text.split_once(": ")?;
+    let depth = (rest.len() - rest.trim_start().len()) / 2;
+    Some(Line { thread: thread.parse().ok()?, depth, kind: kind.parse().ok()?, category, event })
+}
+
+/// What the logger reported, checked: every line is one of its lines, and on each thread what begins ends, in order.
+fn balanced(log: &str) -> Result<Vec<Line<'_>>> {
+    let mut open: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for text in log.lines() {
+        let line = parse(text).with_context(|| format!("not a line of the logger's: {text:?}"))?;
+        let inside = open.entry(line.thread).or_default();
+        match line.kind {
+            '+' => inside.push(line.category),
+            '-' => ensure!(inside.pop() == Some(line.category), "ends what did not begin: {text:?}"),
+            '*' => {}
+            other => bail!("of which kind is {other}? {text:?}"),
+        }
+        let depth = inside.len() - usize::from(line.kind == '+');
+        ensure!(line.depth == depth, "indented by {} instead of {depth}: {text:?}", line.depth);
+        lines.push(line);
+    }
+    open.retain(|_, inside| !inside.is_empty());
+    ensure!(open.is_empty(), "begun and not ended, by thread: {open:?}");
+    Ok(lines)
+}
+
+fn logger(runtime: &Runtime, app: &str, args: &[&str], events: &str) -> Result<Outcome> {
+    let run = Run::new(runtime, app).args(args).profiler("logger");
+    let run = if events.is_empty() { run } else { run.env("LOGGER_EVENTS", events) };
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    Ok(outcome)
+}
+
+fn events<'t>(lines: &[Line<'t>], category: &str, kind: char) -> Vec<&'t str> {
+    lines.iter().filter(|line| line.category == category && line.kind == kind).map(|line| line.event).collect()
+}
+
+#[test]
+fn logger_reports_every_category_by_name_and_nests_them() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = logger(&runtime, "Sample", &[], "")?;
+        ensure!(outcome.stdout.ends_with("closed after 2 shifts\n"), "{outcome}");
+        let lines = balanced(&outcome.stderr).with_context(|| runtime.to_string())?;
+        for (category, kind, event) in [
+            ("appdomain", '-', "create DefaultDomain"),
+            ("assembly", '-', "load Sample"),
+            ("module", '-', "load Sample.dll"),
+            ("module", '*', "Sample.dll is in Sample"),
+            ("class", '-', "load Warehouse.Packer"),
+            ("class", '-', "load Warehouse.Shelf<Warehouse.Sku>"),
+            ("class", '-', "load Warehouse.Shelf<Warehouse.Sku>+Batch"),
+            ("jit", '-', "Warehouse.Packer.Pack(Warehouse.Sku, int32)"),
+            ("jit", '+', "Warehouse.Shelf<Warehouse.Sku>.Take(Warehouse.Sku, int32)"),
+            ("suspension", '+', "for garbage collection"),
+            ("suspension", '*', "all threads stopped"),
+            ("suspension", '-', "resumed"),
+            ("gc", '-', "done"),
+            ("exception", '*', "Warehouse.OutOfStockException thrown"),
+            ("exception", '+', "filter Warehouse.Packer.Pack(Warehouse.Sku, int32)"),
+            ("exception", '*', "catch Warehouse.OutOfStockException in Warehouse.Packer.Pack(Warehouse.Sku, int32)"),
+        ] {
+            let found = events(&lines, category, kind);
+            ensure!(found.contains(&event), "{runtime}: no `{kind} {category}: {event}` among {found:#?}");
+        }
+        let named =
+            events(&lines, "thread", '*').into_iter().filter(|event| event.contains(" is called packer-")).count();
+        ensure!(named >= 3, "{runtime}: {named} packers");
+        ensure!(events(&lines, "gc", '+').iter().any(|event| event.ends_with(", induced")), "{runtime}");
+        ensure!(events(&lines, "allocation", '*').iter().any(|event| event.ends_with(" of System.String")), "{runtime}");
+        ensure!(
+            !events(&lines, "inlining", '*').is_empty() && !events(&lines, "transition", '+').is_empty(),
+            "{runtime}"
+        );
+        let nameless: Vec<&str> =
+            lines.iter().map(|line| line.event).filter(|event| event.contains("<unknown")).collect();
+        ensure!(nameless.is_empty(), "{runtime}: {nameless:#?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn logger_spells_generics_with_their_arguments() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = logger(&runtime, "Generics", &[], "class,jit")?;
+        let lines = balanced(&outcome.stderr)?;
+        let found: BTreeSet<&str> = lines.iter().map(|line| line.event).collect();
+        for event in GENERICS {
+            ensure!(found.contains(event), "{runtime}: no {event:?} in {found:#?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn logger_tells_each_step_of_each_exception() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = logger(&runtime, "Throw", &["5"], "exception")?;
+        ensure!(outcome.stdout == "thrown=20 caught=15 filters=10 finallies=15\n", "{outcome}");
+        let lines = balanced(&outcome.stderr)?;
+        let count = |kind, start: &str| {
+            events(&lines, "exception", kind).iter().filter(|event| event.starts_with(start)).count()
+        };
+        let thrown = events(&lines, "exception", '*').iter().filter(|event| event.ends_with(" thrown")).count();
+        let found = (thrown, count('*', "catch "), count('*', "end of "), count('+', "filter "), count('+', "finally "));
+        // A catch block that rethrows is entered as any other, and the runtime says nothing of its end.
+        ensure!(found == (20, 20, 15, 10, 15), "{runtime}: {found:?} in {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = logger(&runtime, "Churn", &["10000", "1000"], "")?;
+        ensure!(outcome.stdout == "threads=10000 collections=1000 checksum=50005000\n", "{outcome}");
+        let lines = balanced(&outcome.stderr)?;
+        let count = |end: &str| events(&lines, "thread", '*').iter().filter(|event| event.ends_with(end)).count();
+        let (created, destroyed) = (count(" created"), count(" destroyed"));
+        ensure!(created >= 10_000 && destroyed >= 10_000, "{runtime}: {created} created, {destroyed} destroyed");
+        let (begun, ended) = (events(&lines, "gc", '+').len(), events(&lines, "gc", '-').len());
+        ensure!(begun >= 1000 && begun == ended, "{runtime}: {begun} collections begun, {ended} ended");
+    }
+    Ok(())
+}
+
+#[test]
+fn logger_filters_by_category() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for (wanted, other) in [("jit", "inlining"), ("allocation", "gc"), ("search", "jit")] {
+            let outcome = logger(&runtime, "Sample", &[], wanted)?;
+            let categories: BTreeSet<&str> = balanced(&outcome.stderr)?.iter().map(|line| line.category).collect();
+            ensure!(categories == BTreeSet::from([wanted]), "{runtime}: {wanted}, not {other}: {categories:?}");
+        }
+        let outcome = Run::new(&runtime, "Hello").profiler("logger").env("LOGGER_EVENTS", "jit,gcc").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.contains("LOGGER_EVENTS: no category 'gcc'; there are appdomain,"), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn logger_writes_a_file_for_each_managed_thread() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let dir = tempfile::tempdir()?;
+        let logs = dir.path().join("logs");
+        let outcome = Run::new(&runtime, "Sample").profiler("logger").env("LOGGER_DIR", &logs).run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.is_empty(), "{outcome}");
+        let mut threads = BTreeSet::new();
+        for entry in fs::read_dir(&logs)? {
+            let path = entry?.path();
+            let text = fs::read_to_string(&path)?;
+            let of_file: BTreeSet<u32> = balanced(&text)?.iter().map(|line| line.thread).collect();
+            ensure!(of_file.len() == 1, "{}: threads {of_file:?}", path.display());
+            ensure!(threads.is_disjoint(&of_file), "two files of thread {of_file:?}");
+            threads.extend(of_file);
+        }
+        ensure!(threads.len() >= 4, "{runtime}: {threads:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn beeper_beeps_at_each_class_on_the_terminal_and_into_a_file() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let dir = tempfile::tempdir()?;
+        let wav = dir.path().join("loads.wav");
+        let outcome = Run::new(&runtime, "Sample").profiler("beeper").env("BEEPER_WAV", &wav).run()?;
+        outcome.exited_with(0)?;
+        let beeps = outcome.stderr.matches('\u{7}').count();
+        ensure!(beeps > 100 && outcome.stderr.len() == beeps, "{runtime}: {beeps} beeps in {outcome}");
+        let mut sound = hound::WavReader::open(&wav)?;
+        ensure!(sound.spec().sample_rate == 8000 && sound.duration() as usize == beeps * 160, "{}", sound.duration());
+        let loudest = sound.samples::<i16>().map(|sample| sample.unwrap_or(0).unsigned_abs()).max();
+        ensure!(loudest.is_some_and(|loudest| loudest > 8000), "{loudest:?}");
+    }
+    Ok(())
+}
+
+/// What loading and compiling the program Generics must show.
+const GENERICS: &[&str] = &[
+    "load Kinds.Pair<int32, string>",
+    "load Kinds.Pair<string, object>",
+    "load Kinds.Pair<Kinds.Point, int64>",
+    "load Kinds.Outer<int32>+Inner<string>",
+    "load Kinds.Outer<string>+Inner<Kinds.Point>",
+    "load Kinds.Outer<uint8>+Plain",
+    "Kinds.Methods.Swap<int32>(int32&, int32&)",
+    "Kinds.Methods.Swap<System.__Canon>(System.__Canon&, System.__Canon&)",
+    "Kinds.Pair<Kinds.Point, int64>.Describe()",
+    "Kinds.Outer<uint8>+Plain.Describe()",
+    // Instantiations over reference types share their code, and without a frame nobody can tell which this one is.
+    "Kinds.Pair<TFirst, TSecond>.Describe()",
+    "Kinds.Methods.Shapes(int32[], string[,], Kinds.Point[][], Kinds.Point&, \
+     System.Collections.Generic.List<Kinds.Pair<int32, string>>, System.Nullable<int32>)",
+];

@@ -1,0 +1,147 @@
+//! A profiler is a guest: whatever it does, the application prints the same and ends with its own code.
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const LIBRARY: &str = "manners";
+
+/// Runs Exit under a profiler of the library, and expects of the application what it does without one.
+fn unharmed(runtime: &Runtime, profiler: &str, variables: &[(&str, &str)]) -> Result<Outcome> {
+    let run = variables.iter().fold(Run::new(runtime, "Exit"), |run, (name, value)| run.env(name, value));
+    let outcome = run.args(["7", "2"]).profiler_named(LIBRARY, profiler).run()?;
+    outcome.exited_with(7)?;
+    ensure!(outcome.stdout == "line 1 of 2\nline 2 of 2\n", "the application prints something else: {outcome}");
+    Ok(outcome)
+}
+
+/// Expects these texts in standard error, each exactly once.
+fn says(outcome: &Outcome, texts: &[&str]) -> Result<()> {
+    for text in texts {
+        let count = outcome.stderr.matches(text).count();
+        ensure!(count == 1, "expected once, found {count} times: {text:?} in {outcome}");
+    }
+    Ok(())
+}
+
+/// Expects none of these texts in standard error.
+fn says_nothing_of(outcome: &Outcome, texts: &[&str]) -> Result<()> {
+    for text in texts {
+        ensure!(!outcome.stderr.contains(text), "did not expect {text:?} in {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_a_callback_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "PanicsInCallback", &[])?;
+        says(&outcome, &["callback 100", "the profiler PanicsInCallback panicked in ClassLoadFinished and is quiet"])?;
+        says_nothing_of(&outcome, &["callback 101", "shutdown of a quiet profiler"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_initialize_leaves_the_application_without_the_profiler() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "PanicsInInitialize", &[])?;
+        says(&outcome, &["in initialize\n", "the application runs without it: it panicked"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_drop_is_caught_at_the_end_and_after_a_refusal() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "PanicsInDrop", &[])?;
+        says(&outcome, &["in drop\n", "PanicsInDrop panicked in drop"])?;
+        let outcome = unharmed(&runtime, "PanicsInDrop", &[("REFUSE", "1")])?;
+        says(&outcome, &["told to refuse", "in drop\n", "PanicsInDrop panicked in drop"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_while_the_profiler_is_made_is_caught() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "PanicsWhenMade", &[])?;
+        says(&outcome, &["in default\n", "PanicsWhenMade panicked while it was made: it is not loaded"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_error_of_initialize_is_told_and_no_callback_follows() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "Refuses", &[])?;
+        says(
+            &outcome,
+            &["the profiler Refuses is not loaded, the application runs without it: cannot read my settings: "],
+        )?;
+        says_nothing_of(&outcome, &["a callback after all"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_runtime_that_is_too_old_is_refused_by_name() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "NeedsNewer", &[])?;
+        let offered =
+            if runtime.major == 8 { "ICorProfilerInfo14 (.NET 8)" } else { "ICorProfilerInfo11 (.NET Core 3.1)" };
+        says(&outcome, &["it needs ICorProfilerInfo15 (.NET 9 or later), and this runtime offers ", offered])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_immutable_flag_after_initialize_is_refused_with_the_rule() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "AsksTooLate", &[])?;
+        says(
+            &outcome,
+            &[
+                "in time: Ok(())",
+                "too late: SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): ",
+                "in `initialize` only",
+                "mask: EventMask(MONITOR_MODULE_LOADS | DISABLE_INLINING)",
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_callback_comes_after_shutdown_and_the_profiler_is_dropped() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for _ in 0..20 {
+            let outcome = Run::new(&runtime, "Abandon").profiler_named(LIBRARY, "WatchesTheOrder").run()?;
+            outcome.exited_with(3)?;
+            ensure!(outcome.stdout == "abandoned 4 threads\n", "{outcome}");
+            says(&outcome, &["shutdown with 0 callbacks inside", "dropped with 0 callbacks inside"])?;
+            says_nothing_of(&outcome, &["a late callback", "corprof:"])?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_callback_that_ends_the_process_does_not_hang_it() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Throw").args(["1"]).profiler_named(LIBRARY, "ExitsInCallback").run()?;
+        outcome.exited_with(99)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn another_clsid_leaves_the_application_alone_and_says_what_to_mend() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let other = "{7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0FFF}";
+        let run = Run::new(&runtime, "Exit").args(["7", "2"]).profiler_with_clsid(LIBRARY, other);
+        let outcome = run.run()?;
+        outcome.exited_with(7)?;
+        says(&outcome, &["asked for the CLSID {7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0FFF}", "mend CORECLR_PROFILER"])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Profilers that misbehave, each in one way, and one that watches the order of things: for `live/manners.rs`.
+
+#![allow(clippy::panic, reason = "that is what they are for")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use corprof::prelude::*;
+
+/// Panics in its hundredth callback, on whatever thread that is.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0001", no_export)]
+struct PanicsInCallback(AtomicUsize);
+
+#[callbacks]
+impl Callbacks for PanicsInCallback {
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        let calls = self.0.fetch_add(1, SeqCst);
+        assert!(calls < 100, "callback {calls}");
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("shutdown of a quiet profiler");
+    }
+}
+
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0002", no_export)]
+struct PanicsInInitialize;
+
+#[callbacks]
+impl Callbacks for PanicsInInitialize {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        panic!("in initialize")
+    }
+}
+
+/// Panics when it is dropped: at the end of a run, or at once if REFUSE is set.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0003", no_export)]
+struct PanicsInDrop;
+
+#[callbacks]
+impl Callbacks for PanicsInDrop {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        if std::env::var_os("REFUSE").is_some() { Err("told to refuse".into()) } else { Ok(()) }
+    }
+}
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("in drop")
+    }
+}
+
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0004", no_export)]
+struct PanicsWhenMade(#[allow(dead_code, reason = "it is never made")] u8);
+
+impl Default for PanicsWhenMade {
+    fn default() -> Self {
+        panic!("in default")
+    }
+}
+
+#[callbacks]
+impl Callbacks for PanicsWhenMade {}
+
+/// Does not start, and says why.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0005", no_export)]
+struct Refuses;
+
+#[callbacks]
+impl Callbacks for Refuses {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        std::fs::read("/no/such/file").map_err(|error| format!("cannot read my settings: {error}"))?;
+        Ok(())
+    }
+
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        eprintln!("a callback after all");
+    }
+}
+
+/// Needs an interface that neither .NET 8 nor .NET Core 3.1 has.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0006", min_info = 15, no_export)]
+struct NeedsNewer;
+
+#[callbacks]
+impl Callbacks for NeedsNewer {}
+
+/// Tells on callbacks that come after the last word, and that it is dropped.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0007", no_export)]
+struct WatchesTheOrder {
+    is_over: AtomicBool,
+    inside: AtomicUsize,
+}
+
+impl WatchesTheOrder {
+    fn come_by(&self) {
+        self.inside.fetch_add(1, SeqCst);
+        if self.is_over.load(SeqCst) {
+            eprintln!("a late callback");
+        }
+        std::hint::black_box((0..200).sum::<u64>());
+        self.inside.fetch_sub(1, SeqCst);
+    }
+}
+
+#[callbacks]
+impl Callbacks for WatchesTheOrder {
+    fn object_allocated(&self, _cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+        self.come_by();
+    }
+
+    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.come_by();
+    }
+
+    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        self.come_by();
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        self.is_over.store(true, SeqCst);
+        eprintln!("shutdown with {} callbacks inside", self.inside.load(SeqCst));
+    }
+}
+
+impl Drop for WatchesTheOrder {
+    fn drop(&mut self) {
+        eprintln!("dropped with {} callbacks inside", self.inside.get_mut());
+    }
+}
+
+/// Ends the process from inside a callback, as a library that it uses might.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0008", no_export)]
+struct ExitsInCallback;
+
+#[callbacks]
+impl Callbacks for ExitsInCallback {
+    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        std::process::exit(99);
+    }
+}
+
+/// Asks for what cannot be had any more, and prints the answers.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0009", no_export)]
+struct AsksTooLate;
+
+#[callbacks]
+impl Callbacks for AsksTooLate {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        eprintln!("in time: {:?}", cx.add_events(EventMask::DISABLE_INLINING));
+        Ok(())
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        match cx.add_events(EventMask::ENABLE_OBJECT_ALLOCATED) {
+            Ok(()) => eprintln!("too late: granted"),
+            Err(error) => eprintln!("too late: {error}"),
+        }
+        let mask = cx.event_mask().unwrap_or_default();
+        eprintln!("mask: {mask:?}");
+    }
+}
+
+corprof::export!(
+    PanicsInCallback,
+    PanicsInInitialize,
+    PanicsInDrop,
+    PanicsWhenMade,
+    Refuses,
+    NeedsNewer,
+    WatchesTheOrder,
+    ExitsInCallback,
+    AsksTooLate,
+);
