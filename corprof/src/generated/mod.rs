@@ -2,5 +2,6 @@
 //! corprof-sys/gen.
 
 pub(crate) mod callbacks;
+pub(crate) mod contract;
 pub(crate) mod events;
 pub(crate) mod thunks;

@@ -3,6 +3,7 @@
 use crate::buffer::read_utf16;
 use crate::context::InTriggers;
 use crate::error::Result;
+use crate::generated::contract::contract;
 use crate::id::AppDomainId;
 
 /// What an application domain is called.
@@ -17,11 +18,9 @@ pub struct AppDomainInfo {
 
 impl InTriggers<'_> {
     /// What `app_domain` is called.
+    #[doc = contract!(GetAppDomainInfo)]
     ///
-    /// Call class: **sync**, allowed after attach, may start a GC (up to .NET 9; no longer in .NET 10).
-    ///
-    /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` before `app_domain_creation_finished`.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `app_domain_creation_finished`.
     #[doc(alias = "GetAppDomainInfo")]
     pub fn app_domain_info(&mut self, app_domain: AppDomainId) -> Result<AppDomainInfo> {
         let mut process_id = 0;

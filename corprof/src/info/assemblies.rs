@@ -3,6 +3,7 @@
 use crate::buffer::read_utf16;
 use crate::context::InCallback;
 use crate::error::Result;
+use crate::generated::contract::contract;
 use crate::id::{AppDomainId, AssemblyId, ModuleId};
 
 /// What an assembly is called, and where it belongs.
@@ -19,11 +20,9 @@ pub struct AssemblyInfo {
 
 impl InCallback<'_> {
     /// What `assembly` is called, and where it belongs.
+    #[doc = contract!(GetAssemblyInfo)]
     ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` before `assembly_load_finished`; `E_INVALIDARG` if the assembly is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `assembly_load_finished`. `E_INVALIDARG`: the assembly is no longer there.
     #[doc(alias = "GetAssemblyInfo")]
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
         let (mut app_domain, mut module) = (0, 0);

@@ -3,6 +3,7 @@
 use corprof_sys as sys;
 
 use crate::error::{E_INVALIDARG, Error, Result, S_FALSE};
+use crate::generated::contract::contract;
 use crate::id::{ClassId, ModuleId};
 use crate::info::Info;
 use crate::metadata::TypeDef;
@@ -35,12 +36,10 @@ pub struct ArrayClass {
 
 impl Info {
     /// Where `class` is defined, and with which type arguments.
+    #[doc = contract!(GetClassIDInfo2)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `CORPROF_E_CLASSID_IS_ARRAY` for an array: ask [`array_class`](Self::array_class). `CORPROF_E_CLASSID_IS_COMPOSITE`
-    /// for a pointer or by-ref. `E_INVALIDARG` if the class is no longer there.
+    /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`: a
+    /// pointer or by-ref has no definition. `E_INVALIDARG`: the class is no longer there.
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
@@ -60,11 +59,9 @@ impl Info {
     }
 
     /// What `class` is an array of, or nothing if it is none.
+    #[doc = contract!(IsArrayClass)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `E_INVALIDARG` if the class is no longer there.
+    /// `E_INVALIDARG`: the class is no longer there.
     #[doc(alias = "IsArrayClass")]
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";

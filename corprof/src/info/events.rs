@@ -4,15 +4,12 @@ use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
+use crate::generated::contract::contract;
 use crate::info::Info;
 
 impl Info {
     /// The events that are on.
-    ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `CORPROF_E_PROFILER_DETACHING`.
+    #[doc = contract!(GetEventMask2)]
     #[doc(alias = "GetEventMask2")]
     #[doc(alias = "GetEventMask")]
     pub fn event_mask(&self) -> Result<EventMask> {
@@ -28,12 +25,10 @@ impl Info {
     ///
     /// `#[callbacks]` has already asked for what the profiler's callbacks need when `initialize` is called; this is for a
     /// profiler that wants less (a filter) or more ([`add_events`](Self::add_events)).
+    #[doc = contract!(SetEventMask2)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// Names the first flag that may not be turned on or off now, and the rule: an immutable flag after `initialize`, a flag
-    /// that attach forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE` for `MONITOR_GC` after `initialize`.
+    /// A flag that may not be turned on or off now is named, with the rule: an immutable flag after `initialize`, a flag that
+    /// attach forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`: `MONITOR_GC` after `initialize`.
     #[doc(alias = "SetEventMask2")]
     #[doc(alias = "SetEventMask")]
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {

@@ -4,6 +4,7 @@ use corprof_sys as sys;
 
 use crate::buffer::read_utf16;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
@@ -27,11 +28,9 @@ const USUAL_TYPE_ARGS: usize = 8;
 
 impl Info {
     /// Where `function` is defined, and with which type arguments.
+    #[doc = contract!(GetFunctionInfo2)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `E_INVALIDARG` if the function is no longer there.
+    /// `E_INVALIDARG`: the function is no longer there.
     #[doc(alias = "GetFunctionInfo2")]
     #[doc(alias = "GetFunctionInfo")]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
@@ -74,11 +73,9 @@ impl Info {
     }
 
     /// The name of a dynamic method: one without metadata.
+    #[doc = contract!(GetDynamicFunctionInfo)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC. Needs `ICorProfilerInfo8`.
-    ///
-    /// # Errors
-    /// `E_INVALIDARG` if the function has metadata, and its name there.
+    /// `E_INVALIDARG`: the function has metadata, and its name there.
     #[doc(alias = "GetDynamicFunctionInfo")]
     pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
         const CALL: &str = "GetDynamicFunctionInfo";

@@ -58,43 +58,44 @@ unsafe impl Sync for Shared {}
 pub(crate) trait InfoVersion: Interface {
     /// The number in its name, 1 for the first.
     const VERSION: u8;
+    /// Its name.
+    const NAME: &'static str;
+    /// What to say when the runtime lacks it.
+    const LACKING: &'static str;
 }
 
 macro_rules! info_versions {
-    ($($version:literal $interface:ident)*) => {
-        $(impl InfoVersion for sys::$interface {
+    ($($version:literal $runtime:literal,)*) => { paste::paste! {
+        $(impl InfoVersion for sys::[<ICorProfilerInfo $version>] {
             const VERSION: u8 = $version;
+            const NAME: &'static str = stringify!([<ICorProfilerInfo $version>]);
+            const LACKING: &'static str =
+                concat!("this runtime lacks the interface, the first to have it is ", $runtime);
         })*
 
         /// The newest version that the runtime has, and its number.
         fn negotiate(runtime: &IUnknown) -> Option<(sys::ICorProfilerInfo, u8)> {
-            $(if let Ok(info) = runtime.cast::<sys::$interface>() {
+            $(if let Ok(info) = runtime.cast::<sys::[<ICorProfilerInfo $version>]>() {
                 // SAFETY: every version's vtable begins with the first version's, so the pointer serves as either.
                 return Some((unsafe { sys::ICorProfilerInfo::from_raw(info.into_raw()) }, $version));
             })*
-            None
+            runtime.cast().ok().map(|info| (info, 1))
         }
-    };
+
+        /// The first runtime that has a version, for messages.
+        pub(crate) const fn first_runtime_with(version: u8) -> &'static str {
+            match version {
+                $($version => $runtime,)*
+                _ => ".NET Framework 2.0",
+            }
+        }
+    } };
 }
 
 info_versions! {
-    15 ICorProfilerInfo15  14 ICorProfilerInfo14  13 ICorProfilerInfo13  12 ICorProfilerInfo12  11 ICorProfilerInfo11
-    10 ICorProfilerInfo10   9 ICorProfilerInfo9    8 ICorProfilerInfo8    7 ICorProfilerInfo7    6 ICorProfilerInfo6
-     5 ICorProfilerInfo5    4 ICorProfilerInfo4    3 ICorProfilerInfo3    2 ICorProfilerInfo2    1 ICorProfilerInfo
-}
-
-/// The first runtime that has a version, for messages.
-pub(crate) fn first_runtime_with(version: u8) -> &'static str {
-    match version {
-        0..=8 => ".NET Core 2.0",
-        9 => ".NET Core 2.1",
-        10 => ".NET Core 3.0",
-        11 => ".NET Core 3.1",
-        12 => ".NET 5",
-        13 => ".NET 7",
-        14 => ".NET 8",
-        _ => ".NET 9",
-    }
+    15 ".NET 9", 14 ".NET 8", 13 ".NET 7", 12 ".NET 5", 11 ".NET Core 3.1", 10 ".NET Core 3.0", 9 ".NET Core 2.1",
+    8 ".NET Core 2.0", 7 ".NET Core 2.0", 6 ".NET Core 2.0", 5 ".NET Core 2.0", 4 ".NET Core 2.0", 3 ".NET Core 2.0",
+    2 ".NET Core 2.0",
 }
 
 impl Info {
@@ -122,7 +123,7 @@ impl Info {
     /// The runtime's interface in the version that `call` needs.
     pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
         if self.0.version < V::VERSION {
-            return Err(Error::new(E_NOINTERFACE, call));
+            return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
         // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
         // version that is at least as new, whose vtable begins with that of `V`.

@@ -6,6 +6,7 @@ use windows_core::{IUnknown, Interface};
 use crate::buffer::read_utf16;
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
 use crate::info::Info;
 use crate::metadata::MetadataImport;
@@ -26,11 +27,9 @@ pub struct ModuleInfo {
 
 impl Info {
     /// Where `module` was loaded from, and where it is.
+    #[doc = contract!(GetModuleInfo2)]
     ///
-    /// Call class: **async**, allowed after attach, never starts a GC. Needs `ICorProfilerInfo3`.
-    ///
-    /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
     #[doc(alias = "GetModuleInfo2")]
     #[doc(alias = "GetModuleInfo")]
     pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
@@ -52,11 +51,9 @@ impl Info {
 
 impl InCallback<'_> {
     /// The metadata of `module`, to read.
+    #[doc = contract!(GetModuleMetaData)]
     ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata(&self, module: ModuleId) -> Result<MetadataImport<'_>> {
         self.kept_metadata(module)

@@ -2,16 +2,12 @@
 
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
 
 impl InCallback<'_> {
     /// The class of `object`.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC; only where a collection runs or the thread is in
-    /// cooperative mode, which is what having an [`ObjectId`] proves.
-    ///
-    /// # Errors
-    /// None that a live object leads to.
+    #[doc = contract!(GetClassFromObject)]
     #[doc(alias = "GetClassFromObject")]
     pub fn class_of(&self, object: ObjectId<'_>) -> Result<ClassId> {
         const CALL: &str = "GetClassFromObject";

@@ -6,6 +6,7 @@ use corprof_sys as sys;
 
 use crate::context::InCallback;
 use crate::error::{Error, Result};
+use crate::generated::contract::contract;
 
 /// Which family a runtime belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,11 +39,7 @@ impl InCallback<'_> {
     ///
     /// To learn what it can do, ask for what is needed rather than for a version: [`Info::version`](crate::Info::version)
     /// or the call itself.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC. Needs `ICorProfilerInfo3`.
-    ///
-    /// # Errors
-    /// None that a live runtime leads to.
+    #[doc = contract!(GetRuntimeInformation)]
     #[doc(alias = "GetRuntimeInformation")]
     pub fn runtime_info(&self) -> Result<RuntimeInfo> {
         const CALL: &str = "GetRuntimeInformation";

@@ -4,16 +4,13 @@ use corprof_sys as sys;
 
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::generated::contract::contract;
 use crate::id::ThreadId;
 use crate::info::Info;
 
 impl Info {
     /// The managed thread that the calling thread carries; none on a thread that never ran managed code.
-    ///
-    /// Call class: **async**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `CORPROF_E_PROFILER_DETACHING`.
+    #[doc = contract!(GetCurrentThreadID)]
     #[doc(alias = "GetCurrentThreadID")]
     pub fn current_thread(&self) -> Result<Option<ThreadId>> {
         let mut thread = 0;
@@ -29,11 +26,9 @@ impl Info {
 
 impl InCallback<'_> {
     /// The operating-system thread that currently carries `thread`.
+    #[doc = contract!(GetThreadInfo)]
     ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    ///
-    /// # Errors
-    /// `E_INVALIDARG` if `thread` has ended or has not started yet.
+    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
     #[doc(alias = "GetThreadInfo")]
     pub fn os_thread_id(&self, thread: ThreadId) -> Result<u32> {
         const CALL: &str = "GetThreadInfo";

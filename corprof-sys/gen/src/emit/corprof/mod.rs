@@ -1,9 +1,10 @@
 //! The callbacks and flags to files of `corprof` and `corprof-macros`.
 //!
 //! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
-//! the vtable, and the macros get a table of names. Their meaning comes from `callbacks.toml`, their rules from
+//! the vtable, `contract.rs` documentation of the Info methods, and the macros get a table of names. Their meaning comes from `callbacks.toml`, their rules from
 //! `contracts.toml`.
 
+mod contract;
 mod events;
 mod thunks;
 
@@ -39,6 +40,11 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
             "corprof/src/generated/thunks.rs",
             "The vtable of `ICorProfilerCallback11`: from the runtime's arguments to the user's.",
             thunks::emit(&context.model, &callbacks)?,
+        )?,
+        file(
+            "corprof/src/generated/contract.rs",
+            "What the contract table says of each Info method.",
+            contract::emit(&context.contracts),
         )?,
         file("corprof-macros/src/generated.rs", "The names and signatures of the callbacks.", macro_table(&callbacks))?,
     ])
