@@ -14,7 +14,7 @@ struct Beeper(Mutex<Option<WavWriter<BufWriter<File>>>>);
 impl Callbacks for Beeper {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let spec = WavSpec { channels: 1, sample_rate: 8000, bits_per_sample: 16, sample_format: SampleFormat::Int };
-        *self.0.lock(&**cx) = env::var_os("BEEPER_WAV").map(|path| WavWriter::create(path, spec)).transpose()?;
+        *self.0.lock(cx) = env::var_os("BEEPER_WAV").map(|path| WavWriter::create(path, spec)).transpose()?;
         Ok(())
     }
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {

@@ -22,6 +22,7 @@
 //! That a call takes `&mut` is what enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex)
 //! borrows the context, so no collection can start while it lives.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -31,7 +32,6 @@ use crate::names::Names;
 /// The calling thread is inside a callback from which no collection may be started.
 ///
 /// Offers the calls that the contract table marks *sync* and not *triggers*, besides everything that [`Info`] offers.
-#[derive(Debug)]
 pub struct InCallback<'cb> {
     info: &'cb Info,
     /// The permission belongs to the thread that the runtime called.
@@ -44,13 +44,11 @@ pub struct InCallback<'cb> {
 /// can be held across them.
 ///
 /// [`ObjectId`]: crate::ObjectId
-#[derive(Debug)]
 pub struct InTriggers<'cb> {
     inner: InCallback<'cb>,
 }
 
 /// The calling thread is inside `initialize`: the one moment for immutable event flags and enter/leave hooks.
-#[derive(Debug)]
 pub struct InInitialize<'cb> {
     inner: InTriggers<'cb>,
 }
@@ -117,6 +115,21 @@ impl DerefMut for InInitialize<'_> {
     }
 }
 
+macro_rules! contexts {
+    ($($context:ident)*) => { $(
+        impl fmt::Debug for $context<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($context), "(ICorProfilerInfo{})"), self.version())
+            }
+        }
+
+        impl Context for $context<'_> {}
+        impl sealed::Sealed for $context<'_> {}
+    )* };
+}
+
+contexts!(InCallback InTriggers InInitialize);
+
 /// A context of a callback, for [`sync::Mutex`](crate::sync::Mutex).
 ///
 /// `Info` is none: whoever holds only an `Info` could keep a lock and start a collection through a context beside it.
@@ -127,13 +140,6 @@ impl DerefMut for InInitialize<'_> {
 )]
 pub trait Context: sealed::Sealed {}
 
-impl Context for InCallback<'_> {}
-impl Context for InTriggers<'_> {}
-impl Context for InInitialize<'_> {}
-
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::InCallback<'_> {}
-    impl Sealed for super::InTriggers<'_> {}
-    impl Sealed for super::InInitialize<'_> {}
 }

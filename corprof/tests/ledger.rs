@@ -1,4 +1,5 @@
 //! Every Info method is accounted for: offered, or in the ledger with its reason, and never both.
+#![allow(clippy::unwrap_used, reason = "a test that cannot read its files fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

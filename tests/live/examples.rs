@@ -89,7 +89,10 @@ fn logger_reports_every_category_by_name_and_nests_them() -> Result<()> {
             events(&lines, "thread", '*').into_iter().filter(|event| event.contains(" is called packer-")).count();
         ensure!(named >= 3, "{runtime}: {named} packers");
         ensure!(events(&lines, "gc", '+').iter().any(|event| event.ends_with(", induced")), "{runtime}");
-        ensure!(events(&lines, "allocation", '*').iter().any(|event| event.ends_with(" of System.String")), "{runtime}");
+        ensure!(
+            events(&lines, "allocation", '*').iter().any(|event| event.ends_with(" of System.String")),
+            "{runtime}"
+        );
         ensure!(
             !events(&lines, "inlining", '*').is_empty() && !events(&lines, "transition", '+').is_empty(),
             "{runtime}"
@@ -124,7 +127,8 @@ fn logger_tells_each_step_of_each_exception() -> Result<()> {
             events(&lines, "exception", kind).iter().filter(|event| event.starts_with(start)).count()
         };
         let thrown = events(&lines, "exception", '*').iter().filter(|event| event.ends_with(" thrown")).count();
-        let found = (thrown, count('*', "catch "), count('*', "end of "), count('+', "filter "), count('+', "finally "));
+        let found =
+            (thrown, count('*', "catch "), count('*', "end of "), count('+', "filter "), count('+', "finally "));
         // A catch block that rethrows is entered as any other, and the runtime says nothing of its end.
         ensure!(found == (20, 20, 15, 10, 15), "{runtime}: {found:?} in {outcome}");
     }

@@ -35,7 +35,10 @@ fn says_nothing_of(outcome: &Outcome, texts: &[&str]) -> Result<()> {
 fn a_panic_in_a_callback_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = unharmed(&runtime, "PanicsInCallback", &[])?;
-        says(&outcome, &["callback 100", "the profiler PanicsInCallback panicked in ClassLoadFinished and is quiet"])?;
+        says(
+            &outcome,
+            &["callback 100", "the profiler PanicsInCallback panicked in class_load_finished and is quiet"],
+        )?;
         says_nothing_of(&outcome, &["callback 101", "shutdown of a quiet profiler"])?;
     }
     Ok(())

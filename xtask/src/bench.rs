@@ -1,1 +1,115 @@
 //! `cargo xtask bench`: what a corprof profiler costs, as ratios to a profiler in C that does the same.
+//!
+//! The C one is bench/floor.c; its counterparts are tests/profilers/bench_*.rs. How each row is measured stands with it, in
+//! the module of its name; how many figures become one, in `samples.rs`.
+
+mod bed;
+mod logger;
+mod memory;
+mod samples;
+mod startup;
+mod storm;
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::process::{announce, note};
+use crate::runtime::Choice;
+
+use bed::Bed;
+use table::Line;
+
+/// Measure what profilers cost, against the same profilers in C.
+///
+/// Runs without a profiler, with the one in C and with the one of corprof take turns, so that what else the machine does
+/// falls on all of them. Even so, figures of a busy machine are noisy: the spread tells by how much. Needs a C compiler, and
+/// a C# compiler as `cargo xtask demo` does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Rows:
+  storm     ns per allocation, ObjectAllocated being counted. At most 1.05 of C
+  startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
+  logger    events a second that the example `logger` writes to /dev/null
+  memory    what a profiler that does nothing adds to the peak of resident memory. Under 2 MiB (Linux only)
+
+Examples:
+  cargo xtask bench                            every row, in about a minute after the build
+  cargo xtask bench --only storm --rounds 30   one row, longer and so steadier
+  cargo xtask bench --json bench.json --strict")]
+pub struct Args {
+    /// Measure only these rows; may be given several times
+    #[arg(long, value_name = "ROW")]
+    only: Vec<Row>,
+
+    /// How many objects the callback storm allocates under each profiler, over all rounds
+    #[arg(long, value_name = "N", default_value_t = 50_000_000)]
+    allocations: u64,
+
+    /// How many times the profilers take turns
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
+    #[arg(long, value_name = "3.1|8|PATH", default_value = "8")]
+    runtime: Choice,
+
+    /// Write the results to a file as well
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Exit with 1 if a target is missed
+    #[arg(long)]
+    strict: bool,
+}
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Row {
+    Storm,
+    Startup,
+    Logger,
+    Memory,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a step fails. A missed target is none: it is in the table, and with `--strict` in the exit code.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let bed = Bed::prepare(&args.runtime)?;
+    let mut lines = Vec::new();
+    for row in [Row::Storm, Row::Startup, Row::Logger, Row::Memory] {
+        if args.only.is_empty() || args.only.contains(&row) {
+            lines.extend(measure(row, &bed, args)?);
+        }
+    }
+    print!("{}", table::text(&lines));
+    if let Some(file) = &args.json {
+        let text = table::json(&lines, &bed.runtime.to_string())?;
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    let missed = lines.iter().any(|line| line.is_over() == Some(true));
+    Ok(if missed && args.strict { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
+    let lines = match row {
+        Row::Storm => storm::measure(bed, args.rounds, args.allocations),
+        Row::Startup => startup::measure(bed, args.rounds),
+        Row::Logger => logger::measure(bed, args.rounds),
+        Row::Memory if cfg!(target_os = "linux") => memory::measure(bed, args.rounds),
+        Row::Memory => {
+            announce("Memory: left out, as it is read from /proc");
+            return Ok(Vec::new());
+        }
+    }?;
+    if let Ok(load) = fs::read_to_string("/proc/loadavg") {
+        let load = load.split(' ').next().unwrap_or_default();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        note(format_args!("load average {load} on {processors} processors; the measuring itself is about 1 of it"));
+    }
+    Ok(lines)
+}

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -13,9 +14,13 @@ use crate::process;
 /// The folder of the workspace.
 #[must_use]
 pub fn workspace_root() -> &'static Path {
-    // xtask/ lies directly in it, so its manifest has a parent.
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask)
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        // Cargo says where the package is that it runs; two checkouts that share a target folder share one binary.
+        let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
+        // Each package lies directly in the workspace's folder.
+        PathBuf::from(&package).parent().map_or_else(|| package.into(), Path::to_owned)
+    });
+    &ROOT
 }
 
 /// A `cargo` command in the workspace.

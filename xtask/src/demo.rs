@@ -22,17 +22,23 @@ const EXAMPLES: &str = "corprof-examples";
 #[command(after_help = "Examples:
   cargo xtask demo                               the sample application under `logger`
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
-  cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x")]
+  cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
+  cargo xtask demo --library target/release/libmine.so
+                                                 the sample application under a profiler of your own")]
 pub struct Args {
     /// The example to build and load
     #[arg(default_value = "logger")]
     example: String,
 
+    /// A built profiler library to load instead of an example
+    #[arg(long, value_name = "PATH", conflicts_with = "example")]
+    library: Option<PathBuf>,
+
     /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
     #[arg(long, value_name = "3.1|8|PATH")]
     runtime: Option<Choice>,
 
-    /// The profiler to load from an example that holds several
+    /// The profiler to load from a library that holds several
     #[arg(long, value_name = "STRUCT")]
     profiler: Option<String>,
 
@@ -58,7 +64,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let library = build(&args.example, &examples)?;
+    let library = match &args.library {
+        Some(library) => {
+            library.canonicalize().with_context(|| format!("there is no library {}", library.display()))?
+        }
+        None => build(&args.example, &examples)?,
+    };
     let profiler = profiler::pick(&library, args.profiler.as_deref())?;
     let mut command = application(args, &metadata)?;
     command.envs(profiler_environment(&profiler.clsid, &library));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{demo, generate, test};
+use xtask::{bench, demo, generate, test};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Demo(demo::Args),
     Test(test::Args),
     Generate(generate::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +40,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

@@ -3,7 +3,6 @@
 //! The factories are constants without state: they are never freed, and their reference counts do nothing.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use windows_core::{BOOL, GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
 
@@ -11,7 +10,7 @@ use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_N
 use crate::profiler::Profiler;
 use crate::report;
 
-use super::{Adapter, discard};
+use super::{Adapter, catch};
 
 const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
 
@@ -95,21 +94,16 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     if !outer.is_null() {
         return CLASS_E_NOAGGREGATION;
     }
-    match catch_unwind(AssertUnwindSafe(P::create)) {
-        Ok(profiler) => {
-            let adapter = Adapter::create(profiler);
-            // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
-            unsafe {
-                let code = Adapter::<P>::query_interface(adapter, iid, out);
-                Adapter::<P>::release(adapter);
-                code
-            }
-        }
-        Err(payload) => {
-            report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
-            discard(payload);
-            E_FAIL
-        }
+    let Some(profiler) = catch(P::create) else {
+        report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
+        return E_FAIL;
+    };
+    let adapter = Adapter::create(profiler);
+    // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
+    unsafe {
+        let code = Adapter::<P>::query_interface(adapter, iid, out);
+        Adapter::<P>::release(adapter);
+        code
     }
 }
 

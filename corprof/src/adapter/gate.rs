@@ -114,10 +114,11 @@ impl Slot {
     fn find(key: usize, home: usize) -> Option<&'static Slot> {
         for step in 0..PROBES {
             let slot = &TABLE[(home + step) % SLOTS];
-            match slot.owner.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Some(slot),
-                Err(owner) if owner == key => return Some(slot),
-                Err(_) => {}
+            // Looking first keeps a neighbour's cache line his.
+            let owner = slot.owner.load(Ordering::Relaxed);
+            let take = || slot.owner.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if owner == key || owner == 0 && take() {
+                return Some(slot);
             }
         }
         None

@@ -14,7 +14,7 @@ use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::wire;
 
-use super::Adapter;
+use super::{Adapter, catch};
 
 /// What `SetEventMask2` needs, and so every profiler.
 const LEAST_INFO: u8 = 5;
@@ -70,7 +70,10 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
         let adapter: &Adapter<P> = Adapter::of(this);
         (adapter, adapter.profiler())
     };
-    let answer = adapter.catch("LoadAsNotificationOnly", || profiler.load_as_notification_only()).unwrap_or(false);
+    let answer = catch(|| profiler.load_as_notification_only()).unwrap_or_else(|| {
+        adapter.go_quiet("load_as_notification_only");
+        false
+    });
     // SAFETY: not null, and by COM's rules room for a truth value.
     unsafe { *out = BOOL::from(answer) };
     S_OK
@@ -87,7 +90,7 @@ impl<P: Profiler> Adapter<P> {
         let Some(runtime) = runtime else { return E_POINTER };
         let started = match self.prepare(runtime, phase) {
             // SAFETY: the gate is open, and nobody drops the profiler before the runtime calls Shutdown or releases it.
-            Ok(info) => self.catch("initialize", || user(unsafe { self.profiler() }, info)),
+            Ok(info) => catch(|| user(unsafe { self.profiler() }, info)),
             Err(error) => Some(Err(error)),
         };
         let (code, why) = match started {
@@ -119,7 +122,10 @@ impl<P: Profiler> Adapter<P> {
             && !is_quiet
         {
             // SAFETY: only what follows drops the profiler.
-            self.catch("shutdown", || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info)));
+            let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
+            if catch(last_word).is_none() {
+                self.go_quiet("shutdown");
+            }
         }
         if is_empty {
             // SAFETY: the gate is closed and nobody is inside.

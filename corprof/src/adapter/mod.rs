@@ -85,29 +85,18 @@ impl<P: Profiler> Adapter<P> {
     unsafe fn drop_profiler(&self) {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
-            self.catch("drop", || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) });
-        }
-    }
-
-    /// Runs the user's code and lets no panic out: the first is reported, and the profiler goes quiet.
-    #[inline]
-    fn catch<R>(&self, place: &str, user: impl FnOnce() -> R) -> Option<R> {
-        match catch_unwind(AssertUnwindSafe(user)) {
-            Ok(answer) => Some(answer),
-            Err(payload) => {
-                self.go_quiet(place);
-                discard(payload);
-                None
+            if catch(|| unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) }).is_none() {
+                report::line(format_args!("the profiler {} panicked in drop; the application goes on", P::NAME));
             }
         }
     }
 
+    /// After a panic: the first is reported, and no callback is let in any more.
     #[cold]
-    fn go_quiet(&self, place: &str) {
-        let was_open = self.gate.quieten();
-        if was_open || place == "drop" {
+    fn go_quiet(&self, method: &str) {
+        if self.gate.quieten() {
             report::line(format_args!(
-                "the profiler {} panicked in {place} and is quiet from now on; the application runs on",
+                "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
                 P::NAME
             ));
         }
@@ -158,7 +147,20 @@ impl<P: Profiler> Adapter<P> {
     }
 }
 
+/// Runs the user's code and lets no panic out; none if it panicked.
+#[inline]
+fn catch<R>(user: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(user)) {
+        Ok(answer) => Some(answer),
+        Err(payload) => {
+            discard(payload);
+            None
+        }
+    }
+}
+
 /// Drops what a panic carried; should that panic in turn, it is leaked.
+#[cold]
 fn discard(payload: Box<dyn std::any::Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
@@ -212,7 +214,9 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
     if is_implemented {
         // SAFETY: inside the gate, so the profiler has not been dropped.
         let profiler = unsafe { adapter.profiler() };
-        adapter.catch(event.name(), || user(profiler, info));
+        if catch(|| user(profiler, info)).is_none() {
+            adapter.go_quiet(event.method());
+        }
     }
     if event == Event::ModuleUnloadStarted {
         // The user's method was the last that could ask for these names. Identifiers may be used again from here on, also

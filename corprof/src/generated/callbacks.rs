@@ -35,7 +35,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         Ok(())
     }
-    /// The application ends. No other callback runs at this time or afterwards; when this returns, the profiler is dropped.
+    /// The application ends. What other callbacks the runtime may make now or later, corprof lets none through; when this returns, the profiler is dropped.
     ///
     /// Enabled by: nothing, it is always made.
     ///

@@ -406,6 +406,118 @@ impl Event {
             Self::LoadAsNotificationOnly => "LoadAsNotificationOnly",
         }
     }
+    /// The name of the method of [`Callbacks`](crate::Callbacks).
+    pub const fn method(self) -> &'static str {
+        match self {
+            Self::Initialize => "initialize",
+            Self::Shutdown => "shutdown",
+            Self::AppDomainCreationStarted => "app_domain_creation_started",
+            Self::AppDomainCreationFinished => "app_domain_creation_finished",
+            Self::AppDomainShutdownStarted => "app_domain_shutdown_started",
+            Self::AppDomainShutdownFinished => "app_domain_shutdown_finished",
+            Self::AssemblyLoadStarted => "assembly_load_started",
+            Self::AssemblyLoadFinished => "assembly_load_finished",
+            Self::AssemblyUnloadStarted => "assembly_unload_started",
+            Self::AssemblyUnloadFinished => "assembly_unload_finished",
+            Self::ModuleLoadStarted => "module_load_started",
+            Self::ModuleLoadFinished => "module_load_finished",
+            Self::ModuleUnloadStarted => "module_unload_started",
+            Self::ModuleUnloadFinished => "module_unload_finished",
+            Self::ModuleAttachedToAssembly => "module_attached_to_assembly",
+            Self::ClassLoadStarted => "class_load_started",
+            Self::ClassLoadFinished => "class_load_finished",
+            Self::ClassUnloadStarted => "class_unload_started",
+            Self::ClassUnloadFinished => "class_unload_finished",
+            Self::FunctionUnloadStarted => "function_unload_started",
+            Self::JitCompilationStarted => "jit_compilation_started",
+            Self::JitCompilationFinished => "jit_compilation_finished",
+            Self::JitCachedFunctionSearchStarted => "jit_cached_function_search_started",
+            Self::JitCachedFunctionSearchFinished => {
+                "jit_cached_function_search_finished"
+            }
+            Self::JitFunctionPitched => "jit_function_pitched",
+            Self::JitInlining => "jit_inlining",
+            Self::ThreadCreated => "thread_created",
+            Self::ThreadDestroyed => "thread_destroyed",
+            Self::ThreadAssignedToOsThread => "thread_assigned_to_os_thread",
+            Self::RemotingClientInvocationStarted => "remoting_client_invocation_started",
+            Self::RemotingClientSendingMessage => "remoting_client_sending_message",
+            Self::RemotingClientReceivingReply => "remoting_client_receiving_reply",
+            Self::RemotingClientInvocationFinished => {
+                "remoting_client_invocation_finished"
+            }
+            Self::RemotingServerReceivingMessage => "remoting_server_receiving_message",
+            Self::RemotingServerInvocationStarted => "remoting_server_invocation_started",
+            Self::RemotingServerInvocationReturned => {
+                "remoting_server_invocation_returned"
+            }
+            Self::RemotingServerSendingReply => "remoting_server_sending_reply",
+            Self::UnmanagedToManagedTransition => "unmanaged_to_managed_transition",
+            Self::ManagedToUnmanagedTransition => "managed_to_unmanaged_transition",
+            Self::RuntimeSuspendStarted => "runtime_suspend_started",
+            Self::RuntimeSuspendFinished => "runtime_suspend_finished",
+            Self::RuntimeSuspendAborted => "runtime_suspend_aborted",
+            Self::RuntimeResumeStarted => "runtime_resume_started",
+            Self::RuntimeResumeFinished => "runtime_resume_finished",
+            Self::RuntimeThreadSuspended => "runtime_thread_suspended",
+            Self::RuntimeThreadResumed => "runtime_thread_resumed",
+            Self::MovedReferences => "moved_references",
+            Self::ObjectAllocated => "object_allocated",
+            Self::ObjectsAllocatedByClass => "objects_allocated_by_class",
+            Self::ObjectReferences => "object_references",
+            Self::RootReferences => "root_references",
+            Self::ExceptionThrown => "exception_thrown",
+            Self::ExceptionSearchFunctionEnter => "exception_search_function_enter",
+            Self::ExceptionSearchFunctionLeave => "exception_search_function_leave",
+            Self::ExceptionSearchFilterEnter => "exception_search_filter_enter",
+            Self::ExceptionSearchFilterLeave => "exception_search_filter_leave",
+            Self::ExceptionSearchCatcherFound => "exception_search_catcher_found",
+            Self::ExceptionOsHandlerEnter => "exception_os_handler_enter",
+            Self::ExceptionOsHandlerLeave => "exception_os_handler_leave",
+            Self::ExceptionUnwindFunctionEnter => "exception_unwind_function_enter",
+            Self::ExceptionUnwindFunctionLeave => "exception_unwind_function_leave",
+            Self::ExceptionUnwindFinallyEnter => "exception_unwind_finally_enter",
+            Self::ExceptionUnwindFinallyLeave => "exception_unwind_finally_leave",
+            Self::ExceptionCatcherEnter => "exception_catcher_enter",
+            Self::ExceptionCatcherLeave => "exception_catcher_leave",
+            Self::ComClassicVtableCreated => "com_classic_vtable_created",
+            Self::ComClassicVtableDestroyed => "com_classic_vtable_destroyed",
+            Self::ExceptionClrCatcherFound => "exception_clr_catcher_found",
+            Self::ExceptionClrCatcherExecute => "exception_clr_catcher_execute",
+            Self::ThreadNameChanged => "thread_name_changed",
+            Self::GarbageCollectionStarted => "garbage_collection_started",
+            Self::SurvivingReferences => "surviving_references",
+            Self::GarbageCollectionFinished => "garbage_collection_finished",
+            Self::FinalizeableObjectQueued => "finalizeable_object_queued",
+            Self::RootReferences2 => "root_references2",
+            Self::HandleCreated => "handle_created",
+            Self::HandleDestroyed => "handle_destroyed",
+            Self::InitializeForAttach => "initialize_for_attach",
+            Self::ProfilerAttachComplete => "profiler_attach_complete",
+            Self::ProfilerDetachSucceeded => "profiler_detach_succeeded",
+            Self::RejitCompilationStarted => "rejit_compilation_started",
+            Self::GetRejitParameters => "get_rejit_parameters",
+            Self::RejitCompilationFinished => "rejit_compilation_finished",
+            Self::RejitError => "rejit_error",
+            Self::MovedReferences2 => "moved_references2",
+            Self::SurvivingReferences2 => "surviving_references2",
+            Self::ConditionalWeakTableElementReferences => {
+                "conditional_weak_table_element_references"
+            }
+            Self::GetAssemblyReferences => "get_assembly_references",
+            Self::ModuleInMemorySymbolsUpdated => "module_in_memory_symbols_updated",
+            Self::DynamicMethodJitCompilationStarted => {
+                "dynamic_method_jit_compilation_started"
+            }
+            Self::DynamicMethodJitCompilationFinished => {
+                "dynamic_method_jit_compilation_finished"
+            }
+            Self::DynamicMethodUnloaded => "dynamic_method_unloaded",
+            Self::EventPipeEventDelivered => "event_pipe_event_delivered",
+            Self::EventPipeProviderCreated => "event_pipe_provider_created",
+            Self::LoadAsNotificationOnly => "load_as_notification_only",
+        }
+    }
 }
 bitflags::bitflags! {
     #[doc =

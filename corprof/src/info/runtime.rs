@@ -74,6 +74,8 @@ impl fmt::Display for RuntimeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = match self.kind {
             RuntimeKind::Framework => ".NET Framework",
+            // Up to .NET Core 3.1 the version is the runtime's own, not the product's.
+            RuntimeKind::Core if self.major < 5 => "CoreCLR",
             RuntimeKind::Core => ".NET",
             RuntimeKind::Unknown(_) => "unknown runtime",
         };

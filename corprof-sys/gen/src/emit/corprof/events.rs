@@ -39,6 +39,10 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
         let (event, name) = (event(callback), &callback.method.name);
         quote!(Self::#event => #name)
     });
+    let methods = callbacks.iter().map(|callback| {
+        let (event, name) = (event(callback), callback.name());
+        quote!(Self::#event => #name)
+    });
     let count = callbacks.len();
     quote! {
         /// A callback, as something that happens: what an [`EventSet`](crate::EventSet) is made of.
@@ -54,6 +58,11 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
             /// The callback's name in the IDL.
             pub const fn name(self) -> &'static str {
                 match self { #(#names),* }
+            }
+
+            /// The name of the method of [`Callbacks`](crate::Callbacks).
+            pub const fn method(self) -> &'static str {
+                match self { #(#methods),* }
             }
         }
     }

@@ -1,0 +1,59 @@
+// What `cargo xtask bench` runs: it times itself, so that the start and the end of the process stay outside.
+//
+//     Bench alloc SLICES OBJECTS   allocates OBJECTS small objects SLICES times; prints how many there were in all, with those
+//                                  of the warm-up, and what each slice took
+//     Bench wait                   prints a line and waits until standard input ends, so that its memory can be looked at
+using System;
+using System.Diagnostics;
+using System.Runtime.CompilerServices;
+
+static class Bench
+{
+    class Small { }
+
+    static Small last;
+
+    static int Main(string[] args)
+    {
+        switch (args.Length > 0 ? args[0] : "")
+        {
+            case "alloc": return Slices(int.Parse(args[1]), int.Parse(args[2]));
+            case "wait": return Wait();
+            default: return 2;
+        }
+    }
+
+    static int Slices(int slices, int objects)
+    {
+        // Until the first collection, allocating is mostly getting fresh memory from the system.
+        long warmUp = 0;
+        while (GC.CollectionCount(0) == 0)
+        {
+            Allocate(objects);
+            warmUp += objects;
+        }
+        long[] ticks = new long[slices];
+        for (int i = 0; i < slices; i++)
+        {
+            long start = Stopwatch.GetTimestamp();
+            Allocate(objects);
+            ticks[i] = Stopwatch.GetTimestamp() - start;
+        }
+        Console.WriteLine("objects={0}", warmUp + (long)slices * objects);
+        foreach (long t in ticks) Console.WriteLine("slice_ns={0:F0}", t * 1e9 / Stopwatch.Frequency);
+        return last == null ? 1 : 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Allocate(int objects)
+    {
+        // Each is stored, so that no compiler can leave it out.
+        for (int i = 0; i < objects; i++) last = new Small();
+    }
+
+    static int Wait()
+    {
+        Console.WriteLine("waiting");
+        return Console.OpenStandardInput().ReadByte() < 0 ? 0 : 1;
+    }
+}

@@ -1,0 +1,155 @@
+/* What a profiler costs at the least: the floor that `cargo xtask bench` measures corprof against.
+ *
+ * Written as a C author would who wants nothing but speed: no runtime library of its own, no headers but the system's, and
+ * the vtables filled by hand. Slot numbers are those of corprof-sys/tests/oracle/vtables.json.
+ *
+ *     cc -O2 -shared -fPIC -o libfloor_nothing.so floor.c              asks for no event
+ *     cc -O2 -shared -fPIC -DCOUNT -o libfloor_count.so floor.c        counts allocated objects
+ *
+ * The corprof profilers that do the same are tests/profilers/bench_nothing.rs and bench_count.rs.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef int32_t HRESULT;
+typedef struct { uint32_t a; uint16_t b, c; uint8_t d[8]; } GUID;
+
+/* Any entry of a vtable. On the systems that .NET runs on the caller clears the stack away, so a function may take fewer
+ * arguments than it is called with. */
+typedef void (*Method)(void);
+
+/* A COM object: a pointer to its vtable. Both of ours are constants that live for ever, so nothing counts references. */
+typedef struct { const Method *vtable; } Object;
+
+#define S_OK ((HRESULT)0)
+#define S_FALSE ((HRESULT)1)
+#define E_NOINTERFACE ((HRESULT)0x80004002)
+#define E_POINTER ((HRESULT)0x80004003)
+#define CLASS_E_CLASSNOTAVAILABLE ((HRESULT)0x80040111)
+
+#define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x00000100u
+#define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x00800000u
+
+static const GUID CLSID_FLOOR = {0xf1003c00, 0x7b3e, 0x4d7a, {0x9a, 0x51, 0x2c, 0x8e, 0x40, 0xd6, 0x1b, 0x77}};
+/* The same once more, where the project's tools look for it (xtask/src/profiler.rs). */
+const char CORPROF_PROFILER_Floor[] = "corprof-profiler 1 {F1003C00-7B3E-4D7A-9A51-2C8E40D61B77} Floor";
+
+static const GUID IID_IUNKNOWN = {0, 0, 0, {0xc0, 0, 0, 0, 0, 0, 0, 0x46}};
+static const GUID IID_ICLASSFACTORY = {1, 0, 0, {0xc0, 0, 0, 0, 0, 0, 0, 0x46}};
+static const GUID IID_INFO5 = {0x07602928, 0xce38, 0x4b83, {0x81, 0xe7, 0x74, 0xad, 0xaf, 0x78, 0x12, 0x14}};
+
+/* ICorProfilerCallback to ICorProfilerCallback11: each extends the one before, so one vtable serves all of them. */
+static const GUID IID_CALLBACKS[] = {
+    {0x176fbed1, 0xa55c, 0x4796, {0x98, 0xca, 0xa9, 0xda, 0x0e, 0xf8, 0x83, 0xe7}},
+    {0x8a8cc829, 0xccf2, 0x49fe, {0xbb, 0xae, 0x0f, 0x02, 0x22, 0x28, 0x07, 0x1a}},
+    {0x4fd2ed52, 0x7731, 0x4b8d, {0x94, 0x69, 0x03, 0xd2, 0xcc, 0x30, 0x86, 0xc5}},
+    {0x7b63b2e3, 0x107d, 0x4d48, {0xb2, 0xf6, 0xf6, 0x1e, 0x22, 0x94, 0x70, 0xd2}},
+    {0x8dfba405, 0x8c9f, 0x45f8, {0xbf, 0xfa, 0x83, 0xb1, 0x4c, 0xef, 0x78, 0xb5}},
+    {0xfc13df4b, 0x4448, 0x4f4f, {0x95, 0x0c, 0xba, 0x8d, 0x19, 0xd0, 0x0c, 0x36}},
+    {0xf76a2dba, 0x1d52, 0x4539, {0x86, 0x6c, 0x2a, 0xa5, 0x18, 0xf9, 0xef, 0xc3}},
+    {0x5bed9b15, 0xc079, 0x4d47, {0xbf, 0xe2, 0x21, 0x5a, 0x14, 0x0c, 0x07, 0xe0}},
+    {0x27583ec3, 0xc8f5, 0x482f, {0x80, 0x52, 0x19, 0x4b, 0x8c, 0xe4, 0x70, 0x5a}},
+    {0xcec5b60e, 0xc69c, 0x495f, {0x87, 0xf6, 0x84, 0xd2, 0x8e, 0xe1, 0x6f, 0xfb}},
+    {0x42350846, 0xaaed, 0x47f7, {0xb1, 0x28, 0xfd, 0x0c, 0x98, 0x88, 0x1c, 0xde}},
+};
+
+static int is(const GUID *left, const GUID *right) { return memcmp(left, right, sizeof *left) == 0; }
+
+static HRESULT nothing(void) { return S_OK; }
+/* AddRef and Release of a constant: the answer must only not be 0. */
+static HRESULT one(void) { return 1; }
+
+static uint64_t counted;
+
+#ifdef COUNT
+static HRESULT object_allocated(void) {
+    __atomic_fetch_add(&counted, 1, __ATOMIC_RELAXED);
+    return S_OK;
+}
+#define OBJECT_ALLOCATED object_allocated
+/* corprof asks for the loads of modules besides, for its own bookkeeping; that is part of what it costs. */
+#define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
+#else
+#define OBJECT_ALLOCATED nothing
+#define EVENTS 0u
+#endif
+
+static HRESULT initialize(Object *this, Object *runtime) {
+    Object *info = NULL;
+    HRESULT code;
+    (void)this;
+    /* Slot 0 is QueryInterface, slot 2 Release, and slot 82 of ICorProfilerInfo5 SetEventMask2. */
+    code = ((HRESULT(*)(Object *, const GUID *, Object **))runtime->vtable[0])(runtime, &IID_INFO5, &info);
+    if (code < 0) return code;
+    code = ((HRESULT(*)(Object *, uint32_t, uint32_t))info->vtable[82])(info, EVENTS, 0);
+    ((HRESULT(*)(Object *))info->vtable[2])(info);
+    return code;
+}
+
+static HRESULT shutdown(void) {
+#ifdef COUNT
+    fprintf(stderr, "counted=%llu\n", (unsigned long long)__atomic_load_n(&counted, __ATOMIC_RELAXED));
+#else
+    (void)counted;
+#endif
+    return S_OK;
+}
+
+static HRESULT load_as_notification_only(Object *this, int32_t *answer) {
+    (void)this;
+    if (!answer) return E_POINTER;
+    *answer = 0;
+    return S_OK;
+}
+
+static HRESULT profiler_query_interface(Object *this, const GUID *iid, Object **out) {
+    size_t at = 0, count = sizeof IID_CALLBACKS / sizeof *IID_CALLBACKS;
+    if (!iid || !out) return E_POINTER;
+    while (at < count && !is(iid, &IID_CALLBACKS[at])) at++;
+    *out = at < count || is(iid, &IID_IUNKNOWN) ? this : NULL;
+    return *out ? S_OK : E_NOINTERFACE;
+}
+
+/* The 98 slots of ICorProfilerCallback11. Every event that is not ours does nothing: it is not asked for. */
+static const Method PROFILER_VTABLE[98] = {
+    [0] = (Method)profiler_query_interface,
+    [1] = (Method)one,
+    [2] = (Method)one,
+    [3] = (Method)initialize,
+    [4] = (Method)shutdown,
+    [5 ... 49] = (Method)nothing,
+    [50] = (Method)OBJECT_ALLOCATED,
+    [51 ... 96] = (Method)nothing,
+    [97] = (Method)load_as_notification_only,
+};
+static Object profiler = {PROFILER_VTABLE};
+
+static HRESULT factory_query_interface(Object *this, const GUID *iid, Object **out) {
+    if (!iid || !out) return E_POINTER;
+    *out = is(iid, &IID_IUNKNOWN) || is(iid, &IID_ICLASSFACTORY) ? this : NULL;
+    return *out ? S_OK : E_NOINTERFACE;
+}
+
+static HRESULT create_instance(Object *this, void *outer, const GUID *iid, Object **out) {
+    (void)this, (void)outer;
+    return profiler_query_interface(&profiler, iid, out);
+}
+
+/* IClassFactory: IUnknown, CreateInstance, LockServer. */
+static const Method FACTORY_VTABLE[5] = {
+    [0] = (Method)factory_query_interface,
+    [1] = (Method)one,
+    [2] = (Method)one,
+    [3] = (Method)create_instance,
+    [4] = (Method)nothing,
+};
+static Object factory = {FACTORY_VTABLE};
+
+__attribute__((visibility("default"))) HRESULT DllGetClassObject(const GUID *clsid, const GUID *iid, Object **out) {
+    if (!clsid || !out) return E_POINTER;
+    if (!is(clsid, &CLSID_FLOOR)) return CLASS_E_CLASSNOTAVAILABLE;
+    return factory_query_interface(&factory, iid, out);
+}
+
+__attribute__((visibility("default"))) HRESULT DllCanUnloadNow(void) { return S_FALSE; }

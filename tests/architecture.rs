@@ -1,0 +1,193 @@
+//! The documents against the tree: what they name is there, and the rules of the house that can be counted hold.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
+
+/// A map is read before the first change, so it stays short.
+const LONGEST_MAP: usize = 149;
+const LONGEST_SOURCE: usize = 500;
+
+fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}
+
+/// The text of a file, named from the root.
+fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = root().join(path);
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+/// How a file is named from the root.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// Everything under `dir` that is neither hidden nor made by a build.
+fn files(dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    if dir.join("CACHEDIR.TAG").is_file() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if !is_hidden {
+                files(&path, found)?;
+            }
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn files_with(extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    files(root(), &mut found)?;
+    found.retain(|path| path.extension().is_some_and(|e| e == extension));
+    Ok(found)
+}
+
+/// The texts in backticks.
+fn code_spans(markdown: &str) -> Vec<String> {
+    let options = pulldown_cmark::Options::ENABLE_TABLES;
+    let events = Parser::new_ext(markdown, options).filter_map(|event| match event {
+        Event::Code(text) => Some(text.to_string()),
+        _ => None,
+    });
+    events.collect()
+}
+
+/// Whether a text in backticks means a file or a folder of this repository. `NAME` stands for one that somebody will add.
+fn is_path(text: &str) -> bool {
+    let has_extension = Path::new(text).extension().is_some_and(|extension| {
+        ["rs", "md", "toml", "idl", "json", "cs", "c", "lock", "stderr"].iter().any(|known| extension == *known)
+    });
+    let is_word = !text.contains([' ', '$', '~', '"', '(', '<', '=', ':']) && !text.contains("NAME");
+    is_word && !text.starts_with(['-', '/']) && (text.contains('/') || (has_extension && !text.starts_with('.')))
+}
+
+/// The lines of a document that are typed into a shell: whole blocks of it, and commands in backticks.
+fn typed_lines(markdown: &str) -> Vec<String> {
+    let mut lines = code_spans(markdown);
+    let mut is_shell = false;
+    for event in Parser::new(markdown) {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => is_shell = language.as_ref() == "sh",
+            Event::End(TagEnd::CodeBlock) => is_shell = false,
+            Event::Text(text) if is_shell => lines.extend(text.lines().map(str::to_owned)),
+            _ => {}
+        }
+    }
+    lines.retain(|line| !line.trim_start().starts_with('#'));
+    lines
+}
+
+/// Every document with commands in it.
+fn documents() -> Result<Vec<(String, String)>> {
+    let book = files_with("md")?.into_iter().filter(|path| path.starts_with(root().join("book/src")));
+    let others = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"].map(|name| root().join(name));
+    book.chain(others).map(|path| Ok((shown(&path), read(path)?))).collect()
+}
+
+#[test]
+fn the_map_is_short() -> Result<()> {
+    let lines = read("ARCHITECTURE.md")?.lines().count();
+    assert!(lines <= LONGEST_MAP, "ARCHITECTURE.md has {lines} lines, and {LONGEST_MAP} are enough");
+    Ok(())
+}
+
+#[test]
+fn every_path_that_the_documents_name_exists() -> Result<()> {
+    for document in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let paths: Vec<_> = code_spans(&read(document)?).into_iter().filter(|text| is_path(text)).collect();
+        assert!(paths.len() > 10, "{document} names {} paths only: are they recognised?", paths.len());
+        for path in paths {
+            let found = root().join(&path);
+            assert!(found.exists(), "{document} names `{path}`, which does not exist");
+            assert!(!path.ends_with('/') || found.is_dir(), "{document}: `{path}` is no folder");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_map_has_every_package() -> Result<()> {
+    let map = code_spans(&read("ARCHITECTURE.md")?);
+    for manifest in files_with("toml")?.into_iter().filter(|path| path.ends_with("Cargo.toml")) {
+        let package = shown(&manifest).replace("Cargo.toml", "");
+        let is_named = package.is_empty() || map.contains(&package);
+        assert!(is_named, "ARCHITECTURE.md does not name the package `{package}`");
+    }
+    Ok(())
+}
+
+#[test]
+fn sources_written_by_hand_are_short() -> Result<()> {
+    let mut too_long = Vec::new();
+    for path in files_with("rs")? {
+        let text = read(&path)?;
+        let lines = text.lines().count();
+        if lines > LONGEST_SOURCE && !text.starts_with("// @generated") {
+            too_long.push(format!("{}: {lines} lines", shown(&path)));
+        }
+    }
+    assert!(too_long.is_empty(), "split by subject what has more than {LONGEST_SOURCE} lines: {too_long:#?}");
+    Ok(())
+}
+
+#[test]
+fn every_command_that_the_documents_give_exists() -> Result<()> {
+    let dispatch = read("xtask/src/main.rs")?;
+    let mut count = 0;
+    for (document, text) in documents()? {
+        for line in typed_lines(&text) {
+            let mut words =
+                line.split_whitespace().skip_while(|word| word.contains('=')).take_while(|word| *word != "#");
+            if (words.next(), words.next()) != (Some("cargo"), Some("xtask")) {
+                continue;
+            }
+            let Some(command) = words.next() else { continue };
+            assert!(dispatch.contains(&format!("{command}::run(")), "{document}: `{line}`: no command `{command}`");
+            let source = read(format!("xtask/src/{command}.rs"))?;
+            let options: Vec<_> = words.take_while(|word| *word != "--").collect();
+            for option in options.iter().filter_map(|word| word.strip_prefix("--")) {
+                let field = format!("    {}: ", option.replace('-', "_"));
+                assert!(source.contains(&field), "{document}: `{line}`: `{command}` has no option `--{option}`");
+            }
+            if let ("demo", Some(example)) = (command, options.first().filter(|word| !word.starts_with('-'))) {
+                let is_there = *example == "NAME" || root().join(format!("examples/{example}.rs")).is_file();
+                assert!(is_there, "{document}: `{line}`: no example `{example}`");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count} commands only: are they recognised?");
+    Ok(())
+}
+
+#[test]
+fn the_readme_has_every_example() -> Result<()> {
+    let readme = read("README.md")?;
+    for path in files_with("rs")?.into_iter().filter(|path| path.parent() == Some(&root().join("examples"))) {
+        let link = format!("({})", shown(&path));
+        assert!(readme.contains(&link), "README.md does not list {link}");
+    }
+    Ok(())
+}
+
+#[test]
+fn paths_are_told_from_other_code() {
+    for path in ["corprof/", "corprof/src/lib.rs", "Cargo.toml", ".ci/run", "README.md"] {
+        assert!(is_path(path), "{path}");
+    }
+    for other in
+        ["corprof::testing", "examples/NAME.rs", "cargo xtask test", "--check", ".stderr", "$CORPROF_IDL", "&mut self"]
+    {
+        assert!(!is_path(other), "{other}");
+    }
+}

@@ -1,0 +1,197 @@
+//! What the measuring stands on: a runtime, the managed programs, the profilers of both sides, and how to start them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache::Cache;
+use crate::cargo::{self, Metadata, workspace_root};
+use crate::managed::{self, Compiler};
+use crate::process::{self, announce, env_path, find_on_path, note};
+use crate::profiler;
+use crate::runtime::{Choice, Runtime, profiler_environment};
+
+/// Who is watching the program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Side {
+    /// Nobody.
+    Bare,
+    /// The profiler in C.
+    C,
+    /// The profiler in Rust.
+    Corprof,
+}
+
+impl Side {
+    /// All of them, as the table has them.
+    pub(super) const ALL: [Self; 3] = [Self::Bare, Self::C, Self::Corprof];
+
+    /// Who goes first differs from round to round: going after another may be an advantage.
+    pub(super) fn in_turn(round: u32) -> impl Iterator<Item = Self> {
+        let count = Self::ALL.len();
+        (0..count).map(move |place| Self::ALL[(place + round as usize) % count])
+    }
+
+    /// What the table calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "no profiler",
+            Self::C => "C",
+            Self::Corprof => "corprof",
+        }
+    }
+}
+
+/// A profiler of each side that does the same.
+#[derive(Debug)]
+pub(super) struct Pair {
+    c: Built,
+    corprof: Built,
+}
+
+impl Pair {
+    /// The profiler of `side`.
+    pub(super) fn of(&self, side: Side) -> Option<&Built> {
+        match side {
+            Side::Bare => None,
+            Side::C => Some(&self.c),
+            Side::Corprof => Some(&self.corprof),
+        }
+    }
+}
+
+/// A profiler, ready to be loaded.
+#[derive(Debug)]
+pub(super) struct Built {
+    /// Its library, by its true path.
+    pub(super) library: PathBuf,
+    clsid: String,
+}
+
+impl Built {
+    fn new(library: &Path) -> Result<Self> {
+        let clsid = profiler::pick(library, None)?.clsid;
+        let library = library.canonicalize().with_context(|| format!("cannot resolve {}", library.display()))?;
+        Ok(Self { library, clsid })
+    }
+}
+
+/// Everything that is there before the measuring begins.
+#[derive(Debug)]
+pub(super) struct Bed {
+    /// What the programs run on.
+    pub(super) runtime: Runtime,
+    /// bench/Bench.cs.
+    pub(super) bench: PathBuf,
+    /// tests/managed/Hello.cs.
+    pub(super) hello: PathBuf,
+    /// tests/managed/Sample.cs.
+    pub(super) sample: PathBuf,
+    /// Count allocated objects.
+    pub(super) count: Pair,
+    /// Do nothing.
+    pub(super) nothing: Pair,
+    /// examples/logger.rs.
+    pub(super) logger: Built,
+}
+
+impl Bed {
+    /// Finds the runtime, compiles and builds.
+    ///
+    /// # Errors
+    /// If one of these fails.
+    pub(super) fn prepare(runtime: &Choice) -> Result<Self> {
+        announce("Finding the .NET runtime");
+        let runtime = Choice::resolve(Some(runtime), &Cache::open()?)?;
+        note(&runtime);
+
+        let dir = Metadata::load()?.target_directory.join("bench");
+        let compiler = Compiler::for_runtime(&runtime)?;
+        announce(format_args!("Compiling the managed programs into {}", dir.display()));
+        note(format_args!("by {compiler}"));
+        let compile = |source: &Path| managed::compile(&compiler, source, &dir);
+        let bench = compile(&workspace_root().join("bench").join("Bench.cs"))?;
+        let hello = compile(&managed::sources_dir().join("Hello.cs"))?;
+        let sample = compile(&managed::sources_dir().join("Sample.cs"))?;
+
+        announce("Building the profilers in C (bench/floor.c)");
+        let c_count = floor(&dir, "count", &["-DCOUNT"])?;
+        let c_nothing = floor(&dir, "nothing", &[])?;
+
+        announce("Building the profilers in Rust, optimised");
+        let names = ["bench_count", "bench_nothing", "logger"];
+        let mut build = cargo::cargo();
+        build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
+        build.args(names.iter().flat_map(|name| ["--example", name]));
+        let libraries = cargo::build_examples(&mut build)?;
+        let built = |name: &str| {
+            let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
+            Built::new(library.with_context(|| format!("cargo built no library for the example `{name}`"))?)
+        };
+        let [count, nothing, logger] = names;
+        Ok(Self {
+            runtime,
+            bench,
+            hello,
+            sample,
+            count: Pair { c: c_count, corprof: built(count)? },
+            nothing: Pair { c: c_nothing, corprof: built(nothing)? },
+            logger: built(logger)?,
+        })
+    }
+
+    /// A command that runs the managed program `dll` under `profiler`, without standard input and output.
+    pub(super) fn command(&self, dll: &Path, profiler: Option<&Built>) -> Command {
+        let mut command = self.runtime.command(dll);
+        // What the person who measures has set must not change what is measured.
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_"].iter().any(|prefix| text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        if let Some(profiler) = profiler {
+            command.envs(profiler_environment(&profiler.clsid, &profiler.library));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+/// Runs `command`, which must succeed, and returns what it printed, standard output and standard error apart.
+pub(super) fn output(command: &mut Command) -> Result<(String, String)> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Output { status, stdout, stderr } =
+        command.output().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    ensure!(status.success(), "`{}` failed: {status}\n{stdout}{stderr}", process::shown(command));
+    Ok((stdout, stderr))
+}
+
+/// The profiler of bench/floor.c in one of its roles.
+fn floor(dir: &Path, role: &str, options: &[&str]) -> Result<Built> {
+    let compiler = env_path("CC").or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(find_on_path));
+    let compiler =
+        compiler.context("no C compiler: install gcc, or name one in CC (on Debian: apt-get install gcc)")?;
+    let library = dir.join(format!("{}floor_{role}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+    let mut command = Command::new(compiler);
+    command.args(["-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]).args(options).arg("-o").arg(&library);
+    command.arg(workspace_root().join("bench").join("floor.c"));
+    note(process::shown(&command));
+    process::run_as_progress(&mut command)?;
+    Built::new(&library)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_goes_first_in_turn() {
+        let first: Vec<_> = (0..4).filter_map(|round| Side::in_turn(round).next()).collect();
+        assert_eq!(first, [Side::Bare, Side::C, Side::Corprof, Side::Bare]);
+        assert_eq!(Side::in_turn(2).count(), 3);
+    }
+}

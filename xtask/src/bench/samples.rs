@@ -1,0 +1,83 @@
+//! From many measurements to one figure.
+//!
+//! What disturbs a measurement only ever makes it longer. So the figure is the lower quartile of all measurements: it stands
+//! for the undisturbed ones as long as a quarter of them are, and unlike the least of all it does not hang on a single one.
+
+/// Measurements of one thing, by round.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    rounds: Vec<Vec<f64>>,
+}
+
+/// How two figures compare.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Compared {
+    /// Over all rounds.
+    pub(super) value: f64,
+    /// Round by round: the middle half lies between these.
+    pub(super) spread: (f64, f64),
+}
+
+impl Samples {
+    /// Adds what one round measured.
+    pub(super) fn push(&mut self, round: Vec<f64>) {
+        self.rounds.push(round);
+    }
+
+    /// The figure over all rounds.
+    pub(super) fn figure(&self) -> f64 {
+        quantile(self.rounds.concat(), 0.25)
+    }
+
+    /// Applies `compare` to the figures of `self` and `other`: over all rounds, and round by round.
+    pub(super) fn compared(&self, other: &Self, compare: impl Fn(f64, f64) -> f64) -> Compared {
+        let low = |round: &Vec<f64>| quantile(round.clone(), 0.25);
+        let rounds = self.rounds.iter().zip(&other.rounds);
+        let by_round: Vec<_> = rounds.map(|(own, other)| compare(low(own), low(other))).collect();
+        Compared { value: compare(self.figure(), other.figure()), spread: middle_half(by_round) }
+    }
+
+    /// How many times `other` this is.
+    pub(super) fn ratio(&self, other: &Self) -> Compared {
+        self.compared(other, |own, other| own / other)
+    }
+}
+
+/// The quartiles.
+pub(super) fn middle_half(values: Vec<f64>) -> (f64, f64) {
+    (quantile(values.clone(), 0.25), quantile(values, 0.75))
+}
+
+/// The value below which this share of the values lies, interpolated; not a number if there are none.
+pub(super) fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let place = values.len().saturating_sub(1) as f64 * share;
+    let at = |place: f64| values.get(place as usize).copied().unwrap_or(f64::NAN);
+    let (low, high) = (at(place.floor()), at(place.ceil()));
+    low + (high - low) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_the_values() {
+        assert_eq!(quantile(vec![3.0, 1.0, 2.0], 0.5), 2.0);
+        assert_eq!(quantile(vec![1.0, 2.0], 0.25), 1.25);
+        assert_eq!(quantile(vec![7.0], 0.75), 7.0);
+        assert!(quantile(Vec::new(), 0.5).is_nan());
+    }
+
+    #[test]
+    fn a_disturbed_round_shows_in_the_spread_only() {
+        let (mut own, mut other) = (Samples::default(), Samples::default());
+        for disturbance in [1.0, 1.0, 1.0, 5.0] {
+            own.push([2.2; 4].map(|time| time * disturbance).to_vec());
+            other.push(vec![2.0; 4]);
+        }
+        let ratio = own.ratio(&other);
+        assert!((ratio.value - 1.1).abs() < 1e-9, "{ratio:?}");
+        assert!(ratio.spread.1 > 2.0, "{ratio:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! Callback storm: what an allocation costs when ObjectAllocated is counted.
+//!
+//! bench/Bench.cs allocates objects in a tight loop and times slices of it by itself, after the first collection. A slice is
+//! shorter than a turn on the processor, so that on a busy machine most slices are still whole. Tiered compilation is off:
+//! the loop runs fully compiled from the start. Each profiler says at Shutdown how many it counted, and that has to fit.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::announce;
+
+use super::bed::{Bed, Side, output};
+use super::samples::Samples;
+use super::table::Line;
+
+const ROW: &str = "callback storm";
+/// The objects of one slice: well under a millisecond.
+const SLICE: u64 = 20_000;
+/// How many more objects than its own loop a program may allocate: start-up, and the printing of the slices.
+const OTHERS: u64 = 100_000;
+const TARGET: f64 = 1.05;
+
+/// Measures the row.
+///
+/// # Errors
+/// If a program fails, or a profiler has not counted what there was to count.
+pub(super) fn measure(bed: &Bed, rounds: u32, allocations: u64) -> Result<Vec<Line>> {
+    let slices = (allocations / (u64::from(rounds) * SLICE)).max(1);
+    announce(format_args!(
+        "Callback storm: {rounds} rounds of {slices} times {SLICE} allocations, under each of three"
+    ));
+    let mut samples = Side::ALL.map(|_| Samples::default());
+    for round in 0..rounds {
+        for side in Side::in_turn(round) {
+            samples[side as usize].push(run(bed, side, slices)?);
+        }
+    }
+    let line = |side: Side| Line::stated(ROW, side.name(), samples[side as usize].figure(), "ns/allocation");
+    let [_, c, corprof] = &samples;
+    Ok(vec![line(Side::Bare), line(Side::C), line(Side::Corprof).ratio(corprof.ratio(c)).target(TARGET)])
+}
+
+/// One process; the nanoseconds per allocation of each of its slices.
+fn run(bed: &Bed, side: Side, slices: u64) -> Result<Vec<f64>> {
+    let mut command = bed.command(&bed.bench, bed.count.of(side));
+    command.args(["alloc", &slices.to_string(), &SLICE.to_string()]);
+    // .NET Core 3.1 knows the older of the two names only.
+    command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    let (stdout, stderr) = output(&mut command)?;
+    if side != Side::Bare {
+        let (allocated, counted) = (numbers(&stdout, "objects=")?, numbers(&stderr, "counted=")?);
+        let fits = |allocated: u64, counted: u64| (allocated..=allocated + OTHERS).contains(&counted);
+        ensure!(
+            matches!((&allocated[..], &counted[..]), (&[allocated], &[counted]) if fits(allocated, counted)),
+            "the profiler in {} counted {counted:?} of {allocated:?} objects; it said: {stderr}",
+            side.name()
+        );
+    }
+    Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64 / SLICE as f64).collect())
+}
+
+/// The numbers on the lines that begin with `name`.
+fn numbers(text: &str, name: &str) -> Result<Vec<u64>> {
+    let values = text.lines().filter_map(|line| line.strip_prefix(name));
+    values.map(|value| value.trim().parse().with_context(|| format!("`{name}{value}` is no number"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_name() {
+        assert_eq!(numbers("objects=3\nslice_ns=10\nslice_ns=20\n", "slice_ns=").unwrap(), [10, 20]);
+        assert_eq!(numbers("other", "counted=").unwrap(), [0; 0]);
+        assert!(numbers("counted=many", "counted=").is_err());
+    }
+}
