@@ -122,9 +122,6 @@ macro_rules! contexts {
                 write!(f, concat!(stringify!($context), "(ICorProfilerInfo{})"), self.version())
             }
         }
-
-        impl Context for $context<'_> {}
-        impl sealed::Sealed for $context<'_> {}
     )* };
 }
 
@@ -140,6 +137,13 @@ contexts!(InCallback InTriggers InInitialize);
 )]
 pub trait Context: sealed::Sealed {}
 
+impl Context for InCallback<'_> {}
+impl Context for InTriggers<'_> {}
+impl Context for InInitialize<'_> {}
+
 mod sealed {
     pub trait Sealed {}
+    impl Sealed for super::InCallback<'_> {}
+    impl Sealed for super::InTriggers<'_> {}
+    impl Sealed for super::InInitialize<'_> {}
 }
