@@ -9,7 +9,7 @@ use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
 use crate::info::Info;
-use crate::metadata::MetadataImport;
+use crate::metadata::{MetadataEmit, MetadataImport};
 
 /// Where a module was loaded from, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,18 +59,33 @@ impl InCallback<'_> {
         self.kept_metadata(module)
     }
 
+    /// The metadata of `module`, to add to: what rewritten code will refer to must be defined first.
+    ///
+    /// From then on the runtime keeps the module's metadata in a form that can grow, which takes more memory and time than
+    /// the one it reads from the file: ask for modules that will be changed only.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    ///
+    /// # Errors
+    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    #[doc(alias = "GetModuleMetaData")]
+    pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
+        self.metadata_interface(module, sys::ofRead | sys::ofWrite).map(MetadataEmit::from_raw)
+    }
+
     /// The metadata of `module`, for a cache that lets go of it when the module does.
     pub(crate) fn kept_metadata(&self, module: ModuleId) -> Result<MetadataImport<'static>> {
+        self.metadata_interface(module, sys::ofRead).map(MetadataImport::from_raw)
+    }
+
+    fn metadata_interface<I: Interface>(&self, module: ModuleId, access: sys::CorOpenFlags) -> Result<I> {
         const CALL: &str = "GetModuleMetaData";
         let mut metadata: Option<IUnknown> = None;
-        let read = sys::ofRead.bits();
-        // SAFETY: the interface asked for is the one that the answer is taken for; the call writes one reference.
-        let code = unsafe {
-            self.as_raw().GetModuleMetaData(module.as_raw(), read, &sys::IMetaDataImport2::IID, &mut metadata)
-        };
+        // SAFETY: the call writes one reference, of whichever interface is asked for, and every interface is an `IUnknown`.
+        let code = unsafe { self.as_raw().GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata) };
         Error::check(code, CALL)?;
         // S_FALSE: the module has none, such as a resource.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
-        metadata.cast().map(MetadataImport::from_raw).map_err(|_| Error::new(E_NOINTERFACE, CALL))
+        metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))
     }
 }

@@ -1,0 +1,76 @@
+//! Custom attributes.
+
+use super::import::MetadataImport;
+use super::raw::{Blob, wide};
+use super::{CustomAttribute, Token};
+use crate::error::{Error, Result, S_FALSE};
+
+/// What the metadata says about a custom attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct CustomAttributeProps {
+    /// What it is attached to.
+    pub owner: Token,
+    /// Its constructor, which names its type: a [`MethodDef`](super::MethodDef) or a [`MemberRef`](super::MemberRef).
+    pub constructor: Token,
+    /// The constructor's arguments and the named ones, encoded as ECMA-335 II.23.3 says.
+    pub value: Vec<u8>,
+}
+
+impl MetadataImport<'_> {
+    /// The custom attributes of `owner`, which may be a row of nearly any table, the assembly's too.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumCustomAttributes")]
+    pub fn custom_attributes(&self, owner: impl Into<Token>) -> Result<Vec<CustomAttribute>> {
+        let owner = owner.into().as_raw();
+        self.tokens("EnumCustomAttributes", CustomAttribute, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all types.
+            unsafe { self.raw().EnumCustomAttributes(handle, owner, 0, start, room, count) }
+        })
+    }
+
+    /// The owner, constructor and value of a custom attribute.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetCustomAttributeProps")]
+    pub fn custom_attribute(&self, attribute: CustomAttribute) -> Result<CustomAttributeProps> {
+        let (mut owner, mut constructor) = (0, 0);
+        let (mut start, mut size) = (std::ptr::null(), 0);
+        // SAFETY: the call writes the four locals and keeps nothing.
+        let code = unsafe {
+            let (owner, constructor) = (&mut owner, &mut constructor);
+            self.raw().GetCustomAttributeProps(attribute.as_raw(), owner, constructor, &mut start, &mut size)
+        };
+        Error::check(code, "GetCustomAttributeProps")?;
+        let blob = Blob { start: start.cast(), size };
+        Ok(CustomAttributeProps {
+            owner: Token(owner),
+            constructor: Token(constructor),
+            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            value: unsafe { blob.copy() },
+        })
+    }
+
+    /// The value of `owner`'s custom attribute of the type with this full name; none if it has none. Of several, one.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
+    #[doc(alias = "GetCustomAttributeByName")]
+    pub fn custom_attribute_named(&self, owner: impl Into<Token>, type_name: &str) -> Result<Option<Vec<u8>>> {
+        const CALL: &str = "GetCustomAttributeByName";
+        let name = wide(CALL, type_name)?;
+        let (mut start, mut size) = (std::ptr::null(), 0);
+        // SAFETY: the name ends with a NUL; the call writes the two locals and keeps nothing.
+        let code =
+            unsafe { self.raw().GetCustomAttributeByName(owner.into().as_raw(), name.as_ptr(), &mut start, &mut size) };
+        Error::check(code, CALL)?;
+        if code == S_FALSE {
+            return Ok(None);
+        }
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        Ok(Some(unsafe { Blob { start: start.cast(), size }.copy() }))
+    }
+}

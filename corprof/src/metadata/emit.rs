@@ -1,0 +1,358 @@
+//! [`MetadataEmit`]: adds to the metadata of a module what rewritten code will refer to.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use corprof_sys as sys;
+use windows_core::{HRESULT, Interface};
+
+use super::raw::{length, wide};
+use super::references::NO_DATA;
+use super::{
+    AssemblyIdentity, AssemblyRef, CustomAttribute, FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec,
+    ModuleRef, ParamDef, StandAloneSignature, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec, UserString,
+};
+use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+
+/// The metadata of one module, to add to.
+///
+/// From [`InCallback::metadata_emit`](crate::context::InCallback::metadata_emit). Rows are added and never taken away; names
+/// and signatures are copied, and not checked: what they say comes out when the code that refers to them is compiled. The
+/// runtime's own reader and [`import`](Self::import) see a new row at once, what the runtime has loaded before stays as it
+/// was.
+///
+/// The right moment to define types and methods is `module_load_finished`, before the runtime uses the module. References,
+/// strings and signatures may be added at any time.
+///
+/// # Errors
+/// Of all methods: `E_INVALIDARG` for a name with a NUL inside or a blob of more than 4 GiB, `CLDB_E_…` for a token that the
+/// module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
+pub struct MetadataEmit<'cb> {
+    raw: sys::IMetaDataEmit2,
+    _module: PhantomData<&'cb ()>,
+}
+
+impl<'cb> MetadataEmit<'cb> {
+    /// Whoever calls this vouches, by the lifetime, that the module stays loaded while the metadata is in use.
+    pub(crate) fn from_raw(raw: sys::IMetaDataEmit2) -> Self {
+        Self { raw, _module: PhantomData }
+    }
+
+    /// The runtime's interface itself, for what has no safe form yet.
+    pub fn as_raw(&self) -> &sys::IMetaDataEmit2 {
+        &self.raw
+    }
+
+    /// The same metadata, to read: sees what has been added.
+    ///
+    /// # Errors
+    /// `E_NOINTERFACE` if the runtime does not let it be read, which no known one does.
+    pub fn import(&self) -> Result<MetadataImport<'cb>> {
+        self.raw.cast().map(MetadataImport::from_raw).map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataImport2"))
+    }
+
+    /// A literal string, for `ldstr`.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`]; also if the module's strings take more than 16 MiB.
+    #[doc(alias = "DefineUserString")]
+    pub fn define_user_string(&self, text: &str) -> Result<UserString> {
+        const CALL: &str = "DefineUserString";
+        let units: Vec<u16> = text.encode_utf16().collect();
+        let count = length(CALL, &units)?;
+        define(CALL, UserString, |token| {
+            // SAFETY: the call reads `count` units, writes the token and keeps neither.
+            unsafe { self.raw.DefineUserString(units.as_ptr(), count, token) }
+        })
+    }
+
+    /// A signature that stands alone: of a method's local variables, or for `calli`.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "GetTokenFromSig")]
+    pub fn define_signature(&self, signature: &[u8]) -> Result<StandAloneSignature> {
+        const CALL: &str = "GetTokenFromSig";
+        let size = length(CALL, signature)?;
+        define(CALL, StandAloneSignature, |token| {
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            unsafe { self.raw.GetTokenFromSig(signature.as_ptr(), size, token) }
+        })
+    }
+
+    /// A type that only a signature can spell: an instantiation, an array, a generic parameter.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "GetTokenFromTypeSpec")]
+    pub fn define_type_spec(&self, signature: &[u8]) -> Result<TypeSpec> {
+        const CALL: &str = "GetTokenFromTypeSpec";
+        let size = length(CALL, signature)?;
+        define(CALL, TypeSpec, |token| {
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            unsafe { self.raw.GetTokenFromTypeSpec(signature.as_ptr(), size, token) }
+        })
+    }
+
+    /// A reference to a type by its name, which is with the namespace. `scope` is where it is: an assembly or module
+    /// reference, or the reference to the type that encloses it.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineTypeRefByName")]
+    pub fn define_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<TypeRef> {
+        const CALL: &str = "DefineTypeRefByName";
+        let (scope, name) = (scope.into().as_raw(), wide(CALL, name)?);
+        define(CALL, TypeRef, |token| {
+            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
+            unsafe { self.raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
+        })
+    }
+
+    /// A reference to a method or field of `parent`: a type reference, definition or spec, or a module reference.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineMemberRef")]
+    pub fn define_member_ref(&self, parent: impl Into<Token>, name: &str, signature: &[u8]) -> Result<MemberRef> {
+        const CALL: &str = "DefineMemberRef";
+        let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
+        define(CALL, MemberRef, |token| {
+            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
+            unsafe { self.raw.DefineMemberRef(parent, name.as_ptr(), signature.as_ptr(), size, token) }
+        })
+    }
+
+    /// A generic method with type arguments; `parent` is its definition or a reference to it.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineMethodSpec")]
+    pub fn define_method_spec(&self, parent: impl Into<Token>, signature: &[u8]) -> Result<MethodSpec> {
+        const CALL: &str = "DefineMethodSpec";
+        let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
+        define(CALL, MethodSpec, |token| {
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            unsafe { self.raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
+        })
+    }
+
+    /// A reference to another assembly. One that exists already is not looked for.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineAssemblyRef")]
+    pub fn define_assembly_ref(&self, assembly: &AssemblyIdentity) -> Result<AssemblyRef> {
+        const CALL: &str = "DefineAssemblyRef";
+        let emit: sys::IMetaDataAssemblyEmit =
+            self.raw.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyEmit"))?;
+        let name = wide(CALL, &assembly.name)?;
+        let mut culture = wide(CALL, &assembly.culture)?;
+        let key = &assembly.public_key;
+        let key_size = length(CALL, key)?;
+        let key_start = if key.is_empty() { std::ptr::null() } else { key.as_ptr() };
+        let [major, minor, build, revision] = assembly.version;
+        let data = sys::ASSEMBLYMETADATA {
+            usMajorVersion: major,
+            usMinorVersion: minor,
+            usBuildNumber: build,
+            usRevisionNumber: revision,
+            szLocale: if assembly.culture.is_empty() { std::ptr::null_mut() } else { culture.as_mut_ptr() },
+            cbLocale: if assembly.culture.is_empty() { 0 } else { length(CALL, &culture)? },
+            ..NO_DATA
+        };
+        define(CALL, AssemblyRef, |token| {
+            // SAFETY: name and culture end with a NUL, the key has `key_size` bytes and the hash none; the call reads them,
+            // writes the token and keeps nothing.
+            unsafe {
+                emit.DefineAssemblyRef(
+                    key_start.cast(),
+                    key_size,
+                    name.as_ptr(),
+                    &data,
+                    std::ptr::null(),
+                    0,
+                    assembly.flags.bits(),
+                    token,
+                )
+            }
+        })
+    }
+
+    /// A reference to another module, or to the library of native functions.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineModuleRef")]
+    pub fn define_module_ref(&self, name: &str) -> Result<ModuleRef> {
+        const CALL: &str = "DefineModuleRef";
+        let name = wide(CALL, name)?;
+        define(CALL, ModuleRef, |token| {
+            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
+            unsafe { self.raw.DefineModuleRef(name.as_ptr(), token) }
+        })
+    }
+
+    /// A type of the module. The name is with the namespace; of a nested type, given by what encloses it, without.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineTypeDef")]
+    #[doc(alias = "DefineNestedType")]
+    pub fn define_type(
+        &self,
+        name: &str,
+        flags: sys::CorTypeAttr,
+        extends: Option<TypeDefOrRef>,
+        interfaces: &[TypeDefOrRef],
+        enclosing: Option<TypeDef>,
+    ) -> Result<TypeDef> {
+        const CALL: &str = "DefineTypeDef";
+        let name = wide(CALL, name)?;
+        let extends = extends.map_or(0, |base| base.token().as_raw());
+        // The nil token ends the list.
+        let interfaces: Vec<u32> = interfaces.iter().map(|interface| interface.token().as_raw()).chain([0]).collect();
+        define(CALL, TypeDef, |token| {
+            let (name, flags, interfaces) = (name.as_ptr(), flags.bits(), interfaces.as_ptr());
+            // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing.
+            unsafe {
+                match enclosing {
+                    None => self.raw.DefineTypeDef(name, flags, extends, interfaces, token),
+                    Some(outer) => self.raw.DefineNestedType(name, flags, extends, interfaces, outer.as_raw(), token),
+                }
+            }
+        })
+    }
+
+    /// A method of `class`, as yet without a body: that is given by `SetILFunctionBody`, unless it needs none.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineMethod")]
+    pub fn define_method(
+        &self,
+        class: TypeDef,
+        name: &str,
+        flags: sys::CorMethodAttr,
+        impl_flags: sys::CorMethodImpl,
+        signature: &[u8],
+    ) -> Result<MethodDef> {
+        const CALL: &str = "DefineMethod";
+        let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
+        define(CALL, MethodDef, |token| {
+            let (flags, impl_flags) = (flags.bits(), impl_flags.bits());
+            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address
+            // 0 says that there is no body in the file.
+            unsafe {
+                let (class, blob) = (class.as_raw(), signature.as_ptr());
+                self.raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
+            }
+        })
+    }
+
+    /// The name and flags of a method's parameter; `sequence` counts from 1, and 0 is what the method returns.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineParam")]
+    pub fn define_param(
+        &self,
+        method: MethodDef,
+        sequence: u32,
+        name: &str,
+        flags: sys::CorParamAttr,
+    ) -> Result<ParamDef> {
+        const CALL: &str = "DefineParam";
+        let name = wide(CALL, name)?;
+        define(CALL, ParamDef, |token| {
+            let (method, flags) = (method.as_raw(), flags.bits());
+            // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing.
+            unsafe {
+                self.raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token)
+            }
+        })
+    }
+
+    /// A field of `class`, without a constant value.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineField")]
+    pub fn define_field(
+        &self,
+        class: TypeDef,
+        name: &str,
+        flags: sys::CorFieldAttr,
+        signature: &[u8],
+    ) -> Result<FieldDef> {
+        const CALL: &str = "DefineField";
+        let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
+        define(CALL, FieldDef, |token| {
+            let (class, flags, blob) = (class.as_raw(), flags.bits(), signature.as_ptr());
+            let no_value = std::ptr::null();
+            // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
+            // keeps none of them.
+            unsafe { self.raw.DefineField(class, name.as_ptr(), flags, blob, size, NO_VALUE, no_value, 0, token) }
+        })
+    }
+
+    /// A custom attribute at `owner`. The constructor is a method definition or a member reference; the value is encoded as
+    /// ECMA-335 II.23.3 says.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefineCustomAttribute")]
+    pub fn define_custom_attribute(
+        &self,
+        owner: impl Into<Token>,
+        constructor: impl Into<Token>,
+        value: &[u8],
+    ) -> Result<CustomAttribute> {
+        const CALL: &str = "DefineCustomAttribute";
+        let (owner, constructor) = (owner.into().as_raw(), constructor.into().as_raw());
+        let size = length(CALL, value)?;
+        define(CALL, CustomAttribute, |token| {
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            unsafe { self.raw.DefineCustomAttribute(owner, constructor, value.as_ptr().cast(), size, token) }
+        })
+    }
+
+    /// The native function that a method without a body stands for.
+    ///
+    /// # Errors
+    /// See [`MetadataEmit`].
+    #[doc(alias = "DefinePinvokeMap")]
+    pub fn define_pinvoke_map(
+        &self,
+        method: MethodDef,
+        flags: sys::CorPinvokeMap,
+        function: &str,
+        library: ModuleRef,
+    ) -> Result<()> {
+        const CALL: &str = "DefinePinvokeMap";
+        let name = wide(CALL, function)?;
+        // SAFETY: the name ends with a NUL, and the call does not keep it.
+        let code = unsafe { self.raw.DefinePinvokeMap(method.as_raw(), flags.bits(), name.as_ptr(), library.as_raw()) };
+        Error::check(code, CALL)
+    }
+}
+
+impl fmt::Debug for MetadataEmit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetadataEmit").finish_non_exhaustive()
+    }
+}
+
+/// `ELEMENT_TYPE_END`: of a field or parameter without a constant.
+const NO_VALUE: u32 = 0;
+
+/// The token that a call defines.
+fn define<T>(call: &'static str, kind: impl Fn(u32) -> T, ask: impl Fn(*mut u32) -> HRESULT) -> Result<T> {
+    let mut token = 0;
+    Error::check(ask(&mut token), call)?;
+    // A success that gives nothing would otherwise be found out when the code runs.
+    if Token(token).is_nil() {
+        return Err(Error::new(E_INVALIDARG, call));
+    }
+    Ok(kind(token))
+}

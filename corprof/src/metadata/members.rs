@@ -1,0 +1,312 @@
+//! Methods, fields and parameters of the module, and the members of other types that it names.
+
+use corprof_sys as sys;
+
+use super::constant::RawConstant;
+use super::import::MetadataImport;
+use super::raw::{Blob, wide};
+use super::{Constant, FieldDef, MemberRef, MethodDef, MethodSpec, ParamDef, Token, TypeDef};
+use crate::buffer::read_utf16;
+use crate::error::{Error, Result};
+
+/// What the metadata says about a method that the module defines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MethodProps {
+    /// The type that declares it; nil for a global method.
+    pub class: TypeDef,
+    /// Its name.
+    pub name: String,
+    /// Accessibility, static, virtual and so on.
+    pub flags: sys::CorMethodAttr,
+    /// How it is implemented.
+    pub impl_flags: sys::CorMethodImpl,
+    /// Where its body lies in the module, as a relative virtual address; 0 if it has none.
+    pub code_rva: u32,
+    /// Its signature: see [`MethodSignature`](super::signature::MethodSignature).
+    pub signature: Vec<u8>,
+}
+
+/// What the metadata says about a method or field of another type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemberRefProps {
+    /// The type or module that it belongs to, or the method definition for a variable-argument call.
+    pub parent: Token,
+    /// Its name.
+    pub name: String,
+    /// Its signature: see [`Signature`](super::signature::Signature).
+    pub signature: Vec<u8>,
+}
+
+/// What the metadata says about a field that the module defines.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct FieldProps {
+    /// The type that declares it; nil for a global field.
+    pub class: TypeDef,
+    /// Its name.
+    pub name: String,
+    /// Accessibility, static, literal and so on.
+    pub flags: sys::CorFieldAttr,
+    /// Its signature: see [`Type::decode_field`](super::signature::Type::decode_field).
+    pub signature: Vec<u8>,
+    /// Its value, if it is a constant.
+    pub constant: Option<Constant>,
+}
+
+/// What the metadata says about a parameter.
+///
+/// Only named parameters need have a row, and others may have none.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct ParamProps {
+    /// The method that takes it.
+    pub method: MethodDef,
+    /// Its place: 0 is what the method returns, 1 the first parameter (not `this`).
+    pub sequence: u32,
+    /// Its name.
+    pub name: String,
+    /// In, out, optional and so on.
+    pub flags: sys::CorParamAttr,
+    /// Its default value, if it has one.
+    pub constant: Option<Constant>,
+}
+
+/// A generic method with its type arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MethodSpecProps {
+    /// The generic method: a definition or a reference.
+    pub parent: Token,
+    /// Its arguments: see [`Type::decode_method_spec`](super::signature::Type::decode_method_spec).
+    pub signature: Vec<u8>,
+}
+
+impl MetadataImport<'_> {
+    /// The methods that a type declares; those of `TypeDef::NIL` are the global ones.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumMethods")]
+    pub fn methods(&self, class: TypeDef) -> Result<Vec<MethodDef>> {
+        self.tokens("EnumMethods", MethodDef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumMethods(handle, class.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The methods of this name that a type declares.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
+    #[doc(alias = "EnumMethodsWithName")]
+    pub fn methods_named(&self, class: TypeDef, name: &str) -> Result<Vec<MethodDef>> {
+        const CALL: &str = "EnumMethodsWithName";
+        let name = wide(CALL, name)?;
+        self.tokens(CALL, MethodDef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
+        })
+    }
+
+    /// The name, class, flags and signature of a method that the module defines.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetMethodProps")]
+    pub fn method(&self, method: MethodDef) -> Result<MethodProps> {
+        let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
+        let mut blob = Blob::default();
+        let name = read_utf16("GetMethodProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe {
+                self.raw().GetMethodProps(
+                    method.as_raw(),
+                    &mut class,
+                    start,
+                    room,
+                    count,
+                    &mut flags,
+                    &mut blob.start,
+                    &mut blob.size,
+                    &mut code_rva,
+                    &mut impl_flags,
+                )
+            }
+        })?;
+        Ok(MethodProps {
+            class: TypeDef(class),
+            name,
+            flags: sys::CorMethodAttr::from_bits_retain(flags),
+            impl_flags: sys::CorMethodImpl::from_bits_retain(impl_flags),
+            code_rva,
+            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            signature: unsafe { blob.copy() },
+        })
+    }
+
+    /// The fields that a type declares; those of `TypeDef::NIL` are the global ones.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumFields")]
+    pub fn fields(&self, class: TypeDef) -> Result<Vec<FieldDef>> {
+        self.tokens("EnumFields", FieldDef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumFields(handle, class.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The name, class, flags, signature and constant value of a field that the module defines.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetFieldProps")]
+    pub fn field(&self, field: FieldDef) -> Result<FieldProps> {
+        let (mut class, mut flags) = (0, 0);
+        let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
+        let name = read_utf16("GetFieldProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe {
+                self.raw().GetFieldProps(
+                    field.as_raw(),
+                    &mut class,
+                    start,
+                    room,
+                    count,
+                    &mut flags,
+                    &mut blob.start,
+                    &mut blob.size,
+                    &mut constant.element,
+                    &mut constant.start,
+                    &mut constant.units,
+                )
+            }
+        })?;
+        Ok(FieldProps {
+            class: TypeDef(class),
+            name,
+            flags: sys::CorFieldAttr::from_bits_retain(flags),
+            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            signature: unsafe { blob.copy() },
+            // SAFETY: the same.
+            constant: unsafe { constant.read() },
+        })
+    }
+
+    /// The parameters of a method that have a row, in the order of their tokens.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumParams")]
+    pub fn params(&self, method: MethodDef) -> Result<Vec<ParamDef>> {
+        self.tokens("EnumParams", ParamDef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumParams(handle, method.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The name, place, flags and default value of a parameter.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetParamProps")]
+    pub fn param(&self, param: ParamDef) -> Result<ParamProps> {
+        let (mut method, mut sequence, mut flags) = (0, 0, 0);
+        let mut constant = RawConstant::default();
+        let name = read_utf16("GetParamProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe {
+                self.raw().GetParamProps(
+                    param.as_raw(),
+                    &mut method,
+                    &mut sequence,
+                    start,
+                    room,
+                    count,
+                    &mut flags,
+                    &mut constant.element,
+                    &mut constant.start,
+                    &mut constant.units,
+                )
+            }
+        })?;
+        Ok(ParamProps {
+            method: MethodDef(method),
+            sequence,
+            name,
+            flags: sys::CorParamAttr::from_bits_retain(flags),
+            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            constant: unsafe { constant.read() },
+        })
+    }
+
+    /// The methods and fields of `parent` that the module refers to. `parent` is a type reference, definition or spec, a
+    /// module reference, or a method definition.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumMemberRefs")]
+    pub fn member_refs(&self, parent: impl Into<Token>) -> Result<Vec<MemberRef>> {
+        let parent = parent.into().as_raw();
+        self.tokens("EnumMemberRefs", MemberRef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumMemberRefs(handle, parent, start, room, count) }
+        })
+    }
+
+    /// The name, parent and signature of a method or field of another type.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetMemberRefProps")]
+    pub fn member_ref(&self, reference: MemberRef) -> Result<MemberRefProps> {
+        let mut parent = 0;
+        let mut blob = Blob::default();
+        let name = read_utf16("GetMemberRefProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe {
+                self.raw().GetMemberRefProps(
+                    reference.as_raw(),
+                    &mut parent,
+                    start,
+                    room,
+                    count,
+                    &mut blob.start,
+                    &mut blob.size,
+                )
+            }
+        })?;
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        Ok(MemberRefProps { parent: Token(parent), name, signature: unsafe { blob.copy() } })
+    }
+
+    /// The generic methods with type arguments that the module names.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumMethodSpecs")]
+    pub fn method_specs(&self) -> Result<Vec<MethodSpec>> {
+        self.tokens("EnumMethodSpecs", MethodSpec, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all methods.
+            unsafe { self.raw().EnumMethodSpecs(handle, 0, start, room, count) }
+        })
+    }
+
+    /// The method and the type arguments of a method spec.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetMethodSpecProps")]
+    pub fn method_spec(&self, spec: MethodSpec) -> Result<MethodSpecProps> {
+        let mut parent = 0;
+        let mut blob = Blob::default();
+        // SAFETY: the call writes the local and the two halves of the blob, and keeps nothing.
+        let code =
+            unsafe { self.raw().GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
+        Error::check(code, "GetMethodSpecProps")?;
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        Ok(MethodSpecProps { parent: Token(parent), signature: unsafe { blob.copy() } })
+    }
+}

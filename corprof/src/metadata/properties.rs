@@ -1,0 +1,165 @@
+//! Properties and events.
+
+use corprof_sys as sys;
+
+use super::constant::RawConstant;
+use super::import::MetadataImport;
+use super::raw::Blob;
+use super::{Constant, Event, MethodDef, Property, Token, TypeDef};
+use crate::buffer::read_utf16;
+use crate::error::Result;
+
+/// What the metadata says about a property that the module defines.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct PropertyProps {
+    /// The type that declares it.
+    pub class: TypeDef,
+    /// Its name.
+    pub name: String,
+    /// Its flags.
+    pub flags: sys::CorPropertyAttr,
+    /// Its signature: see [`PropertySignature`](super::signature::PropertySignature).
+    pub signature: Vec<u8>,
+    /// Its default value, if it has one.
+    pub constant: Option<Constant>,
+    /// The method that sets it, if one does.
+    pub setter: Option<MethodDef>,
+    /// The method that gets it, if one does.
+    pub getter: Option<MethodDef>,
+}
+
+/// What the metadata says about an event that the module defines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EventProps {
+    /// The type that declares it.
+    pub class: TypeDef,
+    /// Its name.
+    pub name: String,
+    /// Its flags.
+    pub flags: sys::CorEventAttr,
+    /// The type of its handlers: a type definition, reference or spec.
+    pub handler: Token,
+    /// The method that adds a handler.
+    pub add: Option<MethodDef>,
+    /// The method that removes a handler.
+    pub remove: Option<MethodDef>,
+    /// The method that raises it; C# makes none.
+    pub fire: Option<MethodDef>,
+}
+
+impl MetadataImport<'_> {
+    /// The properties that a type declares.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumProperties")]
+    pub fn properties(&self, class: TypeDef) -> Result<Vec<Property>> {
+        self.tokens("EnumProperties", Property, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumProperties(handle, class.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The name, class, flags, signature and methods of a property.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetPropertyProps")]
+    pub fn property(&self, property: Property) -> Result<PropertyProps> {
+        let (mut class, mut flags, mut setter, mut getter, mut others) = (0, 0, 0, 0, 0);
+        let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
+        let name = read_utf16("GetPropertyProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
+            // nothing.
+            unsafe {
+                self.raw().GetPropertyProps(
+                    property.as_raw(),
+                    &mut class,
+                    start,
+                    room,
+                    count,
+                    &mut flags,
+                    &mut blob.start,
+                    &mut blob.size,
+                    &mut constant.element,
+                    &mut constant.start,
+                    &mut constant.units,
+                    &mut setter,
+                    &mut getter,
+                    std::ptr::null_mut(),
+                    0,
+                    &mut others,
+                )
+            }
+        })?;
+        Ok(PropertyProps {
+            class: TypeDef(class),
+            name,
+            flags: sys::CorPropertyAttr::from_bits_retain(flags),
+            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            signature: unsafe { blob.copy() },
+            // SAFETY: the same.
+            constant: unsafe { constant.read() },
+            setter: some_method(setter),
+            getter: some_method(getter),
+        })
+    }
+
+    /// The events that a type declares.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumEvents")]
+    pub fn events(&self, class: TypeDef) -> Result<Vec<Event>> {
+        self.tokens("EnumEvents", Event, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumEvents(handle, class.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The name, class, flags, type and methods of an event.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetEventProps")]
+    pub fn event(&self, event: Event) -> Result<EventProps> {
+        let (mut class, mut flags, mut handler, mut others) = (0, 0, 0, 0);
+        let (mut add, mut remove, mut fire) = (0, 0, 0);
+        let name = read_utf16("GetEventProps", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
+            // nothing.
+            unsafe {
+                self.raw().GetEventProps(
+                    event.as_raw(),
+                    &mut class,
+                    start,
+                    room,
+                    count,
+                    &mut flags,
+                    &mut handler,
+                    &mut add,
+                    &mut remove,
+                    &mut fire,
+                    std::ptr::null_mut(),
+                    0,
+                    &mut others,
+                )
+            }
+        })?;
+        Ok(EventProps {
+            class: TypeDef(class),
+            name,
+            flags: sys::CorEventAttr::from_bits_retain(flags),
+            handler: Token(handler),
+            add: some_method(add),
+            remove: some_method(remove),
+            fire: some_method(fire),
+        })
+    }
+}
+
+fn some_method(raw: u32) -> Option<MethodDef> {
+    Some(MethodDef(raw)).filter(|method| !method.is_nil())
+}

@@ -1,0 +1,165 @@
+//! What all metadata calls share: blobs, enumerations, text to pass in.
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::error::{E_INVALIDARG, Error, Result};
+
+/// Bytes of the module, as the runtime points to them.
+pub(super) struct Blob {
+    pub(super) start: sys::PCCOR_SIGNATURE,
+    pub(super) size: u32,
+}
+
+impl Default for Blob {
+    fn default() -> Self {
+        Self { start: std::ptr::null(), size: 0 }
+    }
+}
+
+impl Blob {
+    /// The bytes themselves, which the module cannot take away.
+    ///
+    /// # Safety
+    /// A metadata call filled both fields in, and the module is still loaded.
+    pub(super) unsafe fn copy(&self) -> Vec<u8> {
+        if self.start.is_null() || self.size == 0 {
+            return Vec::new();
+        }
+        // SAFETY: the metadata gives the start and size of a blob that lies wholly in the module's memory, and does not
+        // change a blob that it has given out.
+        unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }.to_vec()
+    }
+}
+
+/// An enumeration of the runtime's, closed however its use ends.
+struct Enumeration<C: FnMut(sys::HCORENUM)> {
+    handle: sys::HCORENUM,
+    close: C,
+}
+
+impl<C: FnMut(sys::HCORENUM)> Drop for Enumeration<C> {
+    fn drop(&mut self) {
+        if !self.handle.is_null() {
+            (self.close)(self.handle);
+        }
+    }
+}
+
+/// All tokens that one of the `Enum…` calls gives.
+///
+/// `list` gets (handle, first place, number of places, out count). The handle is null at first and the call's own later;
+/// `close` gets it at the end, if there is one.
+pub(super) fn tokens<T>(
+    call: &'static str,
+    kind: impl Fn(u32) -> T,
+    mut list: impl FnMut(*mut sys::HCORENUM, *mut u32, u32, *mut u32) -> HRESULT,
+    close: impl FnMut(sys::HCORENUM),
+) -> Result<Vec<T>> {
+    /// No table and no heap has more, for a token has 24 bits for them.
+    const MOST: usize = 1 << 24;
+    let mut enumeration = Enumeration { handle: std::ptr::null_mut(), close };
+    let mut all = Vec::new();
+    let mut some = [0; 64];
+    while all.len() < MOST {
+        let mut count = 0;
+        let code = list(&mut enumeration.handle, some.as_mut_ptr(), some.len() as u32, &mut count);
+        Error::check(code, call)?;
+        let found = some.get(..count as usize).unwrap_or(&some);
+        if found.is_empty() {
+            break;
+        }
+        all.extend(found.iter().map(|&token| kind(token)));
+    }
+    Ok(all)
+}
+
+/// Text to pass to a call, with the NUL behind it.
+///
+/// # Errors
+/// `E_INVALIDARG` for text with a NUL inside, which the runtime would cut off there.
+pub(super) fn wide(call: &'static str, text: &str) -> Result<Vec<u16>> {
+    if text.contains('\0') {
+        return Err(Error::new(E_INVALIDARG, call));
+    }
+    Ok(text.encode_utf16().chain([0]).collect())
+}
+
+/// The length of a blob to pass to a call.
+///
+/// # Errors
+/// `E_INVALIDARG` for more than a call can be told of.
+pub(super) fn length<T>(call: &'static str, blob: &[T]) -> Result<u32> {
+    u32::try_from(blob.len()).map_err(|_| Error::new(E_INVALIDARG, call))
+}
+
+/// None where the call says that there is no such row.
+pub(super) fn found<T>(code: HRESULT, call: &'static str, value: T) -> Result<Option<T>> {
+    if code == sys::CLDB_E_RECORD_NOTFOUND {
+        return Ok(None);
+    }
+    Error::check(code, call)?;
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{E_FAIL, S_FALSE, S_OK};
+
+    /// Gives the numbers up to `end`, a few at a time; the handle counts them.
+    fn numbers(end: usize) -> (Result<Vec<u32>>, usize) {
+        let mut closed = 0;
+        let read = tokens(
+            "Test",
+            |token| token,
+            |handle, start, room, count| {
+                // SAFETY: `tokens` passes its locals.
+                unsafe {
+                    let at = (*handle).addr();
+                    let some = (end - at).min(room as usize);
+                    for i in 0..some {
+                        *start.add(i) = (at + i) as u32;
+                    }
+                    *count = some as u32;
+                    *handle = std::ptr::without_provenance_mut(at + some);
+                    if some == 0 { S_FALSE } else { S_OK }
+                }
+            },
+            |_| closed += 1,
+        );
+        (read, closed)
+    }
+
+    #[test]
+    fn enumerations_are_read_to_their_end_and_closed() {
+        for end in [0, 1, 63, 64, 65, 1000] {
+            let (read, closed) = numbers(end);
+            assert_eq!(read, Ok((0..end as u32).collect()));
+            assert_eq!(closed, usize::from(end > 0));
+        }
+    }
+
+    #[test]
+    fn a_failed_enumeration_is_closed_too() {
+        let mut closed = 0;
+        let read = tokens(
+            "Test",
+            |token| token,
+            |handle, _, _, _| {
+                // SAFETY: `tokens` passes its local.
+                unsafe { *handle = std::ptr::without_provenance_mut(1) };
+                E_FAIL
+            },
+            |_| closed += 1,
+        );
+        assert_eq!(read, Err(Error::new(E_FAIL, "Test")));
+        assert_eq!(closed, 1);
+    }
+
+    #[test]
+    fn text_with_a_nul_inside_is_refused() {
+        assert_eq!(wide("Test", "ab"), Ok(vec![97, 98, 0]));
+        assert_eq!(wide("Test", "a\0b"), Err(Error::new(E_INVALIDARG, "Test")));
+    }
+}

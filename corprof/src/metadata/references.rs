@@ -1,0 +1,227 @@
+//! The module's own assembly, and the assemblies, modules and native functions that it refers to.
+
+use corprof_sys as sys;
+use windows_core::{HRESULT, Interface};
+
+use super::import::MetadataImport;
+use super::raw::{Blob, found, tokens};
+use super::{Assembly, AssemblyRef, Module, ModuleRef, Token};
+use crate::buffer::read_utf16;
+use crate::error::{E_NOINTERFACE, Error, Result};
+
+/// What an assembly is called, in its own manifest or where another refers to it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AssemblyIdentity {
+    /// Its simple name.
+    pub name: String,
+    /// Major, minor, build, revision.
+    pub version: [u16; 4],
+    /// The culture of a satellite assembly; empty for all others.
+    pub culture: String,
+    /// Its public key in its own manifest; in a reference usually the key's token of eight bytes. Empty if it has none.
+    pub public_key: Vec<u8>,
+    /// Whether `public_key` is the whole key, and more.
+    pub flags: sys::CorAssemblyFlags,
+}
+
+/// The native function behind a method.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PinvokeMap {
+    /// Character set, calling convention, handling of errors.
+    pub flags: sys::CorPinvokeMap,
+    /// The function's name.
+    pub name: String,
+    /// The library's.
+    pub module: ModuleRef,
+}
+
+impl MetadataImport<'_> {
+    /// The other modules that the module refers to; the libraries of native functions are among them.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumModuleRefs")]
+    pub fn module_refs(&self) -> Result<Vec<ModuleRef>> {
+        self.tokens("EnumModuleRefs", ModuleRef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumModuleRefs(handle, start, room, count) }
+        })
+    }
+
+    /// The name of a module that the module refers to.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetModuleRefProps")]
+    pub fn module_ref(&self, reference: ModuleRef) -> Result<String> {
+        read_utf16("GetModuleRefProps", |start, room, count| {
+            // SAFETY: the call writes the count and at most `room` units of text, and keeps nothing.
+            unsafe { self.raw().GetModuleRefProps(reference.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The token of the module itself.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "GetModuleFromScope")]
+    pub fn module(&self) -> Result<Module> {
+        let mut token = 0;
+        // SAFETY: the call writes the local and keeps nothing.
+        let code = unsafe { self.raw().GetModuleFromScope(&mut token) };
+        Error::check(code, "GetModuleFromScope")?;
+        Ok(Module(token))
+    }
+
+    /// The native function behind a method; none if there is none.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetPinvokeMap")]
+    pub fn pinvoke_map(&self, method: impl Into<Token>) -> Result<Option<PinvokeMap>> {
+        let method = method.into().as_raw();
+        let (mut flags, mut module) = (0, 0);
+        let name = read_utf16("GetPinvokeMap", |start, room, count| {
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe { self.raw().GetPinvokeMap(method, &mut flags, start, room, count, &mut module) }
+        });
+        match name {
+            Ok(name) => {
+                let flags = sys::CorPinvokeMap::from_bits_retain(flags);
+                Ok(Some(PinvokeMap { flags, name, module: ModuleRef(module) }))
+            }
+            Err(error) => found(error.code(), error.call(), None).map(Option::flatten),
+        }
+    }
+
+    /// The assembly whose manifest this module carries; none if it carries none.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "GetAssemblyFromScope")]
+    pub fn assembly(&self) -> Result<Option<Assembly>> {
+        let mut token = 0;
+        // SAFETY: the call writes the local and keeps nothing.
+        let code = unsafe { self.assembly_import()?.GetAssemblyFromScope(&mut token) };
+        found(code, "GetAssemblyFromScope", Assembly(token))
+    }
+
+    /// What an assembly calls itself.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetAssemblyProps")]
+    pub fn assembly_identity(&self, assembly: Assembly) -> Result<AssemblyIdentity> {
+        let import = self.assembly_import()?;
+        identity("GetAssemblyProps", |start, room, count, data, key, size, flags| {
+            let mut hash = 0;
+            // SAFETY: the call writes the local, what `identity` passes, and at most `room` units of text; keeps nothing.
+            unsafe { import.GetAssemblyProps(assembly.as_raw(), key, size, &mut hash, start, room, count, data, flags) }
+        })
+    }
+
+    /// The assemblies that the module refers to.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumAssemblyRefs")]
+    pub fn assembly_refs(&self) -> Result<Vec<AssemblyRef>> {
+        let import = self.assembly_import()?;
+        tokens(
+            "EnumAssemblyRefs",
+            AssemblyRef,
+            |handle, start, room, count| {
+                // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+                unsafe { import.EnumAssemblyRefs(handle, start, room, count) }
+            },
+            // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
+            |handle| unsafe { import.CloseEnum(handle) },
+        )
+    }
+
+    /// What the module calls an assembly that it refers to.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetAssemblyRefProps")]
+    pub fn assembly_ref(&self, reference: AssemblyRef) -> Result<AssemblyIdentity> {
+        let import = self.assembly_import()?;
+        identity("GetAssemblyRefProps", |start, room, count, data, key, size, flags| {
+            let reference = reference.as_raw();
+            let (mut hash, mut hash_size) = (std::ptr::null(), 0);
+            // SAFETY: the call writes the locals, what `identity` passes, and at most `room` units of text; keeps nothing.
+            unsafe {
+                import.GetAssemblyRefProps(
+                    reference,
+                    key,
+                    size,
+                    start,
+                    room,
+                    count,
+                    data,
+                    &mut hash,
+                    &mut hash_size,
+                    flags,
+                )
+            }
+        })
+    }
+
+    fn assembly_import(&self) -> Result<sys::IMetaDataAssemblyImport> {
+        self.raw().cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyImport"))
+    }
+}
+
+/// The numbers and pointers of an assembly's name, with nothing in them.
+pub(super) const NO_DATA: sys::ASSEMBLYMETADATA = sys::ASSEMBLYMETADATA {
+    usMajorVersion: 0,
+    usMinorVersion: 0,
+    usBuildNumber: 0,
+    usRevisionNumber: 0,
+    szLocale: std::ptr::null_mut(),
+    cbLocale: 0,
+    rProcessor: std::ptr::null_mut(),
+    ulProcessor: 0,
+    rOS: std::ptr::null_mut(),
+    ulOS: 0,
+};
+
+/// Reads an identity by a call that takes (name, room, out count, out data, out key, out size of the key, out flags).
+fn identity(
+    call: &'static str,
+    ask: impl Fn(
+        *mut u16,
+        u32,
+        *mut u32,
+        *mut sys::ASSEMBLYMETADATA,
+        *mut *const std::ffi::c_void,
+        *mut u32,
+        *mut u32,
+    ) -> HRESULT,
+) -> Result<AssemblyIdentity> {
+    let mut data = NO_DATA;
+    let (mut key, mut size, mut flags) = (std::ptr::null(), 0, 0);
+    let name = read_utf16(call, |start, room, count| {
+        data = NO_DATA;
+        ask(start, room, count, &mut data, &mut key, &mut size, &mut flags)
+    })?;
+    // The culture has a buffer of its own, inside the structure, and so a reading of its own.
+    let culture = read_utf16(call, |start, room, count| {
+        data = sys::ASSEMBLYMETADATA { szLocale: start, cbLocale: room, ..NO_DATA };
+        let mut unused = 0;
+        let code = ask(std::ptr::null_mut(), 0, &mut unused, &mut data, &mut key, &mut size, &mut flags);
+        // SAFETY: `read_utf16` passes its local.
+        unsafe { *count = data.cbLocale };
+        code
+    })?;
+    let blob = Blob { start: key.cast(), size };
+    Ok(AssemblyIdentity {
+        name,
+        version: [data.usMajorVersion, data.usMinorVersion, data.usBuildNumber, data.usRevisionNumber],
+        culture,
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        public_key: unsafe { blob.copy() },
+        flags: sys::CorAssemblyFlags::from_bits_retain(flags),
+    })
+}

@@ -1,0 +1,70 @@
+//! Literal strings and stand-alone signatures: what only instructions refer to.
+
+use super::import::MetadataImport;
+use super::raw::Blob;
+use super::{StandAloneSignature, UserString};
+use crate::buffer::read_list;
+use crate::error::{Error, Result};
+
+impl MetadataImport<'_> {
+    /// The literal strings of the module (`ldstr`).
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumUserStrings")]
+    pub fn user_strings(&self) -> Result<Vec<UserString>> {
+        self.tokens("EnumUserStrings", UserString, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumUserStrings(handle, start, room, count) }
+        })
+    }
+
+    /// A literal string. Half of a surrogate pair, which such a string may hold, becomes U+FFFD:
+    /// [`user_string_units`](Self::user_string_units) keeps it.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetUserString")]
+    pub fn user_string(&self, string: UserString) -> Result<String> {
+        Ok(String::from_utf16_lossy(&self.user_string_units(string)?))
+    }
+
+    /// A literal string as the UTF-16 units it consists of, which need not be text.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetUserString")]
+    pub fn user_string_units(&self, string: UserString) -> Result<Vec<u16>> {
+        // No NUL ends it, and there may be some inside.
+        read_list("GetUserString", |room, count, start| {
+            // SAFETY: the call writes the count and at most `room` units, and keeps nothing.
+            unsafe { self.raw().GetUserString(string.as_raw(), start, room, count) }
+        })
+    }
+
+    /// The signatures that stand alone: of methods' local variables and of `calli` instructions.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumSignatures")]
+    pub fn signatures(&self) -> Result<Vec<StandAloneSignature>> {
+        self.tokens("EnumSignatures", StandAloneSignature, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumSignatures(handle, start, room, count) }
+        })
+    }
+
+    /// A signature that stands alone: see [`Signature::decode`](super::signature::Signature::decode).
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetSigFromToken")]
+    pub fn signature(&self, signature: StandAloneSignature) -> Result<Vec<u8>> {
+        let mut blob = Blob::default();
+        // SAFETY: the call writes the two halves of the blob and keeps nothing.
+        let code = unsafe { self.raw().GetSigFromToken(signature.as_raw(), &mut blob.start, &mut blob.size) };
+        Error::check(code, "GetSigFromToken")?;
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        Ok(unsafe { blob.copy() })
+    }
+}

@@ -1,0 +1,202 @@
+//! Types: those of the module, and those that it names elsewhere.
+
+use corprof_sys as sys;
+
+use super::import::MetadataImport;
+use super::raw::{Blob, found, wide};
+use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
+use crate::buffer::read_utf16;
+use crate::error::{Error, Result};
+
+/// What the metadata says about a type that the module defines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TypeDefProps {
+    /// Its name: with the namespace, without the enclosing types, with the arity suffix (`` List`1 ``).
+    pub name: String,
+    /// Visibility, layout, semantics.
+    pub flags: sys::CorTypeAttr,
+    /// What it derives from; none for interfaces, `<Module>` and `System.Object`.
+    pub extends: Option<TypeDefOrRef>,
+}
+
+impl TypeDefProps {
+    /// Whether another type encloses it.
+    pub fn is_nested(&self) -> bool {
+        // The visibilities of nested types are the greater values of this field.
+        (self.flags & sys::tdVisibilityMask).bits() >= sys::tdNestedPublic.bits()
+    }
+}
+
+/// What the metadata says about a type of another module or assembly.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TypeRefProps {
+    /// Where it is: an assembly or module reference, the module itself, or the reference to the type that encloses it.
+    pub scope: Token,
+    /// Its name: with the namespace, without the enclosing types, with the arity suffix.
+    pub name: String,
+}
+
+/// What the metadata says about an interface that a type implements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct InterfaceImplProps {
+    /// The type that implements it.
+    pub class: TypeDef,
+    /// The interface.
+    pub interface: Token,
+}
+
+impl MetadataImport<'_> {
+    /// The types that the module defines, nested ones too, in the order of their tokens; without `<Module>`.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumTypeDefs")]
+    pub fn type_defs(&self) -> Result<Vec<TypeDef>> {
+        self.tokens("EnumTypeDefs", TypeDef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumTypeDefs(handle, start, room, count) }
+        })
+    }
+
+    /// The type that the module defines under this name, which is with the namespace and without `enclosing`'s; none if
+    /// there is none.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    #[doc(alias = "FindTypeDefByName")]
+    pub fn find_type_def(&self, name: &str, enclosing: Option<TypeDef>) -> Result<Option<TypeDef>> {
+        const CALL: &str = "FindTypeDefByName";
+        let name = wide(CALL, name)?;
+        let enclosing = enclosing.map_or(0, TypeDef::as_raw);
+        let mut token = 0;
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        let code = unsafe { self.raw().FindTypeDefByName(name.as_ptr(), enclosing, &mut token) };
+        found(code, CALL, TypeDef(token))
+    }
+
+    /// The name, flags and base of a type that the module defines.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetTypeDefProps")]
+    pub fn type_def(&self, definition: TypeDef) -> Result<TypeDefProps> {
+        let (mut flags, mut extends) = (0, 0);
+        let name = read_utf16("GetTypeDefProps", |start, room, count| {
+            // SAFETY: the call writes the two locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe { self.raw().GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends) }
+        })?;
+        Ok(TypeDefProps {
+            name,
+            flags: sys::CorTypeAttr::from_bits_retain(flags),
+            extends: TypeDefOrRef::from_token(Token(extends)),
+        })
+    }
+
+    /// The type that encloses a nested type; none if it is not nested.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetNestedClassProps")]
+    pub fn enclosing_class(&self, nested: TypeDef) -> Result<Option<TypeDef>> {
+        let mut enclosing = 0;
+        // SAFETY: the call writes the local and keeps nothing.
+        let code = unsafe { self.raw().GetNestedClassProps(nested.as_raw(), &mut enclosing) };
+        let enclosing = found(code, "GetNestedClassProps", TypeDef(enclosing))?;
+        Ok(enclosing.filter(|enclosing| !enclosing.is_nil()))
+    }
+
+    /// The interfaces that a type says it implements: ask [`interface_impl`](Self::interface_impl) for each.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "EnumInterfaceImpls")]
+    pub fn interface_impls(&self, class: TypeDef) -> Result<Vec<InterfaceImpl>> {
+        self.tokens("EnumInterfaceImpls", InterfaceImpl, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumInterfaceImpls(handle, class.as_raw(), start, room, count) }
+        })
+    }
+
+    /// Which type implements which interface.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetInterfaceImplProps")]
+    pub fn interface_impl(&self, implementation: InterfaceImpl) -> Result<InterfaceImplProps> {
+        let (mut class, mut interface) = (0, 0);
+        // SAFETY: the call writes the two locals and keeps nothing.
+        let code = unsafe { self.raw().GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
+        Error::check(code, "GetInterfaceImplProps")?;
+        Ok(InterfaceImplProps { class: TypeDef(class), interface: Token(interface) })
+    }
+
+    /// The types of other modules that the module names.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumTypeRefs")]
+    pub fn type_refs(&self) -> Result<Vec<TypeRef>> {
+        self.tokens("EnumTypeRefs", TypeRef, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumTypeRefs(handle, start, room, count) }
+        })
+    }
+
+    /// The reference to a type of this name, which is with the namespace, in `scope`: an assembly or module reference, or
+    /// the reference to the enclosing type; none if the module has no such reference.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    #[doc(alias = "FindTypeRef")]
+    pub fn find_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<Option<TypeRef>> {
+        const CALL: &str = "FindTypeRef";
+        let name = wide(CALL, name)?;
+        let mut token = 0;
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        let code = unsafe { self.raw().FindTypeRef(scope.into().as_raw(), name.as_ptr(), &mut token) };
+        found(code, CALL, TypeRef(token))
+    }
+
+    /// The name and whereabouts of a type of another module.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetTypeRefProps")]
+    pub fn type_ref(&self, reference: TypeRef) -> Result<TypeRefProps> {
+        let mut scope = 0;
+        let name = read_utf16("GetTypeRefProps", |start, room, count| {
+            // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
+            unsafe { self.raw().GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count) }
+        })?;
+        Ok(TypeRefProps { scope: Token(scope), name })
+    }
+
+    /// The types that only a signature can spell.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumTypeSpecs")]
+    pub fn type_specs(&self) -> Result<Vec<TypeSpec>> {
+        self.tokens("EnumTypeSpecs", TypeSpec, |handle, start, room, count| {
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+            unsafe { self.raw().EnumTypeSpecs(handle, start, room, count) }
+        })
+    }
+
+    /// The signature of a type that only a signature can spell: see [`Type::decode`](super::signature::Type::decode).
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetTypeSpecFromToken")]
+    pub fn type_spec(&self, spec: TypeSpec) -> Result<Vec<u8>> {
+        let mut blob = Blob::default();
+        // SAFETY: the call writes the two halves of the blob and keeps nothing.
+        let code = unsafe { self.raw().GetTypeSpecFromToken(spec.as_raw(), &mut blob.start, &mut blob.size) };
+        Error::check(code, "GetTypeSpecFromToken")?;
+        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        Ok(unsafe { blob.copy() })
+    }
+}
