@@ -3,6 +3,8 @@
 //! The runtime gives the arguments of a nested type in one list, those of the enclosing types first. How many each level
 //! takes is written behind the backtick of its metadata name (`` Dictionary`2 ``).
 
+use super::spelling::Spelling;
+
 /// A type's metadata name without its arity suffix, and that arity.
 ///
 /// A backtick with anything but a number behind it belongs to the name.
@@ -19,17 +21,18 @@ pub(super) fn split_arity(name: &str) -> (&str, usize) {
 /// The name of a nested type with its arguments: `` ["N.Outer`1", "Inner`1"] `` and `["int32", "string"]` give
 /// `N.Outer<int32>+Inner<string>`. `levels` begins with the outermost type.
 ///
-/// With no arguments the suffixes stay, for they are all that is known. Arguments that no suffix claims go to the innermost
+/// With no arguments the suffixes stay, for they are all that is known; C# writes them as it does in `typeof`: `Outer<,>`.
+/// Arguments that no suffix claims go to the innermost
 /// type, and a suffix that claims more than there are gets what is left.
-pub(super) fn chain(levels: &[impl AsRef<str>], arguments: &[impl AsRef<str>]) -> String {
+pub(super) fn chain(spelling: Spelling, levels: &[impl AsRef<str>], arguments: &[impl AsRef<str>]) -> String {
     let mut text = String::new();
     let mut rest = arguments;
     for (at, level) in levels.iter().enumerate() {
         if at > 0 {
-            text.push('+');
+            text.push(spelling.nested());
         }
         if arguments.is_empty() {
-            text.push_str(level.as_ref());
+            push_open(&mut text, spelling, level.as_ref());
             continue;
         }
         let (plain, arity) = split_arity(level.as_ref());
@@ -40,6 +43,20 @@ pub(super) fn chain(levels: &[impl AsRef<str>], arguments: &[impl AsRef<str>]) -
         push_arguments(&mut text, own);
     }
     text
+}
+
+/// Appends a type whose arguments are not known.
+fn push_open(text: &mut String, spelling: Spelling, level: &str) {
+    match (spelling, split_arity(level)) {
+        // The number is the profiled program's, and not to be believed if it is absurd.
+        (Spelling::CSharp, (plain, arity @ 1..=64)) => {
+            text.push_str(plain);
+            text.push('<');
+            text.extend((1..arity).map(|_| ','));
+            text.push('>');
+        }
+        _ => text.push_str(level),
+    }
 }
 
 /// Appends `<a, b>`; nothing for no arguments.
@@ -57,36 +74,15 @@ pub(super) fn push_arguments(text: &mut String, arguments: &[impl AsRef<str>]) {
     text.push('>');
 }
 
-/// The IL name of a type of the core library that has one, for use inside other names.
-pub(super) fn il_alias(full_name: &str) -> Option<&'static str> {
-    Some(match full_name.strip_prefix("System.")? {
-        "Void" => "void",
-        "Boolean" => "bool",
-        "Char" => "char",
-        "SByte" => "int8",
-        "Byte" => "uint8",
-        "Int16" => "int16",
-        "UInt16" => "uint16",
-        "Int32" => "int32",
-        "UInt32" => "uint32",
-        "Int64" => "int64",
-        "UInt64" => "uint64",
-        "Single" => "float32",
-        "Double" => "float64",
-        "String" => "string",
-        "Object" => "object",
-        "TypedReference" => "typedref",
-        "IntPtr" => "native int",
-        "UIntPtr" => "native uint",
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const NONE: [&str; 0] = [];
+
+    fn chain(levels: &[&str], arguments: &[&str]) -> String {
+        super::chain(Spelling::Il, levels, arguments)
+    }
 
     #[test]
     fn arity_is_a_number_behind_a_backtick() {
@@ -118,15 +114,14 @@ mod tests {
         assert_eq!(chain(&["Outer`3", "Inner`1"], &["int32"]), "Outer<int32>+Inner");
         // None at all: the open type.
         assert_eq!(chain(&["Outer`1", "Inner`1"], &NONE), "Outer`1+Inner`1");
-        assert_eq!(chain(&[] as &[&str], &["int32"]), "");
+        assert_eq!(chain(&[], &["int32"]), "");
     }
 
     #[test]
-    fn only_core_types_have_aliases() {
-        assert_eq!(il_alias("System.Int32"), Some("int32"));
-        assert_eq!(il_alias("System.UIntPtr"), Some("native uint"));
-        assert_eq!(il_alias("System.__Canon"), None);
-        assert_eq!(il_alias("My.System.Int32"), None);
-        assert_eq!(il_alias("Int32"), None);
+    fn csharp_nests_by_dots() {
+        let csharp = |levels: &[&str], arguments: &[&str]| super::chain(Spelling::CSharp, levels, arguments);
+        assert_eq!(csharp(&["N.Outer`1", "Inner`1"], &["int", "string"]), "N.Outer<int>.Inner<string>");
+        assert_eq!(csharp(&["N.Outer`1", "Plain", "Inner`3"], &[]), "N.Outer<>.Plain.Inner<,,>");
+        assert_eq!(csharp(&["Odd`0", "Odd`9999999"], &[]), "Odd`0.Odd`9999999");
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
 //! A name is worked out once and kept until what it names goes away, so asking again is cheap. What cannot be found out is
-//! said in the name, in angle brackets; no look-up fails. `spell` puts names together, `source` has the questions, `cache`
-//! keeps the answers; a look-up asks the runtime with no lock held.
+//! said in the name, in angle brackets; no look-up fails. `spell` puts names together, in one of two ways that `spelling`
+//! knows; `source` has the questions, `cache` keeps the answers, `imports` the metadata. A look-up asks the runtime with no
+//! lock held, and takes none for a name that is known.
 
 mod cache;
 mod generics;
+mod imports;
 mod name;
 mod source;
 mod spell;
+mod spelling;
 #[cfg(test)]
 mod tests;
 
@@ -24,8 +27,10 @@ use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::{MetadataImport, MethodDef};
 use cache::{Cache, Ticket};
+use imports::Imports;
 use source::Live;
 use spell::{Speller, code_name};
+use spelling::Spelling;
 
 /// The names of functions, classes, modules and assemblies, each looked up once: from
 /// [`InCallback::names`](crate::InCallback::names).
@@ -35,27 +40,46 @@ use spell::{Speller, code_name};
 /// actual arguments, or the names of their parameters where the runtime does not tell; instantiations that share their
 /// code show `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
 ///
+/// [`csharp`](Self::csharp) gives the same in the words of C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types
+/// with a dot.
+///
 /// What could not be found out reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`, and is asked again the next time.
 ///
-/// No name may be looked up while anything is suspended: it allocates and takes locks.
+/// A name that is known costs well under 100 ns, with no lock and no allocation. All the same, no name may be looked up while
+/// anything is suspended: one that is not known yet takes both.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InCallback<'a>,
     known: &'a NameCache,
+    spelling: Spelling,
 }
 
 /// The names that have been looked up.
 pub(crate) struct NameCache {
-    functions: Cache<FunctionId, Name>,
-    classes: Cache<ClassId, Name>,
+    il: Spelt,
+    csharp: Spelt,
     modules: Cache<ModuleId, Name>,
     assemblies: Cache<AssemblyId, Name>,
-    imports: Cache<ModuleId, Arc<MetadataImport<'static>>>,
+    imports: Imports<ModuleId, Arc<MetadataImport<'static>>>,
+}
+
+/// What is not the same in both spellings.
+struct Spelt {
+    functions: Cache<FunctionId, Name>,
+    classes: Cache<ClassId, Name>,
 }
 
 impl<'a> Names<'a> {
     pub(crate) fn new(cx: &'a InCallback<'a>, known: &'a NameCache) -> Self {
-        Self { cx, known }
+        Self { cx, known, spelling: Spelling::Il }
+    }
+
+    /// The same names as C# writes them: `Namespace.Outer<int>.Inner<string>.Method<T>(ref int, string[], int?)`.
+    ///
+    /// Keywords stand for the core library's types inside a name only: the class itself is `System.Int32`. Constructors and
+    /// accessors keep their metadata names (`.ctor`, `get_Item`), and every by-ref parameter reads `ref`.
+    pub fn csharp(self) -> Self {
+        Self { spelling: Spelling::CSharp, ..self }
     }
 
     /// The name of a function: `Namespace.Type<int32>.Method<string>(int32, string[])`.
@@ -63,9 +87,9 @@ impl<'a> Names<'a> {
     /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; it is asked about each time, for its
     /// identifier may be another's soon.
     pub fn function(self, function: FunctionId) -> Name {
-        remember(&self.known.functions, function, || {
-            let live = Live::new(self.cx, self.known);
-            let mut speller = Speller::new(&live);
+        remember(&self.known.spelt(self.spelling).functions, function, || {
+            let live = self.live();
+            let mut speller = Speller::new(&live, self.spelling);
             let name = speller.function(function);
             (name, speller.is_lasting())
         })
@@ -73,9 +97,9 @@ impl<'a> Names<'a> {
 
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
-        remember(&self.known.classes, class, || {
-            let live = Live::new(self.cx, self.known);
-            let mut speller = Speller::new(&live);
+        remember(&self.known.spelt(self.spelling).classes, class, || {
+            let live = self.live();
+            let mut speller = Speller::new(&live, self.spelling);
             let name = speller.class(class);
             (name, speller.is_lasting())
         })
@@ -86,13 +110,12 @@ impl<'a> Names<'a> {
     ///
     /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
     pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
-        let live = Live::new(self.cx, self.known);
-        Speller::new(&live).method_def(module, method).into()
+        Speller::new(&self.live(), self.spelling).method_def(module, method).into()
     }
 
     /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
     pub fn module(self, module: ModuleId) -> Name {
-        let metadata_name = || Live::new(self.cx, self.known).metadata(module).and_then(|m| m.module_name());
+        let metadata_name = || self.live().metadata(module).and_then(|m| m.module_name());
         remember(&self.known.modules, module, || match self.cx.module_info(module) {
             // Emitted in memory: no file, but the metadata has a name.
             Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
@@ -107,16 +130,27 @@ impl<'a> Names<'a> {
             known_or(self.cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
         })
     }
+
+    fn live(self) -> Live<'a, 'a> {
+        Live::new(self.cx, self.known, self.spelling)
+    }
 }
 
 impl NameCache {
     pub(crate) fn new() -> Self {
         Self {
-            functions: Cache::new(),
-            classes: Cache::new(),
+            il: Spelt::new(),
+            csharp: Spelt::new(),
             modules: Cache::new(),
             assemblies: Cache::new(),
-            imports: Cache::new(),
+            imports: Imports::new(),
+        }
+    }
+
+    fn spelt(&self, spelling: Spelling) -> &Spelt {
+        match spelling {
+            Spelling::Il => &self.il,
+            Spelling::CSharp => &self.csharp,
         }
     }
 
@@ -131,8 +165,16 @@ impl NameCache {
         self.imports.clear();
         self.modules.clear();
         self.assemblies.clear();
-        self.classes.clear();
-        self.functions.clear();
+        for spelt in [&self.il, &self.csharp] {
+            spelt.classes.clear();
+            spelt.functions.clear();
+        }
+    }
+}
+
+impl Spelt {
+    fn new() -> Self {
+        Self { functions: Cache::new(), classes: Cache::new() }
     }
 }
 

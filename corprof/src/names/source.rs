@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::cache::Ticket;
+use super::spelling::Spelling;
 use super::{Name, NameCache};
 use crate::context::InCallback;
 use crate::error::Result;
@@ -37,15 +39,16 @@ pub(super) trait Source {
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
     names: &'a NameCache,
-    ticket: super::cache::Ticket,
+    spelling: Spelling,
+    ticket: Ticket,
     /// The metadata asked last: most of a name comes from one module.
     last: Cell<Option<(ModuleId, Arc<MetadataImport<'static>>)>>,
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
     /// Must be made before anything that goes into the name is asked.
-    pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a NameCache) -> Self {
-        Self { cx, names, ticket: names.classes.ticket(), last: Cell::new(None) }
+    pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a NameCache, spelling: Spelling) -> Self {
+        Self { cx, names, spelling, ticket: names.spelt(spelling).classes.ticket(), last: Cell::new(None) }
     }
 
     pub(super) fn metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
@@ -111,10 +114,10 @@ impl Source for Live<'_, '_> {
     }
 
     fn known_class(&self, class: ClassId) -> Option<Name> {
-        self.names.classes.get(&class).ok()
+        self.names.spelt(self.spelling).classes.get(&class).ok()
     }
 
     fn learn_class(&self, class: ClassId, name: &Name) {
-        self.names.classes.insert(self.ticket, class, name.clone());
+        self.names.spelt(self.spelling).classes.insert(self.ticket, class, name.clone());
     }
 }

@@ -8,8 +8,9 @@
 use std::fmt::Display;
 
 use super::Name;
-use super::generics::{chain, il_alias, push_arguments};
+use super::generics::{chain, push_arguments};
 use super::source::Source;
+use super::spelling::Spelling;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::ArrayClass;
@@ -36,6 +37,7 @@ struct Scope<'a> {
 
 pub(super) struct Speller<'s, S> {
     source: &'s S,
+    spelling: Spelling,
     /// Something could not be found out.
     missing: bool,
     /// The identifier may name something else before anybody is told.
@@ -47,8 +49,8 @@ pub(super) struct Speller<'s, S> {
 }
 
 impl<'s, S: Source> Speller<'s, S> {
-    pub(super) fn new(source: &'s S) -> Self {
-        Self { source, missing: false, passing: false, cut: false, depth: 0, work: 0 }
+    pub(super) fn new(source: &'s S, spelling: Spelling) -> Self {
+        Self { source, spelling, missing: false, passing: false, cut: false, depth: 0, work: 0 }
     }
 
     /// Whether the name is worth keeping: it says all there is to say, or all that will ever fit, and stays true.
@@ -105,7 +107,7 @@ impl<'s, S: Source> Speller<'s, S> {
         match self.source.class_info(class) {
             Ok(info) => {
                 let levels = self.type_def(info.module, info.token);
-                chain(&levels, &self.arguments(&info.type_args))
+                chain(self.spelling, &levels, &self.arguments(&info.type_args))
             }
             Err(error) if error.code() == corprof_sys::CORPROF_E_CLASSID_IS_ARRAY => {
                 match self.source.array_class(class) {
@@ -119,22 +121,21 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     fn array(&mut self, class: ClassId, array: &ArrayClass) -> String {
-        let mut text = match (array.element, element_name(array)) {
+        let text = match (array.element, element_name(array)) {
             (Some(element), _) => self.argument(element),
-            (None, Some(primitive)) => primitive.il_name().to_owned(),
+            (None, Some(primitive)) => self.spelling.primitive(primitive).to_owned(),
             (None, None) => {
                 self.missing = true;
                 format!("<unknown element of array class {class:#x}>")
             }
         };
-        push_dimensions(&mut text, array.rank);
-        text
+        self.spelling.array(text, array.rank)
     }
 
-    /// A class inside another name: the core library's types by their IL names.
+    /// A class inside another name: the core library's types by their keywords.
     fn argument(&mut self, class: ClassId) -> String {
         let full = self.class(class);
-        il_alias(&full).map_or(full, str::to_owned)
+        self.spelling.argument(full)
     }
 
     fn arguments(&mut self, classes: &[ClassId]) -> Vec<String> {
@@ -164,7 +165,7 @@ impl<'s, S: Source> Speller<'s, S> {
         }
         let levels = self.type_def(module, token);
         let arguments = self.parameter_names(module, token.token());
-        (chain(&levels, &arguments), arguments)
+        (chain(self.spelling, &levels, &arguments), arguments)
     }
 
     fn parameter_names(&mut self, module: ModuleId, owner: Token) -> Vec<String> {
@@ -201,12 +202,14 @@ impl<'s, S: Source> Speller<'s, S> {
         }
         push_arguments(&mut text, &method_arguments);
         let scope = Scope { module, type_arguments: &type_arguments, method_arguments: &method_arguments };
-        self.parameters(&mut text, &signature, &scope);
+        text.push('(');
+        text.push_str(&self.parameters(&signature, &scope).join(", "));
+        text.push(')');
         text
     }
 
-    /// Appends `(int32, string[])`.
-    fn parameters(&mut self, text: &mut String, signature: &MethodSignature, scope: &Scope<'_>) {
+    /// `int32` and `string[]`
+    fn parameters(&mut self, signature: &MethodSignature, scope: &Scope<'_>) -> Vec<String> {
         let variable = signature.convention == CallingConvention::VarArg;
         let fixed = signature.sentinel.unwrap_or(signature.parameters.len());
         let mut parts = Vec::new();
@@ -216,41 +219,41 @@ impl<'s, S: Source> Speller<'s, S> {
                 break;
             }
             if variable && at == fixed {
-                parts.push("...".to_owned());
+                parts.push(self.spelling.variable_arguments().to_owned());
             }
             parts.push(self.spelt(parameter, scope));
         }
         if variable && fixed >= signature.parameters.len() {
-            parts.push("...".to_owned());
+            parts.push(self.spelling.variable_arguments().to_owned());
         }
-        text.push('(');
-        text.push_str(&parts.join(", "));
-        text.push(')');
+        parts
     }
 
     /// A type as a signature spells it. Custom modifiers are left out.
     fn spelt(&mut self, spelling: &Type, scope: &Scope<'_>) -> String {
         self.nested(|this| match spelling.unmodified() {
-            Type::Primitive(primitive) => this.text(primitive.il_name()),
+            Type::Primitive(primitive) => this.text(this.spelling.primitive(*primitive)),
             Type::Class(token) | Type::ValueType(token) => this.named(*token, scope, &[]),
             Type::Pointer(inner) => this.spelt(inner, scope) + "*",
-            Type::ByRef(inner) => this.spelt(inner, scope) + "&",
-            Type::SzArray(inner) => this.spelt(inner, scope) + "[]",
+            Type::ByRef(inner) => {
+                let text = this.spelt(inner, scope);
+                this.spelling.by_ref(&text)
+            }
+            Type::SzArray(inner) => {
+                let text = this.spelt(inner, scope);
+                this.spelling.array(text, 1)
+            }
             Type::Array(inner, shape) => {
-                let mut text = this.spelt(inner, scope);
-                push_dimensions(&mut text, shape.rank);
-                text
+                let text = this.spelt(inner, scope);
+                this.spelling.array(text, shape.rank)
             }
             Type::Generic { definition, arguments, .. } => this.named(*definition, scope, arguments),
             Type::TypeParameter(at) => this.parameter(scope.type_arguments, *at, "!"),
             Type::MethodParameter(at) => this.parameter(scope.method_arguments, *at, "!!"),
             Type::FunctionPointer(signature) => {
-                let mut text = String::from("method ");
-                text.push_str(unmanaged_convention(signature.convention));
-                text.push_str(&this.spelt(&signature.return_type, scope));
-                text.push_str(" *");
-                this.parameters(&mut text, signature, scope);
-                text
+                let returns = this.spelt(&signature.return_type, scope);
+                let parameters = this.parameters(signature, scope);
+                this.spelling.function_pointer(signature.convention, parameters, returns)
             }
             // The handle may come from a broken file as well as from the runtime, so nobody may be asked about it.
             Type::Internal(handle) => this.text(&format!("<type handle {handle:#x}>")),
@@ -293,7 +296,8 @@ impl<'s, S: Source> Speller<'s, S> {
                 };
             }
         };
-        chain(&levels, &self.all_spelt(arguments, scope))
+        let arguments = self.all_spelt(arguments, scope);
+        self.spelling.named(chain(self.spelling, &levels, &arguments))
     }
 
     /// The names of a type and of those that enclose it, the outermost first.
@@ -409,26 +413,6 @@ fn join_member(class: &str, member: &str) -> String {
     if class.is_empty() { member.to_owned() } else { format!("{class}.{member}") }
 }
 
-/// Appends `[]`, `[,]` and so on.
-fn push_dimensions(text: &mut String, rank: u32) {
-    text.push('[');
-    // The runtime allows 32; whatever else is asked for is not worth the memory.
-    text.extend((1..rank.min(32)).map(|_| ','));
-    text.push(']');
-}
-
 fn element_name(array: &ArrayClass) -> Option<Primitive> {
     u8::try_from(array.element_type.0).ok().and_then(Primitive::from_element)
-}
-
-/// The words of IL assembly for a function pointer's convention, with a space behind.
-fn unmanaged_convention(convention: CallingConvention) -> &'static str {
-    match convention {
-        CallingConvention::Default | CallingConvention::VarArg => "",
-        CallingConvention::C => "unmanaged cdecl ",
-        CallingConvention::StdCall => "unmanaged stdcall ",
-        CallingConvention::ThisCall => "unmanaged thiscall ",
-        CallingConvention::FastCall => "unmanaged fastcall ",
-        _ => "unmanaged ",
-    }
 }

@@ -1,10 +1,12 @@
 //! Names out of a small made-up world: no runtime is needed to put text together.
 
+mod csharp;
 mod world;
 
 use corprof_sys as sys;
 
 use super::spell::Speller;
+use super::spelling::Spelling;
 use super::{Name, file_name, known_or};
 use crate::error::{E_FAIL, Error};
 use crate::metadata::{MethodDef, Token, TypeDef, TypeRef, TypeRefProps, TypeSpec};
@@ -42,7 +44,7 @@ fn generic_arguments_of_class_and_method() {
     world.function(2, None, method_def(1), &[]);
     assert_eq!(world.complete(2), "N.Outer<T>+Inner<U>.M<V>(T, U&, V[,], V*)");
     assert_eq!(
-        Speller::new(&world).method_def(module_id(), method_def(1)),
+        Speller::new(&world, Spelling::Il).method_def(module_id(), method_def(1)),
         "N.Outer<T>+Inner<U>.M<V>(T, U&, V[,], V*)"
     );
 }

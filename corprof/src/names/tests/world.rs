@@ -13,6 +13,7 @@ use crate::metadata::{MethodDef, MethodProps, Token, TypeDef, TypeDefProps, Type
 use crate::names::Name;
 use crate::names::source::Source;
 use crate::names::spell::Speller;
+use crate::names::spelling::Spelling;
 
 const ABSENT: Error = Error::new(sys::CORPROF_E_DATAINCOMPLETE, "Test");
 
@@ -100,7 +101,7 @@ impl World {
     }
 
     pub(super) fn name_of(&self, function: usize) -> (String, bool) {
-        let mut speller = Speller::new(self);
+        let mut speller = Speller::new(self, Spelling::Il);
         let name = speller.function(function_id(function));
         (name, speller.is_lasting())
     }
@@ -112,7 +113,7 @@ impl World {
     }
 
     pub(super) fn class_name(&self, class: usize) -> String {
-        Speller::new(self).class(class_id(class))
+        Speller::new(self, Spelling::Il).class(class_id(class))
     }
 }
 

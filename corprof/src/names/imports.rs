@@ -1,0 +1,110 @@
+//! The metadata that names are read from, by module, until the module goes.
+//!
+//! Only a look-up that misses comes here, and asks the runtime next. An import reads the module's own memory, so it must be
+//! let go when it is evicted and not some time later, as `cache` does with names: hence a lock, held for the look-up or the
+//! insertion alone and never across a call into the runtime. As there, a miss gives a [`Ticket`] that an eviction voids.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+pub(super) struct Imports<K, V> {
+    shelf: RwLock<Shelf<K, V>>,
+}
+
+struct Shelf<K, V> {
+    entries: HashMap<K, V>,
+    /// How many evictions there have been.
+    evictions: u64,
+}
+
+/// The right to add what a look-up did not find, good until the next eviction.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket(u64);
+
+impl<K: Eq + Hash, V: Clone> Imports<K, V> {
+    pub(super) fn new() -> Self {
+        Self { shelf: RwLock::new(Shelf { entries: HashMap::new(), evictions: 0 }) }
+    }
+
+    /// What is kept for `key`, or the right to add it.
+    pub(super) fn get(&self, key: &K) -> Result<V, Ticket> {
+        let shelf = self.read();
+        shelf.entries.get(key).cloned().ok_or(Ticket(shelf.evictions))
+    }
+
+    /// Keeps `value`, unless there was an eviction after `ticket` was given.
+    pub(super) fn insert(&self, ticket: Ticket, key: K, value: V) {
+        let mut shelf = self.write();
+        let replaced = if shelf.evictions == ticket.0 { shelf.entries.insert(key, value) } else { Some(value) };
+        // Dropping a value may call into the runtime (a COM release), which must not happen under the lock.
+        drop(shelf);
+        drop(replaced);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let mut shelf = self.write();
+        shelf.evictions = shelf.evictions.wrapping_add(1);
+        let gone = std::mem::take(&mut shelf.entries);
+        drop(shelf);
+        drop(gone);
+    }
+
+    // A panic cannot leave the map half-changed: no user code runs under the lock. So a poisoned lock is as good as any.
+    fn read(&self) -> RwLockReadGuard<'_, Shelf<K, V>> {
+        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Shelf<K, V>> {
+        self.shelf.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(imports: &Imports<u32, u32>, key: u32) -> Ticket {
+        imports.get(&key).expect_err("not there yet")
+    }
+
+    #[test]
+    fn keeps_until_evicted() {
+        let imports = Imports::new();
+        imports.insert(ticket(&imports, 1), 1, 10);
+        imports.insert(ticket(&imports, 2), 2, 20);
+        assert_eq!(imports.get(&1).ok(), Some(10));
+        imports.clear();
+        assert_eq!(imports.get(&1).ok(), None);
+        assert_eq!(imports.get(&2).ok(), None);
+    }
+
+    #[test]
+    fn an_eviction_in_between_voids_the_ticket() {
+        let imports = Imports::new();
+        let early = ticket(&imports, 1);
+        imports.clear();
+        imports.insert(early, 1, 10);
+        assert_eq!(imports.get(&1).ok(), None);
+        imports.insert(ticket(&imports, 1), 1, 11);
+        assert_eq!(imports.get(&1).ok(), Some(11));
+    }
+
+    #[test]
+    fn survives_a_poisoned_lock() {
+        let imports = Imports::new();
+        imports.insert(ticket(&imports, 1), 1, 10);
+        let poisoned = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _guard = imports.shelf.write();
+                panic!("on purpose");
+            });
+            thread.join().is_err()
+        });
+        assert!(poisoned && imports.shelf.is_poisoned());
+        assert_eq!(imports.get(&1).ok(), Some(10));
+        imports.clear();
+        assert_eq!(imports.get(&1).ok(), None);
+    }
+}
