@@ -1,0 +1,22 @@
+//! The signature decoder on bytes that mean no good: it must answer, and what it understands must be what stands there.
+
+#![no_main]
+
+use corprof::metadata::signature::{MethodSignature, PropertySignature, Signature, Type};
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../tests/signatures/encode.rs"]
+mod encode;
+
+fuzz_target!(|blob: &[u8]| {
+    let _ = MethodSignature::decode(blob);
+    let _ = PropertySignature::decode(blob);
+    let _ = Type::decode(blob);
+    let _ = Type::decode_locals(blob);
+    let _ = Type::decode_method_spec(blob);
+    if let Ok(signature) = Signature::decode(blob) {
+        let again = encode::signature(&signature);
+        assert!(again.len() <= blob.len(), "{signature:?} grew out of {blob:x?}");
+        assert_eq!(Signature::decode(&again), Ok(signature));
+    }
+});
