@@ -3,4 +3,5 @@
 mod com;
 mod examples;
 mod manners;
+mod metadata;
 mod smoke;
