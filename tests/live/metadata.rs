@@ -147,7 +147,7 @@ fn names_stay_right_while_modules_come_and_go() -> Result<()> {
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "unloaded 40 of 40\n", "{outcome}");
         says(&outcome, &["wrong=0 unloads=40 threads=40"])?;
-        ensure!(!outcome.stderr.contains("forgotten") && !outcome.stderr.contains("corprof:"), "{outcome}");
+        ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");
     }
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Profilers that ask for metadata and names, and print the answers: for `live/metadata.rs`.
 
-use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use corprof::metadata::signature::{MethodSignature, PropertySignature, Type};
 use corprof::metadata::{
@@ -291,9 +290,6 @@ struct NamesAll {
     wrong: AtomicUsize,
     unloads: AtomicUsize,
     threads: AtomicUsize,
-    /// Every identifier that there was, and what it named first.
-    seen: Mutex<HashMap<FunctionId, String>>,
-    reused: AtomicUsize,
 }
 
 impl NamesAll {
@@ -309,16 +305,6 @@ impl NamesAll {
         }
         if il.starts_with("Kinds.") {
             eprintln!("in IL: {il}\nin C#: {csharp}");
-        }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.entry(function).or_insert_with(|| real.clone()) != &real {
-            self.reused.fetch_add(1, SeqCst);
-        }
-        drop(seen);
-        // From here on it is known.
-        let again = cx.names().function(function);
-        if !std::ptr::eq(il.as_str(), again.as_str()) {
-            eprintln!("forgotten: {il}");
         }
         Some(())
     }
@@ -354,10 +340,10 @@ impl Callbacks for NamesAll {
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        let counts = [&self.named, &self.wrong, &self.unloads, &self.threads, &self.reused];
-        let [named, wrong, unloads, threads, reused] = counts.map(|count| count.load(SeqCst));
+        let counts = [&self.named, &self.wrong, &self.unloads, &self.threads];
+        let [named, wrong, unloads, threads] = counts.map(|count| count.load(SeqCst));
         eprintln!("wrong={wrong} unloads={unloads} threads={threads}");
-        eprintln!("{named} functions named, {reused} by an identifier that was another's before");
+        eprintln!("{named} functions named");
     }
 }
 

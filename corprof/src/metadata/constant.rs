@@ -131,7 +131,7 @@ mod tests {
 
     /// Reads a constant out of a heap: its length, and the bytes.
     fn read(element: sys::CorElementType, heap: &[u8], units: u32) -> Option<Constant> {
-        let constant = RawConstant { element: element.0 as _, start: heap[1..].as_ptr().cast(), units };
+        let constant = RawConstant { element: element.0 as _, start: heap.as_ptr().wrapping_add(1).cast(), units };
         // SAFETY: the heap is as the metadata's is.
         unsafe { constant.read() }
     }
