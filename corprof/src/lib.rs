@@ -30,6 +30,7 @@ mod adapter;
 pub mod args;
 mod buffer;
 pub mod context;
+mod enumerate;
 pub mod error;
 mod event_mask;
 #[rustfmt::skip]

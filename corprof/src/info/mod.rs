@@ -8,6 +8,7 @@
 mod app_domains;
 mod assemblies;
 mod classes;
+mod code;
 mod events;
 mod functions;
 mod modules;
@@ -29,6 +30,7 @@ use crate::names::NameCache;
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use classes::{ArrayClass, ClassInfo};
+pub use code::FunctionVersion;
 pub use functions::FunctionInfo;
 pub use modules::ModuleInfo;
 pub use runtime::{RuntimeInfo, RuntimeKind};
