@@ -13,9 +13,19 @@ const TRIES: usize = 8;
 /// Reads a list of `T` from a call that takes (capacity, out count, buffer).
 pub(crate) fn read_list<T: Copy + Default>(
     call: &'static str,
+    fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
+) -> Result<Vec<T>> {
+    read_list_from(call, 0, fill)
+}
+
+/// As [`read_list`], beginning with this room: for calls that cannot be asked for the size alone, or whose answer is
+/// nearly always as short.
+pub(crate) fn read_list_from<T: Copy + Default>(
+    call: &'static str,
+    room: usize,
     mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
 ) -> Result<Vec<T>> {
-    let mut buffer: Vec<T> = Vec::new();
+    let mut buffer: Vec<T> = vec![T::default(); room];
     for _ in 0..TRIES {
         let mut count = 0;
         let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);

@@ -60,6 +60,9 @@ ids! {
     /// A function: one for each instantiation of a generic one, though instantiations over reference types may share one.
     /// Dead after `module_unload_finished` of its module; that of a dynamic method after `dynamic_method_unloaded`.
     FunctionId;
+    /// The start of one piece of native code. A function has one for each body it was compiled from, and more where it
+    /// was compiled in several tiers. Dead with its function.
+    NativeCode;
     /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system thread
     /// that carries it.
     ThreadId;

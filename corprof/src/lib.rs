@@ -33,6 +33,7 @@ pub mod context;
 mod enumerate;
 pub mod error;
 mod event_mask;
+mod il_body;
 #[rustfmt::skip]
 mod generated;
 pub mod id;
@@ -52,7 +53,8 @@ pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, Result};
 pub use event_mask::{Event, EventMask, EventSet};
 pub use id::{
-    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, ObjectId, ReJitId, ThreadId,
+    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, NativeCode, ObjectId,
+    ReJitId, ThreadId,
 };
 pub use info::Info;
 pub use names::{Name, Names};

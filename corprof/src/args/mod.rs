@@ -1,7 +1,9 @@
 //! What callbacks are given besides identifiers: reasons, and the arrays of the collection callbacks.
 
 mod arrays;
+mod assembly_references;
 mod event_pipe;
+mod function_control;
 mod reasons;
 
 use std::marker::PhantomData;
@@ -13,6 +15,7 @@ pub use arrays::{
     ClassCounts, MovedRange, MovedRanges, Root, Roots, SurvivingRange, SurvivingRanges, WeakTableElement,
     WeakTableElements,
 };
+pub use assembly_references::AssemblyReference;
 pub use event_pipe::EventPipeEvent;
 pub use reasons::{GcReason, Generation, Generations, JitCache, RootKind, SuspendReason, TransitionReason};
 

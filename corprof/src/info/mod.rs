@@ -11,10 +11,12 @@ mod classes;
 mod code;
 mod events;
 mod functions;
+mod il;
 mod modules;
 mod objects;
 mod runtime;
 mod threads;
+mod tokens;
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,8 +32,10 @@ use crate::names::NameCache;
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use classes::{ArrayClass, ClassInfo};
-pub use code::FunctionVersion;
+pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
 pub use functions::FunctionInfo;
+pub use il::IlMapEntry;
+pub(crate) use il::check_body;
 pub use modules::ModuleInfo;
 pub use runtime::{RuntimeInfo, RuntimeKind};
 

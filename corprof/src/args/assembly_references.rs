@@ -1,0 +1,68 @@
+//! The answer to `get_assembly_references`.
+
+use std::ffi::c_void;
+
+use corprof_sys as sys;
+
+use super::AssemblyReferenceProvider;
+use crate::error::{E_INVALIDARG, Error, Result};
+
+/// A reference from one assembly to another, as a profiler is going to add it to the metadata.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AssemblyReference<'a> {
+    /// The simple name of the other assembly.
+    pub name: &'a str,
+    /// Its version: major, minor, build, revision.
+    pub version: [u16; 4],
+    /// Its culture; empty for a neutral one.
+    pub culture: &'a str,
+    /// Its public key, if the flags have `afPublicKey`, else the token of it; empty if it has none.
+    pub public_key_or_token: &'a [u8],
+    /// Its hash; may be empty.
+    pub hash: &'a [u8],
+    /// What else the reference says.
+    pub flags: sys::CorAssemblyFlags,
+}
+
+impl AssemblyReferenceProvider<'_> {
+    /// Announces that the profiler is going to add `reference` to the assembly that the callback asks about.
+    ///
+    /// # Errors
+    /// `E_INVALIDARG`: a part of the reference is too long for the wire, or the runtime refuses it.
+    #[doc(alias = "AddAssemblyReference")]
+    pub fn add_assembly_reference(self, reference: &AssemblyReference<'_>) -> Result<()> {
+        const CALL: &str = "AddAssemblyReference";
+        let size = |length: usize| u32::try_from(length).map_err(|_| Error::new(E_INVALIDARG, CALL));
+        let blob = |bytes: &[u8]| -> *mut c_void {
+            if bytes.is_empty() { std::ptr::null_mut() } else { bytes.as_ptr().cast_mut().cast() }
+        };
+        let utf16 = |text: &str| -> Vec<u16> { text.encode_utf16().chain([0]).collect() };
+        let name = utf16(reference.name);
+        let mut culture = utf16(reference.culture);
+        let [major, minor, build, revision] = reference.version;
+        let mut metadata = sys::ASSEMBLYMETADATA {
+            usMajorVersion: major,
+            usMinorVersion: minor,
+            usBuildNumber: build,
+            usRevisionNumber: revision,
+            szLocale: culture.as_mut_ptr(),
+            cbLocale: size(culture.len())?,
+            rProcessor: std::ptr::null_mut(),
+            ulProcessor: 0,
+            rOS: std::ptr::null_mut(),
+            ulOS: 0,
+        };
+        let info = sys::COR_PRF_ASSEMBLY_REFERENCE_INFO {
+            pbPublicKeyOrToken: blob(reference.public_key_or_token),
+            cbPublicKeyOrToken: size(reference.public_key_or_token.len())?,
+            szName: name.as_ptr(),
+            pMetaData: &mut metadata,
+            pbHashValue: blob(reference.hash),
+            cbHashValue: size(reference.hash.len())?,
+            dwAssemblyRefFlags: reference.flags.bits(),
+        };
+        // SAFETY: all that `info` points to outlives the call, which copies what it keeps and writes to none of it.
+        let code = unsafe { self.as_raw().AddAssemblyReference(&info) };
+        Error::check(code, CALL)
+    }
+}

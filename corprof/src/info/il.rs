@@ -1,0 +1,159 @@
+//! Method bodies: reading them, and putting others in their place.
+
+use corprof_sys as sys;
+use windows_core::BOOL;
+
+use crate::context::InTriggers;
+use crate::error::{E_INVALIDARG, E_OUTOFMEMORY, Error, Result};
+use crate::generated::contract::contract;
+use crate::id::{FunctionId, ModuleId};
+use crate::il_body;
+use crate::info::Info;
+use crate::metadata::MethodDef;
+
+/// Which instruction of a function's first body an instruction of its new body stands for, for debuggers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IlMapEntry {
+    /// Where the old instruction is, counted in bytes from the start of the old code.
+    pub old_offset: u32,
+    /// Where the new one is, counted in bytes from the start of the new code.
+    pub new_offset: u32,
+    /// Whether the two do the same.
+    pub is_accurate: bool,
+}
+
+impl IlMapEntry {
+    /// The entries, as they go over the wire, and how many there are.
+    pub(crate) fn to_wire(entries: &[Self], call: &'static str) -> Result<(Vec<sys::COR_IL_MAP>, u32)> {
+        let count = u32::try_from(entries.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
+        let wire = entries.iter().map(|entry| sys::COR_IL_MAP {
+            oldOffset: entry.old_offset,
+            newOffset: entry.new_offset,
+            fAccurate: BOOL::from(entry.is_accurate),
+        });
+        Ok((wire.collect(), count))
+    }
+}
+
+/// `Ok` with the length of `body` if it is as long as it says: header, code, and sections.
+pub(crate) fn check_body(body: &[u8], call: &'static str) -> Result<u32> {
+    match (il_body::length(body), u32::try_from(body.len())) {
+        (Some(length), Ok(wire_length)) if length == body.len() => Ok(wire_length),
+        _ => Err(Error::new(E_INVALIDARG, call)
+            .about("method body", "its header, code and sections must end where the bytes end")),
+    }
+}
+
+impl Info {
+    /// The body of `method` in `module`: its header, its code, and the sections with its exception clauses.
+    ///
+    /// It is the body that the method was loaded with, or the one that
+    /// [`set_il_function_body`](InTriggers::set_il_function_body) has put in its place; bodies of ReJIT requests are not
+    /// found this way.
+    #[doc = contract!(GetILFunctionBody)]
+    ///
+    /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or the runtime's own. `CORPROF_E_DATAINCOMPLETE`:
+    /// before `module_load_finished`.
+    #[doc(alias = "GetILFunctionBody")]
+    pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
+        const CALL: &str = "GetILFunctionBody";
+        let ask = |size: *mut u32| {
+            let mut start = std::ptr::null();
+            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
+            let code = unsafe { self.as_raw().GetILFunctionBody(module.as_raw(), method.as_raw(), &mut start, size) };
+            Error::check(code, CALL).map(|()| start)
+        };
+        // A dynamic module's method without a body has none to measure either, which the runtime would try to.
+        if ask(std::ptr::null_mut())?.is_null() {
+            return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
+        }
+        let mut size = 0;
+        let start = ask(&mut size)?;
+        if start.is_null() {
+            return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
+        }
+        // SAFETY: the runtime has measured the body, which belongs to the module and is there as long as its id is good.
+        Ok(unsafe { std::slice::from_raw_parts(start, size as usize) }.to_vec())
+    }
+}
+
+impl InTriggers<'_> {
+    /// Puts another body in the place of `method`'s in `module`, for all compilations to come.
+    ///
+    /// The place for it is `module_load_finished`, for methods that are known beforehand, or `jit_compilation_started` of
+    /// the function itself; what is compiled already stays as it is. There is no way back: for a body that can be
+    /// reverted, ReJIT is the way. The bytes are copied.
+    ///
+    /// A function that was precompiled (ReadyToRun) is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is on.
+    ///
+    /// # Safety
+    /// The runtime does not verify IL. The code must be valid for the method in its module (ECMA-335, III): every token
+    /// names what it is used for, the stack holds what each instruction expects, and no instruction reads or writes
+    /// memory that it may not. What is not valid IL at all ends in an `InvalidProgramException`, but IL that treats a
+    /// number as an object or a pointer corrupts the process.
+    ///
+    /// That the header, the code and the sections end where the bytes end is checked here.
+    #[doc = contract!(SetILFunctionBody)]
+    ///
+    /// `E_INVALIDARG`: the body is shorter or longer than it says, or `method` is no method.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_OUTOFMEMORY`: there is no room for the body.
+    #[doc(alias = "SetILFunctionBody")]
+    #[doc(alias = "GetILFunctionBodyAllocator")]
+    pub unsafe fn set_il_function_body(&mut self, module: ModuleId, method: MethodDef, body: &[u8]) -> Result<()> {
+        const CALL: &str = "SetILFunctionBody";
+        let size = check_body(body, CALL)?;
+        let mut allocator = None;
+        // SAFETY: the call writes one reference and keeps nothing.
+        let code = unsafe { self.as_raw().GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
+        Error::check(code, "GetILFunctionBodyAllocator")?;
+        let allocator = allocator.ok_or(Error::new(E_OUTOFMEMORY, "GetILFunctionBodyAllocator"))?;
+        // SAFETY: the call takes a number.
+        let start: *mut u8 = unsafe { allocator.Alloc(size) }.cast();
+        if start.is_null() {
+            return Err(Error::new(E_OUTOFMEMORY, "IMethodMalloc::Alloc"));
+        }
+        // SAFETY: the runtime has made room for `size` bytes just now, so nothing else lies there.
+        unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
+        // SAFETY: the memory is the runtime's and for good; the body in it ends where it does, and its code is good by
+        // the caller's promise.
+        let code = unsafe { self.as_raw().SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
+        Error::check(code, CALL)
+    }
+
+    /// Tells debuggers which instructions of the body that `function` was loaded with the instructions of its new body
+    /// stand for.
+    ///
+    /// `is_first` says that it is the first time for this function. For bodies of ReJIT requests it is
+    /// [`FunctionControl::set_il_instrumented_code_map`](crate::args::FunctionControl::set_il_instrumented_code_map).
+    #[doc = contract!(SetILInstrumentedCodeMap)]
+    #[doc(alias = "SetILInstrumentedCodeMap")]
+    pub fn set_il_instrumented_code_map(
+        &mut self,
+        function: FunctionId,
+        is_first: bool,
+        map: &[IlMapEntry],
+    ) -> Result<()> {
+        const CALL: &str = "SetILInstrumentedCodeMap";
+        let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
+        // SAFETY: the call reads `count` entries and keeps a copy.
+        let code = unsafe {
+            self.as_raw().SetILInstrumentedCodeMap(function.as_raw(), BOOL::from(is_first), count, entries.as_ptr())
+        };
+        Error::check(code, CALL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_must_end_where_the_bytes_end() {
+        assert_eq!(check_body(&[0x06, 0x2A], "X"), Ok(2));
+        for body in [&[][..], &[0x06], &[0x06, 0x2A, 0x00]] {
+            let error = check_body(body, "X").unwrap_err();
+            assert_eq!(error.code(), E_INVALIDARG);
+            assert!(error.to_string().contains("must end where the bytes end"), "{error}");
+        }
+    }
+}
