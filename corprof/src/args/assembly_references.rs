@@ -66,3 +66,68 @@ impl AssemblyReferenceProvider<'_> {
         Error::check(code, CALL)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windows_core::{HRESULT, IUnknown_Vtbl, Interface, Ref};
+
+    use super::*;
+    use crate::error::{E_FAIL, S_OK};
+    use crate::wire;
+
+    unsafe extern "system" fn query(
+        _this: *mut c_void,
+        _iid: *const windows_core::GUID,
+        _out: *mut *mut c_void,
+    ) -> HRESULT {
+        E_FAIL
+    }
+
+    unsafe extern "system" fn count_reference(_this: *mut c_void) -> u32 {
+        1
+    }
+
+    /// Succeeds if it is given what the test gives.
+    unsafe extern "system" fn add(_this: *mut c_void, info: *const sys::COR_PRF_ASSEMBLY_REFERENCE_INFO) -> HRESULT {
+        // SAFETY: the test passes a reference whose parts are alive, its texts with their NULs.
+        let is_expected = unsafe {
+            let info = &*info;
+            let metadata = &*info.pMetaData;
+            let token: &[u8] = wire::slice(info.cbPublicKeyOrToken, info.pbPublicKeyOrToken.cast());
+            let name: &[u16] = wire::slice(7, info.szName);
+            let culture: &[u16] = wire::slice(metadata.cbLocale, metadata.szLocale.cast_const());
+            name == [0x48, 0x65, 0x6C, 0x70, 0x65, 0x72, 0]
+                && culture == [0x64, 0x65, 0]
+                && token == [1, 2, 3, 4, 5, 6, 7, 8]
+                && (metadata.usMajorVersion, metadata.usRevisionNumber) == (1, 4)
+                && info.pbHashValue.is_null()
+                && info.cbHashValue == 0
+        };
+        if is_expected { S_OK } else { E_INVALIDARG }
+    }
+
+    #[test]
+    fn a_reference_arrives_whole() {
+        static VTABLE: sys::ICorProfilerAssemblyReferenceProvider_Vtbl =
+            sys::ICorProfilerAssemblyReferenceProvider_Vtbl {
+                base__: IUnknown_Vtbl { QueryInterface: query, AddRef: count_reference, Release: count_reference },
+                AddAssemblyReference: add,
+            };
+        let object = &raw const VTABLE;
+        // SAFETY: an interface pointer points at a pointer to its vtable, and this one outlives the test's use.
+        let raw =
+            unsafe { sys::ICorProfilerAssemblyReferenceProvider::from_raw((&raw const object).cast_mut().cast()) };
+        let lent: Ref<'_, sys::ICorProfilerAssemblyReferenceProvider> = Ref::from(&raw);
+        let provider = AssemblyReferenceProvider::new(&lent).unwrap();
+        let mut reference = AssemblyReference {
+            name: "Helper",
+            version: [1, 2, 3, 4],
+            culture: "de",
+            public_key_or_token: &[1, 2, 3, 4, 5, 6, 7, 8],
+            ..AssemblyReference::default()
+        };
+        assert_eq!(provider.add_assembly_reference(&reference), Ok(()));
+        reference.name = "helper";
+        assert_eq!(provider.add_assembly_reference(&reference).unwrap_err().code(), E_INVALIDARG);
+    }
+}
