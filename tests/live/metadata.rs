@@ -37,6 +37,7 @@ fn types_and_assemblies_are_as_in_the_source() -> Result<()> {
             "nested: true true",
             "generic: 0 T [\"Facts.Base\", \"Facts.IShape\"]",
             "generic: 1 U []",
+            "moved: System.String to System.Private.CoreLib",
             "nobody: None",
             "valid: true false",
             "absent: true",

@@ -21,6 +21,12 @@ struct TellsFacts;
 #[callbacks]
 impl Callbacks for TellsFacts {
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+        if status.is_ok() && cx.names().module(module) == "mscorlib.dll" {
+            match moved(cx, module) {
+                Ok((name, assembly)) => eprintln!("moved: {name} to {assembly}"),
+                Err(error) => eprintln!("reading failed: {error}"),
+            }
+        }
         if status.is_ok() && cx.names().module(module) == "Facts.dll" {
             for (what, told) in [("reading", tell(cx, module)), ("adding", add(cx, module))] {
                 if let Err(error) = told {
@@ -29,6 +35,18 @@ impl Callbacks for TellsFacts {
             }
         }
     }
+}
+
+/// Where `String` has gone from the assembly that it was in when the program was compiled.
+fn moved(cx: &InCallback<'_>, module: ModuleId) -> Answer<(String, String)> {
+    let import = cx.metadata(module)?;
+    let string = import.find_exported_type("System.String", None)?.ok_or("no String")?;
+    if !import.exported_types()?.contains(&string) || import.find_exported_type("System.Nobody", None)?.is_some() {
+        return Err("an enumeration that does not fit".into());
+    }
+    let props = import.exported_type(string)?;
+    let assembly = import.assembly_ref(props.implementation.try_into()?)?;
+    Ok((props.name, assembly.name))
 }
 
 fn tell(cx: &InCallback<'_>, module: ModuleId) -> Answer {

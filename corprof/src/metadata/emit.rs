@@ -21,8 +21,26 @@ use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 /// runtime's own reader and [`import`](Self::import) see a new row at once, what the runtime has loaded before stays as it
 /// was.
 ///
-/// The right moment to define types and methods is `module_load_finished`, before the runtime uses the module. References,
-/// strings and signatures may be added at any time.
+/// The right moment is `module_load_finished`, before the runtime uses the module. What is added later must be made known to
+/// it by `ApplyMetaData` (`ICorProfilerInfo7`) before any code refers to it; that goes for references, specs and strings, and
+/// since .NET Core 3.0 for types and for methods that are not virtual.
+///
+/// ```
+/// # use corprof::prelude::*;
+/// # use corprof::metadata::{MemberRef, UserString};
+/// /// What it takes to call `Console.WriteLine("here")`.
+/// fn prepare(cx: &InCallback<'_>, module: ModuleId) -> Result<Option<(UserString, MemberRef)>> {
+///     let emit = cx.metadata_emit(module)?;
+///     for reference in emit.import()?.assembly_refs()? {
+///         if emit.import()?.assembly_ref(reference)?.name == "mscorlib" {
+///             let console = emit.define_type_ref(reference, "System.Console")?;
+///             let write_line = emit.define_member_ref(console, "WriteLine", &[0x00, 0x01, 0x01, 0x0e])?;
+///             return Ok(Some((emit.define_user_string("here")?, write_line)));
+///         }
+///     }
+///     Ok(None)
+/// }
+/// ```
 ///
 /// # Errors
 /// Of all methods: `E_INVALIDARG` for a name with a NUL inside or a blob of more than 4 GiB, `CLDB_E_…` for a token that the

@@ -18,6 +18,23 @@ use crate::error::Result;
 ///
 /// From [`InCallback::metadata`](crate::context::InCallback::metadata). It reads the module's own memory, and so cannot
 /// outlive the callback that it was asked for in; asking again is cheap.
+///
+/// ```
+/// # use corprof::prelude::*;
+/// /// The methods of a module's type that are marked as obsolete.
+/// fn obsolete(cx: &InCallback<'_>, module: ModuleId, type_name: &str) -> Result<Vec<String>> {
+///     let metadata = cx.metadata(module)?;
+///     let mut names = Vec::new();
+///     if let Some(class) = metadata.find_type_def(type_name, None)? {
+///         for method in metadata.methods(class)? {
+///             if metadata.custom_attribute_named(method, "System.ObsoleteAttribute")?.is_some() {
+///                 names.push(metadata.method(method)?.name);
+///             }
+///         }
+///     }
+///     Ok(names)
+/// }
+/// ```
 pub struct MetadataImport<'cb> {
     raw: sys::IMetaDataImport2,
     _module: PhantomData<&'cb ()>,

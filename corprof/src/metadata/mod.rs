@@ -26,7 +26,7 @@ pub use generics::GenericParamProps;
 pub use import::MetadataImport;
 pub use members::{FieldProps, MemberRefProps, MethodProps, MethodSpecProps, ParamProps};
 pub use properties::{EventProps, PropertyProps};
-pub use references::{AssemblyIdentity, PinvokeMap};
+pub use references::{AssemblyIdentity, ExportedTypeProps, PinvokeMap};
 pub use token::{
     Assembly, AssemblyRef, CustomAttribute, Event, ExportedType, FieldDef, File, GenericParam, GenericParamConstraint,
     InterfaceImpl, MemberRef, MethodDef, MethodSpec, Module, ModuleRef, ParamDef, Property, StandAloneSignature, Table,

@@ -4,8 +4,8 @@ use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
 use super::import::MetadataImport;
-use super::raw::{Blob, found, tokens};
-use super::{Assembly, AssemblyRef, Module, ModuleRef, Token};
+use super::raw::{Blob, found, tokens, wide};
+use super::{Assembly, AssemblyRef, ExportedType, Module, ModuleRef, Token, TypeDef};
 use crate::buffer::read_utf16;
 use crate::error::{E_NOINTERFACE, Error, Result};
 
@@ -22,6 +22,20 @@ pub struct AssemblyIdentity {
     pub public_key: Vec<u8>,
     /// Whether `public_key` is the whole key, and more.
     pub flags: sys::CorAssemblyFlags,
+}
+
+/// A type that the assembly gives out but another module defines.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ExportedTypeProps {
+    /// Its name: with the namespace, without the enclosing types.
+    pub name: String,
+    /// Where it is: another assembly to which it was moved, a file of this one, or the exported type that encloses it.
+    pub implementation: Token,
+    /// Its token in that file, which is a hint at most; nil for another assembly's.
+    pub definition: TypeDef,
+    /// Visibility, and whether it was moved to another assembly.
+    pub flags: sys::CorTypeAttr,
 }
 
 /// The native function behind a method.
@@ -165,6 +179,71 @@ impl MetadataImport<'_> {
                     flags,
                 )
             }
+        })
+    }
+
+    /// The types that the assembly gives out but other modules define: those that were moved to another assembly, mostly.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    #[doc(alias = "EnumExportedTypes")]
+    pub fn exported_types(&self) -> Result<Vec<ExportedType>> {
+        let import = self.assembly_import()?;
+        tokens(
+            "EnumExportedTypes",
+            ExportedType,
+            |handle, start, room, count| {
+                // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
+                unsafe { import.EnumExportedTypes(handle, start, room, count) }
+            },
+            // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
+            |handle| unsafe { import.CloseEnum(handle) },
+        )
+    }
+
+    /// The exported type of this name, which is with the namespace and without `enclosing`'s; none if there is none.
+    ///
+    /// # Errors
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    #[doc(alias = "FindExportedTypeByName")]
+    pub fn find_exported_type(&self, name: &str, enclosing: Option<ExportedType>) -> Result<Option<ExportedType>> {
+        const CALL: &str = "FindExportedTypeByName";
+        let name = wide(CALL, name)?;
+        let enclosing = enclosing.map_or(0, ExportedType::as_raw);
+        let mut token = 0;
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        let code = unsafe { self.assembly_import()?.FindExportedTypeByName(name.as_ptr(), enclosing, &mut token) };
+        found(code, CALL, ExportedType(token))
+    }
+
+    /// The name and whereabouts of an exported type.
+    ///
+    /// # Errors
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
+    #[doc(alias = "GetExportedTypeProps")]
+    pub fn exported_type(&self, exported: ExportedType) -> Result<ExportedTypeProps> {
+        let import = self.assembly_import()?;
+        let (mut implementation, mut definition, mut flags) = (0, 0, 0);
+        let name = read_utf16("GetExportedTypeProps", |start, room, count| {
+            let exported = exported.as_raw();
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            unsafe {
+                import.GetExportedTypeProps(
+                    exported,
+                    start,
+                    room,
+                    count,
+                    &mut implementation,
+                    &mut definition,
+                    &mut flags,
+                )
+            }
+        })?;
+        Ok(ExportedTypeProps {
+            name,
+            implementation: Token(implementation),
+            definition: TypeDef(definition),
+            flags: sys::CorTypeAttr::from_bits_retain(flags),
         })
     }
 

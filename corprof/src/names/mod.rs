@@ -78,6 +78,13 @@ impl<'a> Names<'a> {
     ///
     /// Keywords stand for the core library's types inside a name only: the class itself is `System.Int32`. Constructors and
     /// accessors keep their metadata names (`.ctor`, `get_Item`), and every by-ref parameter reads `ref`.
+    ///
+    /// ```
+    /// # use corprof::prelude::*;
+    /// fn tell(cx: &InCallback<'_>, function: FunctionId) {
+    ///     eprintln!("{} is {} in IL", cx.names().csharp().function(function), cx.names().function(function));
+    /// }
+    /// ```
     pub fn csharp(self) -> Self {
         Self { spelling: Spelling::CSharp, ..self }
     }
