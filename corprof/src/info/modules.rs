@@ -64,10 +64,10 @@ impl InCallback<'_> {
     /// From then on the runtime keeps the module's metadata in a form that can grow, which takes more memory and time than
     /// the one it reads from the file: ask for modules that will be changed only.
     ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
+    /// The contract is that of [`metadata`](Self::metadata): **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// `CORPROF_E_DATAINCOMPLETE` before `module_load_finished`; `E_INVALIDARG` if the module is no longer there.
+    /// As of [`metadata`](Self::metadata).
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
         self.metadata_interface(module, sys::ofRead | sys::ofWrite).map(MetadataEmit::from_raw)
