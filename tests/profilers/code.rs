@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use corprof::info::{FunctionVersion, IlMapEntry, IlOffset};
-use corprof::metadata::MethodDef;
+use corprof::metadata::{MethodDef, TypeDef};
 use corprof::prelude::*;
 use corprof::{NativeCode, sys};
 use windows_core::Interface;
@@ -104,6 +104,18 @@ impl AsksAboutCode {
         let too_many: Vec<ClassId> = info.type_args.iter().copied().chain([class]).collect();
         let refused = cx.function_from_token_and_type_args(class, info.token, &too_many).unwrap_err();
         assert_eq!((refused.code(), refused.call()), (corprof::error::E_INVALIDARG, "GetFunctionFromTokenAndTypeArgs"));
+        for no_class in [0x02FF_FFFF, 0x0200_0000, 0x0100_0001, 0x1B00_0001, u32::MAX] {
+            let refused = cx.class_from_token(owner.module, TypeDef::from_raw(no_class), &[]).unwrap_err();
+            assert_ne!(refused.code(), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "{no_class:#x}: {refused}");
+        }
+        for no_method in [0x06FF_FFFF, 0x0600_0000, 0x0AFF_FFFF, 0x0200_0002, u32::MAX].map(MethodDef::from_raw) {
+            let refused = cx.function_from_token(owner.module, no_method).unwrap_err();
+            assert_eq!(refused.code(), corprof::error::E_INVALIDARG, "{no_method:?}: {refused}");
+            let refused = cx.function_from_token_and_type_args(class, no_method, &[]).unwrap_err();
+            assert_ne!(refused.code(), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "{no_method:?}: {refused}");
+            let refused = cx.il_function_body(owner.module, no_method).unwrap_err();
+            assert_ne!(refused.code(), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "{no_method:?}: {refused}");
+        }
         if let Some(parent) = owner.parent {
             let refused = cx.function_from_token_and_type_args(parent, info.token, &info.type_args).unwrap_err();
             assert_ne!(refused.code(), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "{refused}");
