@@ -122,24 +122,24 @@ macro_rules! logger {
 
 logger! {
     in (&mut InTriggers<'_>) {
-        app_domain_creation_started(cx, id: AppDomainId) => "appdomain", '+', "create {id:x}";
+        app_domain_creation_started(cx, id: Inert<AppDomainId>) => "appdomain", '+', "create {id:x}";
         app_domain_creation_finished(cx, id: AppDomainId, status: Result<()>) => "appdomain", '-', "create {}{}", domain(cx, id), outcome(status);
         app_domain_shutdown_started(cx, id: AppDomainId) => "appdomain", '+', "shut down {}", domain(cx, id);
-        app_domain_shutdown_finished(cx, id: AppDomainId, status: Result<()>) => "appdomain", '-', "shut down {id:x}{}", outcome(status);
-        assembly_load_started(cx, id: AssemblyId) => "assembly", '+', "load {id:x}";
+        app_domain_shutdown_finished(cx, id: Inert<AppDomainId>, status: Result<()>) => "appdomain", '-', "shut down {id:x}{}", outcome(status);
+        assembly_load_started(cx, id: Inert<AssemblyId>) => "assembly", '+', "load {id:x}";
         assembly_load_finished(cx, id: AssemblyId, status: Result<()>) => "assembly", '-', "load {}{}", cx.names().assembly(id), outcome(status);
         assembly_unload_started(cx, id: AssemblyId) => "assembly", '+', "unload {}", cx.names().assembly(id);
-        assembly_unload_finished(cx, id: AssemblyId, status: Result<()>) => "assembly", '-', "unload {id:x}{}", outcome(status);
-        module_load_started(cx, id: ModuleId) => "module", '+', "load {id:x}";
+        assembly_unload_finished(cx, id: Inert<AssemblyId>, status: Result<()>) => "assembly", '-', "unload {id:x}{}", outcome(status);
+        module_load_started(cx, id: Inert<ModuleId>) => "module", '+', "load {id:x}";
         module_load_finished(cx, id: ModuleId, status: Result<()>) => "module", '-', "load {}{}", cx.names().module(id), outcome(status);
         module_unload_started(cx, id: ModuleId) => "module", '+', "unload {}", cx.names().module(id);
-        module_unload_finished(cx, id: ModuleId, status: Result<()>) => "module", '-', "unload {id:x}{}", outcome(status);
+        module_unload_finished(cx, id: Inert<ModuleId>, status: Result<()>) => "module", '-', "unload {id:x}{}", outcome(status);
         module_attached_to_assembly(cx, id: ModuleId, to: AssemblyId) => "module", '*', "{} is in {}", cx.names().module(id), cx.names().assembly(to);
-        class_load_started(cx, id: ClassId) => "class", '+', "load {id:x}";
+        class_load_started(cx, id: Inert<ClassId>) => "class", '+', "load {id:x}";
         class_load_finished(cx, id: ClassId, status: Result<()>) => "class", '-', "load {}{}", cx.names().class(id), outcome(status);
         class_unload_started(cx, id: ClassId) => "class", '+', "unload {}", cx.names().class(id);
-        class_unload_finished(cx, id: ClassId, status: Result<()>) => "class", '-', "unload {id:x}{}", outcome(status);
-        dynamic_method_unloaded(cx, id: FunctionId) => "unload", '*', "dynamic method {id:x}";
+        class_unload_finished(cx, id: Inert<ClassId>, status: Result<()>) => "class", '-', "unload {id:x}{}", outcome(status);
+        dynamic_method_unloaded(cx, id: Inert<FunctionId>) => "unload", '*', "dynamic method {id:x}";
         jit_compilation_started(cx, id: FunctionId, _safe: bool) => "jit", '+', "{}", cx.names().function(id);
         jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(id), outcome(status);
         dynamic_method_jit_compilation_started(cx, id: FunctionId, _safe: bool, _il: &[u8]) => "jit", '+', "{}", cx.names().function(id);

@@ -31,7 +31,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "app_domain_creation_started",
         event: "AppDomainCreationStarted",
-        signature: "fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId)",
+        signature: "fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, app_domain: Inert<AppDomainId>)",
         params: 3usize,
     },
     Callback {
@@ -49,13 +49,13 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "app_domain_shutdown_finished",
         event: "AppDomainShutdownFinished",
-        signature: "fn app_domain_shutdown_finished(&self, cx: &mut InTriggers<'_>, app_domain: AppDomainId, status: Result<()>)",
+        signature: "fn app_domain_shutdown_finished(&self, cx: &mut InTriggers<'_>, app_domain: Inert<AppDomainId>, status: Result<()>)",
         params: 4usize,
     },
     Callback {
         name: "assembly_load_started",
         event: "AssemblyLoadStarted",
-        signature: "fn assembly_load_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId)",
+        signature: "fn assembly_load_started(&self, cx: &mut InTriggers<'_>, assembly: Inert<AssemblyId>)",
         params: 3usize,
     },
     Callback {
@@ -73,13 +73,13 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "assembly_unload_finished",
         event: "AssemblyUnloadFinished",
-        signature: "fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>)",
+        signature: "fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, assembly: Inert<AssemblyId>, status: Result<()>)",
         params: 4usize,
     },
     Callback {
         name: "module_load_started",
         event: "ModuleLoadStarted",
-        signature: "fn module_load_started(&self, cx: &mut InTriggers<'_>, module: ModuleId)",
+        signature: "fn module_load_started(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>)",
         params: 3usize,
     },
     Callback {
@@ -97,7 +97,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "module_unload_finished",
         event: "ModuleUnloadFinished",
-        signature: "fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>)",
+        signature: "fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>, status: Result<()>)",
         params: 4usize,
     },
     Callback {
@@ -109,7 +109,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "class_load_started",
         event: "ClassLoadStarted",
-        signature: "fn class_load_started(&self, cx: &mut InTriggers<'_>, class: ClassId)",
+        signature: "fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>)",
         params: 3usize,
     },
     Callback {
@@ -127,7 +127,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "class_unload_finished",
         event: "ClassUnloadFinished",
-        signature: "fn class_unload_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>)",
+        signature: "fn class_unload_finished(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>, status: Result<()>)",
         params: 4usize,
     },
     Callback {
@@ -283,7 +283,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "runtime_thread_suspended",
         event: "RuntimeThreadSuspended",
-        signature: "fn runtime_thread_suspended(&self, cx: &InCallback<'_>, thread: ThreadId)",
+        signature: "fn runtime_thread_suspended(&self, cx: &Info, thread: ThreadId)",
         params: 3usize,
     },
     Callback {
@@ -565,7 +565,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "dynamic_method_unloaded",
         event: "DynamicMethodUnloaded",
-        signature: "fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, function: FunctionId)",
+        signature: "fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, function: Inert<FunctionId>)",
         params: 3usize,
     },
     Callback {

@@ -4,6 +4,13 @@
 //! a 0, corprof says `Option`. An identifier is only a name for something in the runtime, and dies with it: its
 //! documentation names the callback after which it must no longer be used. [`ObjectId`] is an address that the next
 //! collection may change, and so carries a lifetime.
+//!
+//! # What is not proven
+//!
+//! The runtime does not recognise a dead identifier: it reads the memory that was there. An identifier kept beyond its end
+//! and asked about can crash the application, and the types do not forbid it yet (but for [`ObjectId`], and for [`Inert`]
+//! where a callback names what cannot be asked about). Keep identifiers as keys, compare them, and ask from the callback that
+//! brings one, or while you know that what it names is alive.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,6 +77,34 @@ ids! {
     HandleId;
     /// An EventPipe provider, alive as long as the process.
     EventPipeProviderId;
+}
+
+/// An identifier about which nothing can be asked: what it names is not there yet, or not any more.
+///
+/// The runtime does not refuse such questions, it follows the identifier into memory that is not what it takes it for. So
+/// callbacks at the beginning of a loading and at the end of an unloading get identifiers in this form, which can be
+/// compared and printed, and which no call accepts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct Inert<I>(pub(crate) I);
+
+impl<I: PartialEq> PartialEq<I> for Inert<I> {
+    fn eq(&self, other: &I) -> bool {
+        self.0 == *other
+    }
+}
+
+impl<I: fmt::LowerHex> fmt::LowerHex for Inert<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<I> From<I> for Inert<I> {
+    /// What is there now may be compared with what was there once.
+    fn from(id: I) -> Self {
+        Self(id)
+    }
 }
 
 /// Which of several bodies of a function: 0 is the one that it was loaded with, others come of ReJIT requests.

@@ -23,8 +23,9 @@
 //! Where to read on: [`Callbacks`] for what can be heard of, [`context`] for what can be asked from where, [`id`] for what
 //! identifiers mean and when they die, [`sync`] for locks. The book tells it in order.
 //!
-//! What the profiling API forbids does not compile; what cannot be known at compile time is a named [`Error`]; and whatever
-//! a profiler does, the application runs on: a panic ends the profiler, not the process.
+//! What the profiling API forbids does not compile; what cannot be known at compile time is a named [`Error`]; and a panic ends
+//! the profiler, not the application. What corprof cannot keep from the application is a profiler that aborts, overflows its
+//! stack or does not return; and [`id`] names the one thing that the types do not prove yet.
 
 mod adapter;
 pub mod args;
@@ -53,7 +54,7 @@ pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, Result};
 pub use event_mask::{Event, EventMask, EventSet};
 pub use id::{
-    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, NativeCode, ObjectId,
+    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, Inert, ModuleId, NativeCode, ObjectId,
     ReJitId, ThreadId,
 };
 pub use info::Info;

@@ -9,7 +9,7 @@ use windows_core::{BOOL, GUID, HRESULT};
 
 use crate::error::{Error, Result};
 use crate::id::{
-    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, ModuleId, ObjectId, ThreadId,
+    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, Inert, ModuleId, ObjectId, ThreadId,
 };
 
 /// A type that one wire argument is made into.
@@ -52,6 +52,13 @@ ids_from_wire!(
     ObjectId<'_>,
     ThreadId
 );
+
+impl<I: FromWire<usize>> FromWire<usize> for Inert<I> {
+    #[inline]
+    fn from_wire(wire: usize) -> Option<Self> {
+        I::from_wire(wire).map(Self)
+    }
+}
 
 impl FromWire<u32> for u32 {
     fn from_wire(wire: u32) -> Option<Self> {

@@ -129,6 +129,61 @@ fn no_callback_comes_after_shutdown_and_the_profiler_is_dropped() -> Result<()> 
 }
 
 #[test]
+fn an_error_that_panics_when_it_is_told_is_caught() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "FailsBadly", &[])?;
+        says(&outcome, &["in display\n", "the application runs without it: it panicked"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failed_profiler_may_keep_its_info_on_a_thread() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let run = Run::new(&runtime, "Abandon").args(["2", "200"]);
+        let outcome = run.profiler_named(LIBRARY, "FailsWithAThread").run()?;
+        outcome.exited_with(3)?;
+        says(&outcome, &["FailsWithAThread is not loaded", "asked twenty times, and for events: false"])?;
+        says_nothing_of(&outcome, &["a callback after all"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_that_panicked_before_initialize_is_not_initialized() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = unharmed(&runtime, "PanicsEarly", &[])?;
+        // .NET Core 3.1 does not ask.
+        let quiet = "the profiler PanicsEarly panicked in load_as_notification_only and is quiet";
+        let asked = usize::from(runtime.major == 8);
+        ensure!(outcome.stderr.matches(quiet).count() == asked, "{outcome}");
+        ensure!(outcome.stderr.matches("initialize of a quiet profiler").count() == 1 - asked, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_callback_that_does_not_end_holds_the_application_up_no_longer_than_it_must() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Named").profiler_named(LIBRARY, "HoldsOn").run()?;
+        outcome.exited_with(5)?;
+        says(&outcome, &["are still running 2s after Shutdown: its `shutdown` is not called"])?;
+        says_nothing_of(&outcome, &["shutdown of one that holds on"])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn events_may_be_turned_on_and_off_until_the_very_end() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for _ in 0..20 {
+            unharmed(&runtime, "Toggles", &[])?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_callback_that_ends_the_process_does_not_hang_it() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Throw").args(["1"]).profiler_named(LIBRARY, "ExitsInCallback").run()?;

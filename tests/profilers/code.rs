@@ -254,7 +254,8 @@ impl Callbacks for CompilesAgain {
         }
         let (info, is_in) = (Info::clone(cx), cx.function_info(function).unwrap());
         let request = std::thread::spawn(move || {
-            let raw: sys::ICorProfilerInfo4 = info.as_raw().cast().unwrap();
+            // SAFETY: it is kept for the length of this thread only, while the runtime runs.
+            let raw: sys::ICorProfilerInfo4 = unsafe { info.as_raw() }.cast().unwrap();
             // SAFETY: this thread is the profiler's own; one module and one method are given.
             let code = unsafe { raw.RequestReJIT(1, &is_in.module.as_raw(), &is_in.token.as_raw()) };
             assert!(code.is_ok(), "{code:?}");

@@ -169,6 +169,109 @@ impl Callbacks for AsksTooLate {
     }
 }
 
+/// Fails to start, with an error that panics when it is told.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000A", no_export)]
+struct FailsBadly;
+
+#[derive(Debug)]
+struct BadError;
+
+impl std::fmt::Display for BadError {
+    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("in display")
+    }
+}
+
+impl std::error::Error for BadError {}
+
+#[callbacks]
+impl Callbacks for FailsBadly {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Err(Box::new(BadError))
+    }
+}
+
+/// Fails to start with a code that says success, after it has given `Info` to a thread that goes on asking.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000B", no_export)]
+struct FailsWithAThread;
+
+#[callbacks]
+impl Callbacks for FailsWithAThread {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let info: Info = (**cx).clone();
+        std::thread::spawn(move || {
+            for _ in 0..20 {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                assert_eq!(info.current_thread(), Ok(None));
+            }
+            eprintln!("asked twenty times, and for events: {:?}", info.add_events(EventMask::MONITOR_THREADS).is_ok());
+        });
+        Err(Error::new(Default::default(), "initialize").into())
+    }
+
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        eprintln!("a callback after all");
+    }
+}
+
+/// Has panicked before it is initialized.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000C", no_export)]
+struct PanicsEarly;
+
+#[callbacks]
+impl Callbacks for PanicsEarly {
+    fn load_as_notification_only(&self) -> bool {
+        panic!("asked for its kind")
+    }
+
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        eprintln!("initialize of a quiet profiler");
+        Ok(())
+    }
+}
+
+/// Holds a lock in a callback that does not end, and wants it in `shutdown`.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000D", no_export)]
+struct HoldsOn(corprof::sync::Mutex<()>);
+
+#[callbacks]
+impl Callbacks for HoldsOn {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId, _name: &str) {
+        let _guard = self.0.lock(cx);
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        drop(self.0.lock(cx));
+        eprintln!("shutdown of one that holds on");
+    }
+}
+
+/// Turns events on and off from a thread of its own, until and beyond the end.
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000E", no_export)]
+struct Toggles;
+
+#[callbacks]
+impl Callbacks for Toggles {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let info: Info = (**cx).clone();
+        std::thread::spawn(move || {
+            loop {
+                let _ = info.add_events(EventMask::MONITOR_THREADS);
+                let _ = info.remove_events(EventMask::MONITOR_THREADS);
+            }
+        });
+        Ok(())
+    }
+}
+
 corprof::export!(
     PanicsInCallback,
     PanicsInInitialize,
@@ -179,4 +282,9 @@ corprof::export!(
     WatchesTheOrder,
     ExitsInCallback,
     AsksTooLate,
+    FailsBadly,
+    FailsWithAThread,
+    PanicsEarly,
+    HoldsOn,
+    Toggles,
 );

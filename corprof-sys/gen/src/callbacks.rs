@@ -110,6 +110,7 @@ impl Callback<'_> {
     pub fn context_argument(&self) -> String {
         match self.context() {
             Some("InTriggers") => "cx: &mut InTriggers<'_>, ".to_owned(),
+            Some("Info") => "cx: &Info, ".to_owned(),
             Some(context) => format!("cx: &{context}<'_>, "),
             None => String::new(),
         }

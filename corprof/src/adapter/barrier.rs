@@ -3,26 +3,34 @@
 //! With it, threads on the fast side need only a compiler fence (`gate.rs`). Where the system offers none, the fast side
 //! uses full fences instead.
 
-/// Whether [`process_wide`] does its work on this system.
-pub(crate) const IS_ASYMMETRIC: bool = cfg!(any(target_os = "linux", windows));
+#[cfg(not(windows))]
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
+/// Gets ready for [`process_wide`], and answers whether it will do its work on this system. The fast side fences for itself
+/// where it will not: on other systems, in a sandbox that forbids the call, with a kernel before 4.14.
+#[cfg(target_os = "linux")]
+pub(crate) fn prepare() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
 
 /// Returns after every thread of this process has executed a full memory barrier, or is about to run one before it next
-/// touches memory.
+/// touches memory; only after [`prepare`] has answered `true`.
 #[cfg(target_os = "linux")]
 pub(crate) fn process_wide() {
-    // Registering again is free, and .NET has done it already; the constants are the kernel's.
-    let done = [libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED].iter().all(
-        |&command| {
-            // SAFETY: membarrier takes three integers and touches no memory of ours.
-            unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-        },
-    );
-    if !done {
-        // Forbidden by a sandbox, or a kernel before 4.14. A store buffer drains by itself in well under a microsecond, and
-        // giving up the processor makes room for the others.
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    }
+    membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    fence(SeqCst);
+}
+
+#[cfg(target_os = "linux")]
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: membarrier takes three integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// Windows is always ready.
+#[cfg(windows)]
+pub(crate) fn prepare() -> bool {
+    true
 }
 
 /// Returns after every thread of this process has executed a full memory barrier.
@@ -32,8 +40,14 @@ pub(crate) fn process_wide() {
     unsafe { windows_sys::Win32::System::Threading::FlushProcessWriteBuffers() }
 }
 
-/// The fast side fences for itself here.
+/// There is no such barrier here.
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(crate) fn prepare() -> bool {
+    false
+}
+
+/// The fast side fences for itself; so does this side.
 #[cfg(not(any(target_os = "linux", windows)))]
 pub(crate) fn process_wide() {
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(SeqCst);
 }

@@ -10,7 +10,7 @@ use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_N
 use crate::profiler::Profiler;
 use crate::report;
 
-use super::{Adapter, catch};
+use super::{Adapter, catch, pin};
 
 const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
 
@@ -94,10 +94,10 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     if !outer.is_null() {
         return CLASS_E_NOAGGREGATION;
     }
-    let Some(profiler) = catch(P::create) else {
-        report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
-        return E_FAIL;
-    };
+    let panicked =
+        || report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
+    let Some(profiler) = catch(P::create, panicked) else { return E_FAIL };
+    pin::library();
     let adapter = Adapter::create(profiler);
     // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
     unsafe {

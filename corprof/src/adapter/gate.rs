@@ -43,6 +43,8 @@ static CROWD: AtomicUsize = AtomicUsize::new(0);
 /// Whether callbacks are let through to one profiler.
 pub(crate) struct Gate {
     state: AtomicU8,
+    /// Whether closing pays for the fences of those who pass.
+    is_asymmetric: bool,
 }
 
 /// A callback under way: the gate cannot finish closing while one lives.
@@ -51,14 +53,21 @@ pub(crate) struct Inside {
 }
 
 impl Gate {
-    pub(crate) const fn new() -> Self {
-        Self { state: AtomicU8::new(OPEN) }
+    pub(crate) fn new() -> Self {
+        Self { state: AtomicU8::new(OPEN), is_asymmetric: barrier::prepare() }
     }
 
     /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Inside> {
         let inside = Inside::count_in();
+        // Having counted itself must come before the look at the gate: against the compiler this fence sees to it, against
+        // the processor the barrier of whoever closes, or else a full fence.
+        if self.is_asymmetric {
+            compiler_fence(Ordering::SeqCst)
+        } else {
+            fence(Ordering::SeqCst)
+        }
         if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
     }
 
@@ -73,7 +82,8 @@ impl Gate {
     }
 
     /// Closes the gate for good and waits until no callback of another thread is inside, at most `patience` long. Answers
-    /// whether nobody is inside, the calling thread included: it is when a callback has called `std::process::exit`.
+    /// whether nobody is inside, the calling thread included (as it would be if a callback ended the process by a call that
+    /// makes the runtime shut down).
     pub(crate) fn close(&self, patience: Duration) -> bool {
         self.state.store(CLOSED, Ordering::SeqCst);
         // After this barrier every thread either sees the closed gate or has its count visible here.
@@ -133,9 +143,6 @@ impl Inside {
             Some(slot) => {
                 // Only this thread writes the count, so it needs no locked instruction.
                 slot.depth.store(slot.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                // The store must come before the look at the gate. Against the compiler this fence sees to it, against the
-                // processor the barrier of whoever closes.
-                if barrier::IS_ASYMMETRIC { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
             }
             None => {
                 CROWD.fetch_add(1, Ordering::SeqCst);

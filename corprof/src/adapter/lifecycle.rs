@@ -1,6 +1,7 @@
 //! The callbacks that begin and end a profiler's life.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use corprof_sys as sys;
@@ -70,10 +71,8 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
         let adapter: &Adapter<P> = Adapter::of(this);
         (adapter, adapter.profiler())
     };
-    let answer = catch(|| profiler.load_as_notification_only()).unwrap_or_else(|| {
-        adapter.go_quiet("load_as_notification_only");
-        false
-    });
+    let panicked = || adapter.go_quiet("load_as_notification_only");
+    let answer = catch(|| profiler.load_as_notification_only(), panicked).unwrap_or(false);
     // SAFETY: not null, and by COM's rules room for a truth value.
     unsafe { *out = BOOL::from(answer) };
     S_OK
@@ -88,19 +87,27 @@ impl<P: Profiler> Adapter<P> {
         user: impl FnOnce(&P, &Info) -> Result<(), BoxError>,
     ) -> HRESULT {
         let Some(runtime) = runtime else { return E_POINTER };
-        let started = match self.prepare(runtime, phase) {
-            // SAFETY: the gate is open, and nobody drops the profiler before the runtime calls Shutdown or releases it.
-            Ok(info) => catch(|| user(unsafe { self.profiler() }, info)),
-            Err(error) => Some(Err(error)),
+        let Some(_inside) = self.gate.enter() else { return E_FAIL };
+        let start = || -> Result<(), (HRESULT, String)> {
+            // What an error says, and how it is dropped, is the user's code as well.
+            let told = |error: BoxError| {
+                let code = error.downcast_ref::<Error>().map_or(E_FAIL, Error::code);
+                (if code.is_ok() { E_FAIL } else { code }, error.to_string())
+            };
+            let info = self.prepare(runtime, phase).map_err(told)?;
+            // SAFETY: inside the gate, so the profiler has not been dropped.
+            user(unsafe { self.profiler() }, info).map_err(told)
         };
-        let (code, why) = match started {
+        let (code, why) = match catch(start, || {}) {
             Some(Ok(())) => return S_OK,
-            Some(Err(error)) => (error.downcast_ref::<Error>().map_or(E_FAIL, Error::code), error.to_string()),
+            Some(Err(why)) => why,
             None => (E_FAIL, "it panicked".to_owned()),
         };
         self.gate.quieten();
         report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
-        code
+        // A failure makes the runtime delete the object behind `Info`. Whoever has a clone must not be left with that, so
+        // the runtime is then told that all is well, and asked for nothing.
+        if self.info.get().is_some_and(|info| info.is_shared() && info.silence().is_ok()) { S_OK } else { code }
     }
 
     fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
@@ -116,25 +123,34 @@ impl<P: Profiler> Adapter<P> {
 
     /// Closes the gate, lets the profiler say its last word, and drops it.
     fn end(&self) {
+        if self.has_ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let is_quiet = !self.gate.is_open();
         let is_empty = self.gate.close(PATIENCE);
-        if let Some(info) = self.info.get()
-            && !is_quiet
-        {
-            // SAFETY: only what follows drops the profiler.
-            let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
-            if catch(last_word).is_none() {
-                self.go_quiet("shutdown");
+        if !is_empty {
+            // One that will not end may hold a lock that `shutdown` waits for, so the last word is not said beside it.
+            report::line(format_args!(
+                "callbacks of the profiler {} are still running {PATIENCE:?} after Shutdown: its `shutdown` is not called",
+                P::NAME
+            ));
+        }
+        if let Some(info) = self.info.get() {
+            if is_empty && !is_quiet {
+                // SAFETY: only what follows drops the profiler, and this is the only time.
+                let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
+                catch(last_word, || {
+                    report::line(format_args!(
+                        "the profiler {} panicked in shutdown; the application goes on",
+                        P::NAME
+                    ));
+                });
             }
+            info.seal_event_mask();
         }
         if is_empty {
             // SAFETY: the gate is closed and nobody is inside.
             unsafe { self.drop_profiler() };
-        } else {
-            report::line(format_args!(
-                "callbacks of the profiler {} were still running {PATIENCE:?} after Shutdown: it is not dropped",
-                P::NAME
-            ));
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod barrier;
 pub(crate) mod factory;
 mod gate;
 pub(crate) mod lifecycle;
+mod pin;
 mod thread_key;
 
 use std::cell::UnsafeCell;
@@ -42,6 +43,8 @@ pub(crate) struct Adapter<P: Profiler> {
     /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
     profiler: UnsafeCell<ManuallyDrop<P>>,
     is_dropped: AtomicBool,
+    /// Set by the first Shutdown.
+    has_ended: AtomicBool,
 }
 
 impl<P: Profiler> Adapter<P> {
@@ -54,6 +57,7 @@ impl<P: Profiler> Adapter<P> {
             info: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         };
         Box::into_raw(Box::new(adapter)).cast()
     }
@@ -85,9 +89,10 @@ impl<P: Profiler> Adapter<P> {
     unsafe fn drop_profiler(&self) {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
-            if catch(|| unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) }).is_none() {
-                report::line(format_args!("the profiler {} panicked in drop; the application goes on", P::NAME));
-            }
+            let drop = || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) };
+            let panicked =
+                || report::line(format_args!("the profiler {} panicked in drop; the application goes on", P::NAME));
+            catch(drop, panicked);
         }
     }
 
@@ -147,12 +152,14 @@ impl<P: Profiler> Adapter<P> {
     }
 }
 
-/// Runs the user's code and lets no panic out; none if it panicked.
+/// Runs the user's code and lets no panic out: `panicked` is run then, and there is no answer.
 #[inline]
-fn catch<R>(user: impl FnOnce() -> R) -> Option<R> {
+fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(user)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
+            // What the panic carried may do anything when it is dropped: first things first.
+            panicked();
             discard(payload);
             None
         }
@@ -205,18 +212,16 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
     }
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let Some(_inside) = adapter.gate.enter() else { return S_OK };
     let Some(info) = adapter.info.get() else { return S_OK };
+    // The books are kept also when the profiler is quiet, as a callback of before may still be running.
     if event == Event::ModuleUnloadFinished {
         // Another thread may have looked names up since the module began to go.
         info.known_names().evict_all();
     }
-    if is_implemented {
+    if is_implemented && let Some(_inside) = adapter.gate.enter() {
         // SAFETY: inside the gate, so the profiler has not been dropped.
         let profiler = unsafe { adapter.profiler() };
-        if catch(|| user(profiler, info)).is_none() {
-            adapter.go_quiet(event.method());
-        }
+        catch(|| user(profiler, info), || adapter.go_quiet(event.method()));
     }
     if event == Event::ModuleUnloadStarted {
         // The user's method was the last that could ask for these names. Identifiers may be used again from here on, also

@@ -34,7 +34,10 @@ macro_rules! borrowed_interfaces {
             }
 
             /// The interface itself, for calls that have no safe form yet.
-            pub fn as_raw(self) -> &'cb sys::$interface {
+            ///
+            /// # Safety
+            /// A copy of it must not be kept: it ends with the callback.
+            pub unsafe fn as_raw(self) -> &'cb sys::$interface {
                 self.raw
             }
         }

@@ -6,6 +6,7 @@ use crate::args::*;
 use crate::context::{InCallback, InInitialize, InTriggers};
 use crate::error::Result;
 use crate::id::*;
+use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::profiler::{BoxError, Subscriber};
 use windows_core::GUID as Guid;
@@ -57,7 +58,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn app_domain_creation_started(
         &self,
         cx: &mut InTriggers<'_>,
-        app_domain: AppDomainId,
+        app_domain: Inert<AppDomainId>,
     ) {}
     /// An application domain has been created, or could not be.
     ///
@@ -101,7 +102,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn app_domain_shutdown_finished(
         &self,
         cx: &mut InTriggers<'_>,
-        app_domain: AppDomainId,
+        app_domain: Inert<AppDomainId>,
         status: Result<()>,
     ) {}
     /// An assembly is being loaded. Nothing can be asked about it yet.
@@ -112,7 +113,11 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyLoadStarted`).
     #[doc(alias = "AssemblyLoadStarted")]
-    fn assembly_load_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {}
+    fn assembly_load_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        assembly: Inert<AssemblyId>,
+    ) {}
     /// An assembly has been loaded, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
@@ -151,7 +156,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn assembly_unload_finished(
         &self,
         cx: &mut InTriggers<'_>,
-        assembly: AssemblyId,
+        assembly: Inert<AssemblyId>,
         status: Result<()>,
     ) {}
     /// A module is being loaded. Nothing can be asked about it yet.
@@ -162,7 +167,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleLoadStarted`).
     #[doc(alias = "ModuleLoadStarted")]
-    fn module_load_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {}
+    fn module_load_started(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {}
     /// A module has been loaded, or could not be. Its metadata can be read from here on; its assembly may not be known before `module_attached_to_assembly`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -201,7 +206,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn module_unload_finished(
         &self,
         cx: &mut InTriggers<'_>,
-        module: ModuleId,
+        module: Inert<ModuleId>,
         status: Result<()>,
     ) {}
     /// A loaded module has become part of an assembly.
@@ -226,7 +231,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadStarted`).
     #[doc(alias = "ClassLoadStarted")]
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {}
+    fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>) {}
     /// A class has been loaded, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
@@ -265,7 +270,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn class_unload_finished(
         &self,
         cx: &mut InTriggers<'_>,
-        class: ClassId,
+        class: Inert<ClassId>,
         status: Result<()>,
     ) {}
     /// A function is being unloaded.
@@ -571,7 +576,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
-    /// No call that starts a GC may be made here: the runtime does not refuse a triggering call here, but the threads still stand.
+    /// Little may be asked here: the runtime does not refuse a triggering call here, but the threads still stand.
     ///
     /// Note: default macro, hence triggering Info calls pass the check although managed threads are still stopped.
     ///
@@ -591,11 +596,13 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
+    /// Little may be asked here: the thread may stand inside the allocator, or hold any lock.
+    ///
     /// Blocking: allocate nothing and take no lock: the named thread may be stopped by the operating system while it holds one.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadSuspended`).
     #[doc(alias = "RuntimeThreadSuspended")]
-    fn runtime_thread_suspended(&self, cx: &InCallback<'_>, thread: ThreadId) {}
+    fn runtime_thread_suspended(&self, cx: &Info, thread: ThreadId) {}
     /// A managed thread runs again.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -929,7 +936,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
-    /// No call that starts a GC may be made here: the runtime does not refuse a triggering call here, but a collection is running: it would deadlock.
+    /// Little may be asked here: the runtime does not refuse a triggering call here, but a collection is running: it would deadlock.
     ///
     /// Blocking: called during a collection although its macro and contract say that it may trigger one: treat it as no-trigger and do not block.
     ///
@@ -1144,7 +1151,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         module: ModuleId,
     ) {}
-    /// The compiler begins to compile a dynamic method, which has no metadata. `il` is its body, header included.
+    /// The compiler begins to compile a dynamic method, which has no metadata. `il` is its body, without a header.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
     ///
@@ -1182,7 +1189,11 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback9::DynamicMethodUnloaded`).
     #[doc(alias = "DynamicMethodUnloaded")]
-    fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, function: FunctionId) {}
+    fn dynamic_method_unloaded(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: Inert<FunctionId>,
+    ) {}
     /// An event of a session that this profiler started, on the thread that wrote it.
     ///
     /// Enabled by: `EventPipeStartSession`.

@@ -22,7 +22,7 @@ impl InCallback<'_> {
     /// What `assembly` is called, and where it belongs.
     #[doc = contract!(GetAssemblyInfo)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `assembly_load_finished`. `E_INVALIDARG`: the assembly is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `assembly_load_finished`.
     #[doc(alias = "GetAssemblyInfo")]
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
         let (mut app_domain, mut module) = (0, 0);

@@ -39,7 +39,7 @@ impl Info {
     #[doc = contract!(GetClassIDInfo2)]
     ///
     /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`: a
-    /// pointer or by-ref has no definition. `E_INVALIDARG`: the class is no longer there.
+    /// pointer or by-ref has no definition.
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
@@ -60,8 +60,6 @@ impl Info {
 
     /// What `class` is an array of, or nothing if it is none.
     #[doc = contract!(IsArrayClass)]
-    ///
-    /// `E_INVALIDARG`: the class is no longer there.
     #[doc(alias = "IsArrayClass")]
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";

@@ -32,13 +32,7 @@ impl Info {
     #[doc(alias = "SetEventMask2")]
     #[doc(alias = "SetEventMask")]
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {
-        const CALL: &str = "SetEventMask2";
-        let mask = mask | EventMask::BOOKKEEPING;
-        EventMask::check(self.event_mask()?, mask, self.phase())?;
-        let (low, high) = mask.words();
-        // SAFETY: the call takes two numbers.
-        let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.SetEventMask2(low, high) };
-        Error::check(code, CALL)
+        self.change_event_mask(|_| mask)
     }
 
     /// Turns these events on, besides those that are.
@@ -46,7 +40,7 @@ impl Info {
     /// # Errors
     /// As [`set_event_mask`](Self::set_event_mask).
     pub fn add_events(&self, mask: EventMask) -> Result<()> {
-        self.set_event_mask(self.event_mask()? | mask)
+        self.change_event_mask(|current| current | mask)
     }
 
     /// Turns these events off and leaves the others as they are.
@@ -54,6 +48,39 @@ impl Info {
     /// # Errors
     /// As [`set_event_mask`](Self::set_event_mask).
     pub fn remove_events(&self, mask: EventMask) -> Result<()> {
-        self.set_event_mask(self.event_mask()? - mask)
+        self.change_event_mask(|current| current - mask)
+    }
+
+    /// Reads, checks and sets the mask, one thread at a time, so that no change is lost.
+    fn change_event_mask(&self, change: impl FnOnce(EventMask) -> EventMask) -> Result<()> {
+        let is_sealed = self.mask_lock();
+        if *is_sealed {
+            return Err(Error::new(sys::CORPROF_E_PROFILER_DETACHING, "SetEventMask2")
+                .about("after Shutdown", "the application ends, and no event is made any more"));
+        }
+        let current = self.event_mask()?;
+        let mask = change(current) | EventMask::BOOKKEEPING;
+        EventMask::check(current, mask, self.phase())?;
+        self.put_event_mask(mask)
+    }
+
+    fn put_event_mask(&self, mask: EventMask) -> Result<()> {
+        const CALL: &str = "SetEventMask2";
+        let (low, high) = mask.words();
+        // SAFETY: the call takes two numbers.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.SetEventMask2(low, high) };
+        Error::check(code, CALL)
+    }
+
+    /// Turns everything off, the SDK's own events as well.
+    pub(crate) fn silence(&self) -> Result<()> {
+        let mut is_sealed = self.mask_lock();
+        *is_sealed = true;
+        self.put_event_mask(EventMask::empty())
+    }
+
+    /// Refuses every later change of the mask.
+    pub(crate) fn seal_event_mask(&self) {
+        *self.mask_lock() = true;
     }
 }

@@ -29,8 +29,6 @@ const USUAL_TYPE_ARGS: usize = 8;
 impl Info {
     /// Where `function` is defined, and with which type arguments.
     #[doc = contract!(GetFunctionInfo2)]
-    ///
-    /// `E_INVALIDARG`: the function is no longer there.
     #[doc(alias = "GetFunctionInfo2")]
     #[doc(alias = "GetFunctionInfo")]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {

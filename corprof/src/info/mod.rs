@@ -19,8 +19,8 @@ mod threads;
 mod tokens;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
@@ -51,11 +51,15 @@ struct Shared {
     version: u8,
     /// A [`Phase`], which decides what may be asked of the event mask.
     phase: AtomicU8,
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has let go of
+    /// what the call needs.
+    is_mask_sealed: Mutex<bool>,
     names: NameCache,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
-// are for), and AddRef and Release on its Info object do nothing (contracts/NOTES.md, (e)).
+// are for), and AddRef and Release on its Info object do nothing (contracts/NOTES.md, (e)). The object lives as long as the
+// process, but for a failed `Initialize`, which the adapter therefore does not report while anybody has a clone of `Info`.
 unsafe impl Send for Shared {}
 // SAFETY: as above; all other fields are `Sync` by themselves.
 unsafe impl Sync for Shared {}
@@ -108,7 +112,13 @@ impl Info {
     /// Asks the runtime for its newest interface.
     pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase) -> Result<Self> {
         let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
-        Ok(Self(Arc::new(Shared { raw, version, phase: AtomicU8::new(phase as u8), names: NameCache::new() })))
+        Ok(Self(Arc::new(Shared {
+            raw,
+            version,
+            phase: AtomicU8::new(phase as u8),
+            is_mask_sealed: Mutex::new(false),
+            names: NameCache::new(),
+        })))
     }
 
     /// The newest `ICorProfilerInfo` that the runtime has: 11 for .NET Core 3.1, 14 for .NET 8.
@@ -122,7 +132,10 @@ impl Info {
     }
 
     /// The runtime's interface itself, for calls that have no safe form yet.
-    pub fn as_raw(&self) -> &sys::ICorProfilerInfo {
+    ///
+    /// # Safety
+    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count.
+    pub unsafe fn as_raw(&self) -> &sys::ICorProfilerInfo {
         &self.0.raw
     }
 
@@ -134,6 +147,16 @@ impl Info {
         // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
         // version that is at least as new, whose vtable begins with that of `V`.
         Ok(unsafe { &*std::ptr::from_ref(&self.0.raw).cast::<V>() })
+    }
+
+    /// Whether anybody but the adapter has it.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// What stands between event masks: whether they are sealed. No user code runs under this lock.
+    fn mask_lock(&self) -> MutexGuard<'_, bool> {
+        self.0.is_mask_sealed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn phase(&self) -> Phase {

@@ -29,7 +29,7 @@ impl Info {
     /// Where `module` was loaded from, and where it is.
     #[doc = contract!(GetModuleInfo2)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
     #[doc(alias = "GetModuleInfo2")]
     #[doc(alias = "GetModuleInfo")]
     pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
@@ -53,7 +53,7 @@ impl InCallback<'_> {
     /// The metadata of `module`, to read.
     #[doc = contract!(GetModuleMetaData)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata(&self, module: ModuleId) -> Result<MetadataImport<'_>> {
         self.kept_metadata(module)

@@ -28,7 +28,7 @@ impl InCallback<'_> {
     /// The operating-system thread that currently carries `thread`.
     #[doc = contract!(GetThreadInfo)]
     ///
-    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    /// `E_INVALIDARG`: `thread` has not been carried by any yet.
     #[doc(alias = "GetThreadInfo")]
     pub fn os_thread_id(&self, thread: ThreadId) -> Result<u32> {
         const CALL: &str = "GetThreadInfo";

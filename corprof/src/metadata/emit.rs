@@ -57,7 +57,10 @@ impl<'cb> MetadataEmit<'cb> {
     }
 
     /// The runtime's interface itself, for what has no safe form yet.
-    pub fn as_raw(&self) -> &sys::IMetaDataEmit2 {
+    ///
+    /// # Safety
+    /// A copy of it must not be kept: it reads the memory of the module.
+    pub unsafe fn as_raw(&self) -> &sys::IMetaDataEmit2 {
         &self.raw
     }
 

@@ -54,7 +54,10 @@ impl MetadataImport<'_> {
     }
 
     /// The runtime's interface itself, for questions that have no safe form yet.
-    pub fn as_raw(&self) -> &sys::IMetaDataImport2 {
+    ///
+    /// # Safety
+    /// A copy of it must not be kept: it reads the memory of the module.
+    pub unsafe fn as_raw(&self) -> &sys::IMetaDataImport2 {
         &self.raw
     }
 

@@ -76,6 +76,7 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::context::{InCallback, InInitialize, InTriggers};
         use crate::error::Result;
         use crate::id::*;
+        use crate::info::Info;
         use crate::metadata::MethodDef;
         use crate::profiler::{BoxError, Subscriber};
         use windows_core::GUID as Guid;
@@ -119,7 +120,7 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
     });
     lines.push(String::new());
     if let Some(why) = &facts.why {
-        lines.extend([format!("No call that starts a GC may be made here: {why}."), String::new()]);
+        lines.extend([format!("Little may be asked here: {why}."), String::new()]);
     }
     let mut more: Vec<String> = Vec::new();
     more.extend(row.blocking.as_ref().map(|blocking| format!("Blocking: {blocking}.")));
