@@ -88,6 +88,8 @@ impl fmt::Display for Error {
 pub(crate) const S_OK: HRESULT = HRESULT(0);
 /// `S_FALSE`: a success that says "no".
 pub(crate) const S_FALSE: HRESULT = HRESULT(1);
+/// `E_NOTIMPL`.
+pub(crate) const E_NOTIMPL: HRESULT = HRESULT(0x8000_4001_u32 as i32);
 /// `E_NOINTERFACE`.
 pub(crate) const E_NOINTERFACE: HRESULT = HRESULT(0x8000_4002_u32 as i32);
 /// `E_POINTER`.
@@ -107,7 +109,7 @@ pub(crate) const INSUFFICIENT_BUFFER: HRESULT = HRESULT(0x8007_007A_u32 as i32);
 
 /// The general codes, which corerror.h does not list.
 const COM_NAMES: &[(HRESULT, &str)] = &[
-    (HRESULT(0x8000_4001_u32 as i32), "E_NOTIMPL"),
+    (E_NOTIMPL, "E_NOTIMPL"),
     (E_NOINTERFACE, "E_NOINTERFACE"),
     (E_POINTER, "E_POINTER"),
     (HRESULT(0x8000_4004_u32 as i32), "E_ABORT"),

@@ -44,6 +44,8 @@ pub mod names;
 mod profiler;
 mod report;
 pub mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wire;
 
 pub use corprof_macros::{Profiler, callbacks};

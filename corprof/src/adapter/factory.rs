@@ -12,7 +12,8 @@ use crate::report;
 
 use super::{Adapter, catch, pin};
 
-const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
+/// The IID of `IClassFactory`.
+pub(crate) const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
 
 /// One profiler of a library.
 #[derive(Clone, Copy)]
@@ -41,11 +42,13 @@ struct Factory {
     vtable: &'static FactoryVtable,
 }
 
+/// The vtable of `IClassFactory`.
 #[repr(C)]
 #[allow(non_snake_case, reason = "the names of COM")]
-struct FactoryVtable {
+pub(crate) struct FactoryVtable {
     base: IUnknown_Vtbl,
-    CreateInstance: unsafe extern "system" fn(*mut c_void, *mut c_void, *const GUID, *mut *mut c_void) -> HRESULT,
+    pub(crate) CreateInstance:
+        unsafe extern "system" fn(*mut c_void, *mut c_void, *const GUID, *mut *mut c_void) -> HRESULT,
     LockServer: unsafe extern "system" fn(*mut c_void, BOOL) -> HRESULT,
 }
 

@@ -98,7 +98,7 @@ impl<P: Profiler> Adapter<P> {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             user(unsafe { self.profiler() }, info).map_err(told)
         };
-        let (code, why) = match catch(start, || {}) {
+        let (code, why) = match catch(start, || self.note_panic()) {
             Some(Ok(())) => return S_OK,
             Some(Err(why)) => why,
             None => (E_FAIL, "it panicked".to_owned()),
@@ -139,12 +139,7 @@ impl<P: Profiler> Adapter<P> {
             if is_empty && !is_quiet {
                 // SAFETY: only what follows drops the profiler, and this is the only time.
                 let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
-                catch(last_word, || {
-                    report::line(format_args!(
-                        "the profiler {} panicked in shutdown; the application goes on",
-                        P::NAME
-                    ));
-                });
+                catch(last_word, || self.tell_last_panic("shutdown"));
             }
             info.seal_event_mask();
         }

@@ -45,6 +45,9 @@ pub(crate) struct Adapter<P: Profiler> {
     is_dropped: AtomicBool,
     /// Set by the first Shutdown.
     has_ended: AtomicBool,
+    /// For the fake CLR: once the gate is closed, nobody else can tell.
+    #[cfg(feature = "testing")]
+    has_panicked: AtomicBool,
 }
 
 impl<P: Profiler> Adapter<P> {
@@ -58,6 +61,8 @@ impl<P: Profiler> Adapter<P> {
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
+            #[cfg(feature = "testing")]
+            has_panicked: AtomicBool::new(false),
         };
         Box::into_raw(Box::new(adapter)).cast()
     }
@@ -90,15 +95,27 @@ impl<P: Profiler> Adapter<P> {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
             let drop = || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) };
-            let panicked =
-                || report::line(format_args!("the profiler {} panicked in drop; the application goes on", P::NAME));
-            catch(drop, panicked);
+            catch(drop, || self.tell_last_panic("drop"));
         }
+    }
+
+    /// Whatever becomes of a panic, the fake CLR can tell that there was one.
+    fn note_panic(&self) {
+        #[cfg(feature = "testing")]
+        self.has_panicked.store(true, Ordering::Relaxed);
+    }
+
+    /// A panic when there is nothing left to be quiet about.
+    #[cold]
+    fn tell_last_panic(&self, method: &str) {
+        self.note_panic();
+        report::line(format_args!("the profiler {} panicked in {method}; the application goes on", P::NAME));
     }
 
     /// After a panic: the first is reported, and no callback is let in any more.
     #[cold]
     fn go_quiet(&self, method: &str) {
+        self.note_panic();
         if self.gate.quieten() {
             report::line(format_args!(
                 "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
@@ -164,6 +181,30 @@ fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
             None
         }
     }
+}
+
+/// The user's profiler behind an interface pointer, unless it has been dropped: for the fake CLR.
+///
+/// # Safety
+/// `this` is an [`Adapter`] of this `P`; for `'a`, nobody calls Shutdown or gives up the last reference.
+#[cfg(feature = "testing")]
+pub(crate) unsafe fn profiler_of<'a, P: Profiler>(this: *mut c_void) -> Option<&'a P> {
+    // SAFETY: the caller's promise; only Shutdown and the last Release drop the profiler.
+    unsafe {
+        let adapter: &Adapter<P> = Adapter::of(this);
+        (!adapter.is_dropped.load(Ordering::Acquire)).then(|| adapter.profiler())
+    }
+}
+
+/// Whether the user's code behind an interface pointer has panicked in any place: for the fake CLR.
+///
+/// # Safety
+/// `this` is an [`Adapter`] of this `P`, and a reference to it is held.
+#[cfg(feature = "testing")]
+pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    adapter.has_panicked.load(Ordering::Relaxed)
 }
 
 /// Drops what a panic carried; should that panic in turn, it is leaked.

@@ -3,5 +3,11 @@
 
 pub(crate) mod callbacks;
 pub(crate) mod contract;
+#[cfg(feature = "testing")]
+pub(crate) mod contract_table;
 pub(crate) mod events;
+#[cfg(feature = "testing")]
+pub(crate) mod fake_info;
+#[cfg(feature = "testing")]
+pub(crate) mod fake_metadata;
 pub(crate) mod thunks;

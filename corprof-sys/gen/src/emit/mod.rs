@@ -180,7 +180,9 @@ pub(crate) fn output(
     Ok(Output { path: path.into(), contents })
 }
 
-/// How a method of an interface starts when prettyplease has laid it out.
+/// How an interface starts when prettyplease has laid it out.
+const INTERFACE: &str = "pub unsafe trait ";
+/// How a method of one does.
 const METHOD: &str = "    unsafe fn ";
 
 /// What prettyplease cannot do: an empty line between items, the inside of `bitflags!`, and `pub` before the methods of
@@ -188,7 +190,9 @@ const METHOD: &str = "    unsafe fn ";
 fn tidy(model: &Model, text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut previous = "";
+    let mut in_interface = false;
     for line in text.lines() {
+        in_interface = line.starts_with(INTERFACE) || (in_interface && line != "}");
         let starts = ["///", "#[", "impl", "use super", "bitflags_of!"].iter().any(|start| line.starts_with(start));
         let follows = previous.starts_with("///") || previous.starts_with("#[") || previous.is_empty();
         if starts && !follows {
@@ -197,7 +201,7 @@ fn tidy(model: &Model, text: &str) -> String {
         let flags = line.strip_prefix("bitflags_of!(").and_then(|rest| rest.strip_suffix(");"));
         match flags.and_then(|name| model.enumeration(name)) {
             Some(enumeration) => out.push_str(enums::flags_block(enumeration).trim_end()),
-            None if line.starts_with(METHOD) => {
+            None if in_interface && line.starts_with(METHOD) => {
                 out.push_str("    pub");
                 out.push_str(&line[3..]);
             }

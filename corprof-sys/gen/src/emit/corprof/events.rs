@@ -123,7 +123,7 @@ fn alternatives(callback: &Callback<'_>, flags: &[&FlagRow]) -> Vec<TokenStream>
     masks.collect()
 }
 
-fn constant(name: &str) -> proc_macro2::Ident {
+pub(super) fn constant(name: &str) -> proc_macro2::Ident {
     format_ident!("{}", name.trim_start_matches("COR_PRF_"))
 }
 

@@ -1,11 +1,14 @@
 //! The callbacks and flags to files of `corprof` and `corprof-macros`.
 //!
 //! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
-//! the vtable, `contract.rs` documentation of the Info methods, and the macros get a table of names. Their meaning comes from `callbacks.toml`, their rules from
-//! `contracts.toml`.
+//! the vtable, `contract.rs` documentation of the Info methods, and the macros get a table of names; `contract_table.rs` and
+//! the `fake_*.rs` are what the fake CLR of `corprof::testing` rests on. Their meaning comes from `callbacks.toml`, their
+//! rules from `contracts.toml`.
 
 mod contract;
+mod contract_table;
 mod events;
+mod fakes;
 mod thunks;
 
 use proc_macro2::TokenStream;
@@ -45,6 +48,23 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
             "corprof/src/generated/contract.rs",
             "What the contract table says of each Info method.",
             contract::emit(&context.contracts),
+        )?,
+        file(
+            "corprof/src/generated/contract_table.rs",
+            "What contracts.toml says, for the fake CLR.",
+            contract_table::emit(&callbacks, &context.contracts)?,
+        )?,
+        file(
+            "corprof/src/generated/fake_info.rs",
+            "`ICorProfilerInfo` to `ICorProfilerInfo15`, as the fake CLR has them: the vtable, and a method for each slot.",
+            fakes::emit(&context.model, &fakes::INFO)?,
+        )?,
+        output(
+            &context.model,
+            "corprof/src/generated/fake_metadata.rs",
+            "`IMetaDataImport2`, as the fake CLR has it: the vtable, and a method for each slot.",
+            &[Input::Metadata],
+            fakes::emit(&context.model, &fakes::METADATA)?,
         )?,
         file("corprof-macros/src/generated.rs", "The names and signatures of the callbacks.", macro_table(&callbacks))?,
     ])

@@ -1,0 +1,105 @@
+//! `contract_table.rs`: `contracts.toml` itself, for the fake CLR of `corprof::testing`, which refuses what it refuses.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote;
+
+use super::event;
+use super::events::constant;
+use crate::callbacks::Callback;
+use crate::contracts::{Contracts, Entry, FlagKind, InfoRow, Mode, SyncInfo, Wrapper};
+use crate::error::Error;
+
+pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<TokenStream, Error> {
+    let mut rows: Vec<&InfoRow> = contracts.info.iter().collect();
+    rows.sort_by_key(|row| row.slot);
+    let calls = rows.iter().map(|row| call(row)).collect::<Result<Vec<_>, _>>()?;
+    let deliveries = callbacks.iter().map(delivery).collect::<Result<Vec<_>, _>>()?;
+    let flags = flags(contracts);
+    let (call_count, delivery_count) = (calls.len(), deliveries.len());
+    Ok(quote! {
+        use crate::event_mask::{Event, EventMask};
+        use crate::testing::contract::{Call, Delivery, Earlier, Entry, FlagRule, Lifted, Release, SyncInfo};
+
+        /// The methods of `ICorProfilerInfo` to `ICorProfilerInfo15`, by slot: `QueryInterface` has 0, so the first has 3.
+        pub(crate) const CALLS: [Call; #call_count] = [#(#calls),*];
+
+        /// The callbacks, by the number of their event.
+        pub(crate) const DELIVERIES: [Delivery; #delivery_count] = [#(#deliveries),*];
+
+        /// The flags of the event mask.
+        pub(crate) const FLAG_RULES: &[FlagRule] = &[#(#flags),*];
+    })
+}
+
+fn call(row: &InfoRow) -> Result<TokenStream, Error> {
+    let (name, slot, since, entry) = (&row.method, row.slot, release(&row.since)?, entry(row.entry));
+    let (triggers, attach) = (row.triggers, row.attach_effective);
+    let (inspects, main_only) = (row.requires.as_deref() == Some("object-inspection"), row.main_profiler_only);
+    let earlier = row.versions.iter().filter(|version| version.entry.is_some() || version.triggers.is_some());
+    let earlier = earlier.map(|version| {
+        let max = Literal::u32_unsuffixed(version.max);
+        let entry = self::entry(version.entry.unwrap_or(row.entry));
+        let triggers = version.triggers.unwrap_or(row.triggers);
+        quote!(Earlier { up_to: #max, entry: #entry, triggers: #triggers })
+    });
+    let slot = Literal::usize_unsuffixed(slot);
+    Ok(quote!(Call {
+        name: #name, slot: #slot, since: #since, entry: #entry, triggers: #triggers, attach: #attach,
+        inspects_objects: #inspects, main_profiler_only: #main_only, earlier: &[#(#earlier),*],
+    }))
+}
+
+fn entry(entry: Entry) -> TokenStream {
+    match entry {
+        Entry::Sync => quote!(Entry::Sync),
+        Entry::Async => quote!(Entry::Async),
+        Entry::InitOnly => quote!(Entry::InitOnly),
+        Entry::None => quote!(Entry::Unchecked),
+    }
+}
+
+fn delivery(callback: &Callback<'_>) -> Result<TokenStream, Error> {
+    let row = callback.row;
+    let (event, since) = (event(callback), release(&row.since)?);
+    let sync_info = match row.sync_info {
+        SyncInfo::All => quote!(SyncInfo::All),
+        SyncInfo::NoTrigger => quote!(SyncInfo::NoTrigger),
+        SyncInfo::None => quote!(SyncInfo::None),
+    };
+    let (attach, cooperative) = (row.allowed_for_attach, row.mode == Mode::Cooperative);
+    let (during_gc, comes) = (row.during_gc, row.fired_by_runtime && row.wrapper == Wrapper::Calls);
+    Ok(quote!(Delivery {
+        event: Event::#event, since: #since, sync_info: #sync_info, cooperative: #cooperative, during_gc: #during_gc,
+        attach: #attach, comes: #comes,
+    }))
+}
+
+fn flags(contracts: &Contracts) -> impl Iterator<Item = TokenStream> {
+    contracts.flag.iter().filter(|flag| flag.kind == FlagKind::Flag).map(|flag| {
+        let mask = constant(&flag.name);
+        let (immutable, attach) = (flag.immutable == Some(true), flag.allowed_after_attach == Some(true));
+        let prevents_detach = flag.prevents_detach == Some(true);
+        let lifted = flag.versions.iter().map(|version| {
+            let min = Literal::u32_unsuffixed(version.min);
+            let immutable = version.immutable.unwrap_or(immutable);
+            let attach = version.allowed_after_attach.unwrap_or(attach);
+            let prevents_detach = version.prevents_detach.unwrap_or(prevents_detach);
+            quote!(Lifted { from: #min, immutable: #immutable, attach: #attach, prevents_detach: #prevents_detach })
+        });
+        quote!(FlagRule {
+            mask: EventMask::#mask, immutable: #immutable, attach: #attach, prevents_detach: #prevents_detach,
+            lifted: &[#(#lifted),*],
+        })
+    })
+}
+
+/// `"3.1"` as a `Release`.
+fn release(text: &str) -> Result<TokenStream, Error> {
+    let numbers = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let Some((major, minor)) = numbers else {
+        let problems = vec![format!("since = {text:?}: not a release")];
+        return Err(Error::Facts { file: "contracts.toml", problems });
+    };
+    let (major, minor) = (Literal::u32_unsuffixed(major), Literal::u32_unsuffixed(minor));
+    Ok(quote!(Release(#major, #minor)))
+}

@@ -1,0 +1,348 @@
+//! [`FakeClr`]: a profiler loaded into a runtime that is not there.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use corprof_sys as sys;
+use windows_core::{BOOL, GUID, HRESULT, IUnknown, Interface};
+
+use crate::adapter::factory::{ClassEntry, FactoryVtable, IID_ICLASSFACTORY, dll_get_class_object};
+use crate::adapter::{has_panicked, profiler_of};
+use crate::error::{E_NOINTERFACE, Error, Result};
+use crate::event_mask::{Event, EventMask};
+use crate::id::{AppDomainId, ModuleId, ThreadId};
+use crate::profiler::Profiler;
+
+use super::builder::{Builder, Start};
+use super::com::{self, InfoFace};
+use super::contract::{Release, Status};
+use super::here;
+use super::runtime::Runtime;
+use super::threads::Worker;
+use super::world::Thread;
+
+/// Makes a callback: `make!(clr, Event, |callback| callback.Method(arguments))`. What it answered, if it was made.
+macro_rules! make {
+    ($clr:expr, $event:ident, |$callback:ident| $call:expr) => {
+        $clr.deliver(crate::event_mask::Event::$event, |$callback| {
+            // SAFETY: the object is the profiler's and alive; the arguments are as the IDL has them, identifiers that this
+            // fake CLR made and pointers to what outlives the call.
+            unsafe { $call }
+        })
+    };
+}
+pub(super) use make;
+
+/// A profiler loaded into a runtime that is not there: the [module's documentation](crate::testing) tells how to use it.
+///
+/// Every method may be called from any thread. One that makes callbacks makes the calling thread a managed one first, unless
+/// it is one already; the thread that called [`load`](Self::load) is from the start.
+#[derive(Debug)]
+pub struct FakeClr {
+    pub(super) runtime: Arc<Runtime>,
+    /// The profiler's COM object, until it has detached.
+    callback: Option<Callback>,
+    profiler: TypeId,
+    /// [`has_panicked`] of the profiler's type.
+    panicked: unsafe fn(*mut c_void) -> bool,
+    pub(super) workers: Mutex<HashMap<usize, Worker>>,
+    /// One suspension at a time.
+    pub(super) suspension: Mutex<()>,
+}
+
+/// The profiler's COM object.
+struct Callback(sys::ICorProfilerCallback11);
+
+// SAFETY: the object is an adapter over a profiler that is `Send` and `Sync`, and callbacks are made on all threads; its
+// reference count is atomic.
+unsafe impl Send for Callback {}
+// SAFETY: as above.
+unsafe impl Sync for Callback {}
+
+impl std::fmt::Debug for Callback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Callback").field(&self.0.as_raw()).finish()
+    }
+}
+
+impl FakeClr {
+    /// Loads a profiler into the newest runtime that corprof knows: class factory, `CreateInstance`, `Initialize`.
+    ///
+    /// # Errors
+    /// What `Initialize` answers when the profiler does not want to be loaded; it has been dropped then.
+    pub fn load<P: Profiler>() -> Result<Self> {
+        Self::builder().load::<P>()
+    }
+
+    /// A runtime to be described before a profiler is loaded into it.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(super) fn start<P: Profiler>(runtime: Runtime, start: &Start) -> Result<Self> {
+        let callback = Callback(create_instance::<P>()?);
+        let runtime = Arc::new(runtime);
+        let info = Some(com::create(InfoFace { runtime: Arc::clone(&runtime) }));
+        let clr = Self {
+            runtime,
+            callback: Some(callback),
+            profiler: TypeId::of::<P>(),
+            panicked: has_panicked::<P>,
+            workers: Mutex::default(),
+            suspension: Mutex::default(),
+        };
+        if clr.runtime.release >= Release(6, 0) {
+            clr.ask_for_notification_only();
+        }
+        let (call, code) = match start {
+            Start::Startup => ("Initialize", make!(clr, Initialize, |callback| callback.Initialize((&info).into()))),
+            Start::Attach(data) => {
+                let (start, size) = (data.as_ptr().cast_mut().cast::<c_void>(), data.len() as u32);
+                let code = make!(clr, InitializeForAttach, |callback| callback.InitializeForAttach(
+                    (&info).into(),
+                    start,
+                    size
+                ));
+                ("InitializeForAttach", code)
+            }
+        };
+        Error::check(code.unwrap_or(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE), call)?;
+        clr.runtime.set_status(Status::Active);
+        let main = clr.runtime.world_mut().new_id();
+        clr.runtime.world_mut().threads.insert(main, Thread { os_id: super::threads::os_thread_id() });
+        here::carry(clr.runtime.id, main);
+        if clr.runtime.attached {
+            make!(clr, ProfilerAttachComplete, |callback| callback.ProfilerAttachComplete());
+        }
+        Ok(clr)
+    }
+
+    /// No Info call works in there, and it counts as no callback of the log: it comes before all.
+    fn ask_for_notification_only(&self) {
+        let Some(Callback(callback)) = &self.callback else { return };
+        let mut answer = BOOL(0);
+        // SAFETY: the object is alive; the call writes one truth value.
+        let code = unsafe { callback.LoadAsNotificationOnly(&mut answer) };
+        self.runtime.notification_only.store(code.is_ok() && answer.as_bool(), Ordering::Relaxed);
+    }
+
+    /// Makes a callback, if the profiler gets it now.
+    pub(super) fn deliver(
+        &self,
+        event: Event,
+        call: impl FnOnce(&sys::ICorProfilerCallback11) -> HRESULT,
+    ) -> Option<HRESULT> {
+        let Callback(callback) = self.callback.as_ref()?;
+        let delivery = self.runtime.is_wanted(event)?;
+        // A collection waits for those that could be touching objects, unless they are part of it.
+        let collects = self.runtime.collector.load(Ordering::Acquire) == here::thread(self.runtime.id);
+        let is_native = here::thread(self.runtime.id) == 0;
+        let must_wait = delivery.cooperative && (is_native || !collects);
+        let _running = must_wait.then(|| self.runtime.execution.read().unwrap_or_else(PoisonError::into_inner));
+        self.runtime.note_delivery(event);
+        let _inside = here::enter(self.runtime.id, |managed| delivery.standing(managed));
+        Some(call(callback))
+    }
+
+    /// Makes a callback that no other method makes: `call` gets the profiler's own interface, and must call the method of
+    /// `event` on it, nothing else. What it answered, or nothing if the profiler does not get the callback now.
+    ///
+    /// As always, that depends on the event mask, the version of the runtime and what the contract table says. The callbacks
+    /// of a profiler's beginning and end are never made this way.
+    ///
+    /// ```
+    /// # use corprof::{prelude::*, testing::FakeClr, Event};
+    /// # #[derive(Default, Profiler)]
+    /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C02", no_export)]
+    /// # struct Silent;
+    /// # #[callbacks] impl Callbacks for Silent {}
+    /// # fn main() -> corprof::Result<()> {
+    /// let clr = FakeClr::load::<Silent>()?;
+    /// // SAFETY: 8 is a handle to nobody but the profiler.
+    /// let answer = clr.raise(Event::HandleDestroyed, |callback| unsafe { callback.HandleDestroyed(8) });
+    /// assert_eq!(answer, None, "it did not ask for collections");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn raise(&self, event: Event, call: impl FnOnce(&sys::ICorProfilerCallback11) -> HRESULT) -> Option<HRESULT> {
+        if event == Event::Shutdown {
+            return None;
+        }
+        self.current_thread();
+        self.deliver(event, call)
+    }
+
+    /// The profiler itself, to look at what it has made of its callbacks; none once it has been dropped.
+    ///
+    /// # Panics
+    /// If another type than `P` was loaded.
+    pub fn profiler<P: Profiler>(&self) -> Option<&P> {
+        if self.profiler != TypeId::of::<P>() {
+            misuse(format_args!("{} is not the profiler that was loaded", P::NAME));
+        }
+        let Callback(callback) = self.callback.as_ref()?;
+        // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and the
+        // fake CLR makes those by `&mut self` only.
+        unsafe { profiler_of(callback.as_raw()) }
+    }
+
+    /// Whether any of the profiler's code has panicked: it is quiet since. No panic comes out of a callback, so a test that
+    /// expects none must ask. Once the profiler has detached, nobody can tell any more.
+    pub fn has_panicked(&self) -> bool {
+        // SAFETY: the object came from the factory of the type that the function is for.
+        self.callback.as_ref().is_some_and(|Callback(callback)| unsafe { (self.panicked)(callback.as_raw()) })
+    }
+
+    /// The events that are on.
+    pub fn event_mask(&self) -> EventMask {
+        self.runtime.mask()
+    }
+
+    /// The callbacks that have been made so far, in order.
+    pub fn delivered(&self) -> Vec<Event> {
+        self.runtime.delivered()
+    }
+
+    /// Forgets which callbacks have been made.
+    pub fn forget_delivered(&self) {
+        self.runtime.forget_delivered();
+    }
+
+    /// The calls that were refused because the place was wrong, with what they were refused with: what a profiler of
+    /// corprof's contexts never sees.
+    pub fn refusals(&self) -> Vec<(&'static str, HRESULT)> {
+        self.runtime.refusals()
+    }
+
+    /// Makes the next call of this name fail. Several are failed in their order.
+    ///
+    /// # Panics
+    /// If there is no such call, neither of `ICorProfilerInfo` nor of `IMetaDataImport2`.
+    #[track_caller]
+    pub fn fail_next(&self, call: &str, code: HRESULT) {
+        if !self.runtime.faults.next(call, code) {
+            misuse(format_args!("there is no call {call}"));
+        }
+    }
+
+    /// Makes all calls of this name fail.
+    ///
+    /// # Panics
+    /// As [`fail_next`](Self::fail_next).
+    #[track_caller]
+    pub fn fail_always(&self, call: &str, code: HRESULT) {
+        if !self.runtime.faults.always(call, Some(code)) {
+            misuse(format_args!("there is no call {call}"));
+        }
+    }
+
+    /// Undoes [`fail_always`](Self::fail_always).
+    ///
+    /// # Panics
+    /// As [`fail_next`](Self::fail_next).
+    #[track_caller]
+    pub fn fail_no_more(&self, call: &str) {
+        if !self.runtime.faults.always(call, None) {
+            misuse(format_args!("there is no call {call}"));
+        }
+    }
+
+    /// The runtime's interface, for calls from places where corprof has no context: a thread of the test's own, or none at
+    /// all. It is answered or refused as any other.
+    pub fn info(&self) -> IUnknown {
+        com::create(InfoFace { runtime: Arc::clone(&self.runtime) })
+    }
+
+    /// The one application domain.
+    pub fn app_domain(&self) -> AppDomainId {
+        made(AppDomainId::from_raw(self.runtime.world().app_domain))
+    }
+
+    /// Does what a runtime does before `Main`: creates the application domain, loads the core library, and reports the main
+    /// thread, which is the calling one.
+    pub fn start_up(&self) -> ModuleId {
+        let (domain, thread) = (self.app_domain().as_raw(), self.current_thread());
+        make!(self, AppDomainCreationStarted, |callback| callback.AppDomainCreationStarted(domain));
+        make!(self, AppDomainCreationFinished, |callback| callback.AppDomainCreationFinished(domain, HRESULT(0)));
+        self.report_thread(thread);
+        self.core_module()
+    }
+
+    /// Ends the process: `Shutdown`, after which no callback is made.
+    pub fn shutdown(&mut self) {
+        make!(self, Shutdown, |callback| callback.Shutdown());
+        if self.runtime.status() == Status::Active {
+            self.runtime.set_status(Status::Shut);
+        }
+    }
+
+    /// Does the rest of a detach that the profiler has asked for with `RequestProfilerDetach`: `ProfilerDetachSucceeded` on
+    /// a thread of the runtime's own, after which the object is let go. Whether the profiler had asked.
+    ///
+    /// From the request on no callback is made and every call is refused.
+    pub fn detach(&mut self) -> bool {
+        if self.runtime.status() != Status::Detaching {
+            return false;
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| make!(self, ProfilerDetachSucceeded, |callback| callback.ProfilerDetachSucceeded()));
+        });
+        self.callback.take().is_some()
+    }
+}
+
+impl Drop for FakeClr {
+    fn drop(&mut self) {
+        for (_, worker) in self.workers.get_mut().unwrap_or_else(PoisonError::into_inner).drain() {
+            worker.end();
+        }
+        here::carry(self.runtime.id, 0);
+    }
+}
+
+/// What the runtime does with a library: `DllGetClassObject`, then `CreateInstance`.
+fn create_instance<P: Profiler>() -> Result<sys::ICorProfilerCallback11> {
+    let mut factory: *mut c_void = std::ptr::null_mut();
+    // SAFETY: the GUIDs are constants, and there is room for one pointer.
+    let code = unsafe {
+        let entries = [ClassEntry::of::<P>()];
+        dll_get_class_object(&entries, &P::CLSID, &IID_ICLASSFACTORY, &mut factory)
+    };
+    Error::check(code, "DllGetClassObject")?;
+    let mut object: *mut c_void = std::ptr::null_mut();
+    // The runtime asks for the second version, and from there for all newer ones.
+    const IID: GUID = sys::ICorProfilerCallback2::IID;
+    // SAFETY: the call that succeeded gave a class factory, which is never freed.
+    let code = unsafe {
+        let vtable: &FactoryVtable = *factory.cast();
+        (vtable.CreateInstance)(factory, std::ptr::null_mut(), &IID, &mut object)
+    };
+    Error::check(code, "CreateInstance")?;
+    // SAFETY: the call that succeeded gave a reference to an object with this interface.
+    let callback = unsafe { sys::ICorProfilerCallback2::from_raw(object) };
+    callback.cast().map_err(|_| Error::new(E_NOINTERFACE, "QueryInterface"))
+}
+
+/// An identifier that the world has just made, and so is not 0.
+pub(super) fn made<T>(id: Option<T>) -> T {
+    match id {
+        Some(id) => id,
+        None => misuse(format_args!("an identifier is 0")),
+    }
+}
+
+/// A test has asked for what makes no sense.
+#[cold]
+#[track_caller]
+#[allow(clippy::panic, reason = "a test that is wrong must fail, at the line that is wrong")]
+pub(super) fn misuse(what: std::fmt::Arguments<'_>) -> ! {
+    panic!("fake CLR: {what}")
+}
+
+/// A managed thread's identifier.
+pub(super) fn thread_id(raw: usize) -> ThreadId {
+    made(ThreadId::from_raw(raw))
+}

@@ -1,0 +1,343 @@
+//! The state machine of the runtime's entry macros: which call is refused from where, and with what.
+//!
+//! The rows are generated from contracts.toml (`generated/contract_table.rs`); what is done with them is here, as a function
+//! of its arguments.
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::error::{E_FAIL, E_INVALIDARG, E_NOTIMPL, Error};
+use crate::event_mask::{Event, EventMask};
+use crate::generated::contract_table::FLAG_RULES;
+
+/// A release of the runtime: major and minor version.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Release(pub(crate) u32, pub(crate) u32);
+
+/// How the runtime enters a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Entry {
+    /// Only inside a callback, on a managed thread.
+    Sync,
+    /// Anywhere.
+    Async,
+    /// Only in `Initialize`.
+    InitOnly,
+    /// No check is made.
+    Unchecked,
+}
+
+/// A method of `ICorProfilerInfo` or a successor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) slot: usize,
+    /// The first release with its interface.
+    pub(crate) since: Release,
+    pub(crate) entry: Entry,
+    /// It may start a collection.
+    pub(crate) triggers: bool,
+    /// A profiler that attached may make it.
+    pub(crate) attach: bool,
+    /// It needs a collection in progress, or a managed thread in cooperative mode.
+    pub(crate) inspects_objects: bool,
+    pub(crate) main_profiler_only: bool,
+    /// What was different before.
+    pub(crate) earlier: &'static [Earlier],
+}
+
+/// How a method was entered up to a release.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Earlier {
+    /// The last major version of which it is true.
+    pub(crate) up_to: u32,
+    pub(crate) entry: Entry,
+    pub(crate) triggers: bool,
+}
+
+/// Which sync Info calls work in a callback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SyncInfo {
+    All,
+    NoTrigger,
+    None,
+}
+
+/// A callback, as the runtime makes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) event: Event,
+    /// The first release with its interface.
+    pub(crate) since: Release,
+    pub(crate) sync_info: SyncInfo,
+    /// A collection waits until it returns.
+    pub(crate) cooperative: bool,
+    pub(crate) during_gc: bool,
+    /// A profiler that attached gets it.
+    pub(crate) attach: bool,
+    /// Whether it ever comes.
+    pub(crate) comes: bool,
+}
+
+/// When a flag of the event mask may be asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlagRule {
+    pub(crate) mask: EventMask,
+    pub(crate) immutable: bool,
+    pub(crate) attach: bool,
+    pub(crate) prevents_detach: bool,
+    /// What is different since.
+    pub(crate) lifted: &'static [Lifted],
+}
+
+/// The rules of a flag from a release on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifted {
+    /// The first major version of which they are true.
+    pub(crate) from: u32,
+    pub(crate) immutable: bool,
+    pub(crate) attach: bool,
+    pub(crate) prevents_detach: bool,
+}
+
+/// How far the profiler has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Inside `Initialize`.
+    Initializing,
+    /// Inside `InitializeForAttach`.
+    Attaching,
+    /// Up and running.
+    Active,
+    /// Detach has begun: no callback and no call any more.
+    Detaching,
+    /// Shutdown has been called: no callback any more.
+    Shut,
+}
+
+/// Where the calling thread stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Standing {
+    /// It carries a managed thread.
+    pub(crate) managed: bool,
+    pub(crate) in_callback: bool,
+    pub(crate) in_triggers_scope: bool,
+    pub(crate) cooperative: bool,
+    /// Inside a callback that is part of a collection.
+    pub(crate) in_collection: bool,
+}
+
+/// All else that decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    pub(crate) release: Release,
+    pub(crate) status: Status,
+    pub(crate) attached: bool,
+    pub(crate) notification_only: bool,
+    /// A collection is in progress.
+    pub(crate) collecting: bool,
+    pub(crate) standing: Standing,
+}
+
+impl Call {
+    /// How it is entered in a release, and whether it may start a collection there.
+    fn rules(&self, release: Release) -> (Entry, bool) {
+        let then = self.earlier.iter().filter(|earlier| release.0 <= earlier.up_to).min_by_key(|earlier| earlier.up_to);
+        then.map_or((self.entry, self.triggers), |earlier| (earlier.entry, earlier.triggers))
+    }
+
+    /// The code that the runtime refuses the call with, if it does: the checks of the entry macro in their order, then those
+    /// of object inspection.
+    pub(crate) fn refusal(&self, now: &Circumstances) -> Option<HRESULT> {
+        let (entry, triggers) = self.rules(now.release);
+        let standing = now.standing;
+        if self.since > now.release {
+            // Who gets here has gone past the end of an older runtime's vtable.
+            return Some(E_NOTIMPL);
+        }
+        if entry == Entry::Unchecked {
+            return None;
+        }
+        if now.status == Status::Detaching {
+            return Some(sys::CORPROF_E_PROFILER_DETACHING);
+        }
+        if now.attached && !self.attach {
+            return Some(sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER);
+        }
+        if entry == Entry::InitOnly && now.status != Status::Initializing {
+            return Some(sys::CORPROF_E_CALL_ONLY_FROM_INIT);
+        }
+        // Only a managed thread is checked: what a profiler does on threads of its own is its own affair.
+        let is_out_of_place = !standing.in_callback || (triggers && !standing.in_triggers_scope);
+        if entry == Entry::Sync && standing.managed && is_out_of_place {
+            return Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+        }
+        if now.notification_only && self.main_profiler_only {
+            return Some(E_INVALIDARG);
+        }
+        match (self.inspects_objects && !now.collecting, standing.managed, standing.cooperative) {
+            (true, false, _) => Some(sys::CORPROF_E_NOT_MANAGED_THREAD),
+            (true, true, false) => Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE),
+            _ => None,
+        }
+    }
+}
+
+impl Delivery {
+    /// Where a thread stands while it makes the callback.
+    pub(crate) fn standing(&self, managed: bool) -> Standing {
+        Standing {
+            managed,
+            in_callback: self.sync_info != SyncInfo::None,
+            in_triggers_scope: self.sync_info == SyncInfo::All,
+            cooperative: self.cooperative,
+            in_collection: self.during_gc,
+        }
+    }
+}
+
+impl FlagRule {
+    fn in_release(&self, release: Release) -> (bool, bool, bool) {
+        let now = self.lifted.iter().filter(|lifted| release.0 >= lifted.from).max_by_key(|lifted| lifted.from);
+        now.map_or((self.immutable, self.attach, self.prevents_detach), |now| {
+            (now.immutable, now.attach, now.prevents_detach)
+        })
+    }
+}
+
+/// What `SetEventMask2` answers by the rules of the flags.
+pub(crate) fn check_mask(current: EventMask, wanted: EventMask, now: &Circumstances) -> Result<(), Error> {
+    for flag in FLAG_RULES {
+        let (immutable, attach, _) = flag.in_release(now.release);
+        let differs = current.contains(flag.mask) != wanted.contains(flag.mask);
+        if now.attached && !attach && wanted.contains(flag.mask) {
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER, "SetEventMask2"));
+        }
+        if immutable && differs && now.status != Status::Initializing {
+            return Err(Error::new(E_FAIL, "SetEventMask2"));
+        }
+    }
+    Ok(())
+}
+
+/// What `RequestProfilerDetach` answers by the flags that are on.
+pub(crate) fn check_detach(mask: EventMask, release: Release) -> Result<(), HRESULT> {
+    let is_on = |flag: &&FlagRule| mask.contains(flag.mask);
+    let mut on = FLAG_RULES.iter().filter(is_on).map(|flag| flag.in_release(release));
+    if on.clone().any(|(immutable, ..)| immutable) {
+        return Err(sys::CORPROF_E_IMMUTABLE_FLAGS_SET);
+    }
+    if on.any(|(.., prevents_detach)| prevents_detach) {
+        return Err(sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generated::contract_table::{CALLS, DELIVERIES};
+
+    const NOWHERE: Circumstances = Circumstances {
+        release: Release(10, 0),
+        status: Status::Active,
+        attached: false,
+        notification_only: false,
+        collecting: false,
+        standing: Standing {
+            managed: true,
+            in_callback: false,
+            in_triggers_scope: false,
+            cooperative: false,
+            in_collection: false,
+        },
+    };
+
+    fn call(name: &str) -> &'static Call {
+        CALLS.iter().find(|call| call.name == name).unwrap()
+    }
+
+    fn from(event: Event) -> Circumstances {
+        let delivery = &DELIVERIES[event as usize];
+        Circumstances { standing: delivery.standing(true), collecting: delivery.during_gc, ..NOWHERE }
+    }
+
+    #[test]
+    fn rows_stand_where_they_are_looked_for() {
+        for (at, call) in CALLS.iter().enumerate() {
+            assert_eq!(call.slot, at + 3, "{}", call.name);
+        }
+        for (event, delivery) in Event::ALL.iter().zip(&DELIVERIES) {
+            assert_eq!(delivery.event, *event);
+        }
+    }
+
+    #[test]
+    fn sync_calls_need_a_callback_or_a_native_thread() {
+        let refused = Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+        let native = Circumstances { standing: Standing::default(), ..NOWHERE };
+        for call in CALLS.iter().filter(|call| call.entry == Entry::Sync && !call.inspects_objects) {
+            assert_eq!(call.refusal(&NOWHERE), refused, "{}", call.name);
+            assert_eq!(call.refusal(&native), None, "{}", call.name);
+            assert_eq!(call.refusal(&from(Event::ClassLoadFinished)), None, "{}", call.name);
+            let in_collection = call.refusal(&from(Event::GarbageCollectionStarted));
+            assert_eq!(in_collection, if call.triggers { refused } else { None }, "{}", call.name);
+        }
+        for call in CALLS.iter().filter(|call| call.entry == Entry::Async && !call.inspects_objects) {
+            assert_eq!(call.refusal(&NOWHERE), None, "{}", call.name);
+        }
+    }
+
+    #[test]
+    fn objects_are_inspected_in_collections_and_cooperative_callbacks() {
+        let call = call("GetClassFromObject");
+        let native = Circumstances { standing: Standing::default(), ..NOWHERE };
+        assert_eq!(call.refusal(&from(Event::GarbageCollectionStarted)), None);
+        assert_eq!(call.refusal(&from(Event::ObjectAllocated)), None);
+        let refused = Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+        assert_eq!(call.refusal(&from(Event::JitCompilationStarted)), refused);
+        assert_eq!(call.refusal(&native), Some(sys::CORPROF_E_NOT_MANAGED_THREAD));
+        assert_eq!(call.refusal(&Circumstances { collecting: true, ..native }), None);
+    }
+
+    #[test]
+    fn hooks_are_set_in_initialize_only() {
+        let call = call("SetEnterLeaveFunctionHooks3");
+        assert_eq!(call.refusal(&Circumstances { status: Status::Initializing, ..NOWHERE }), None);
+        assert_eq!(call.refusal(&NOWHERE), Some(sys::CORPROF_E_CALL_ONLY_FROM_INIT));
+        let attaching = Circumstances { status: Status::Attaching, attached: true, ..NOWHERE };
+        assert_eq!(call.refusal(&attaching), Some(sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER));
+    }
+
+    #[test]
+    fn detaching_comes_first() {
+        let detaching = Circumstances { status: Status::Detaching, ..from(Event::ClassLoadFinished) };
+        for call in CALLS.iter().filter(|call| call.entry != Entry::Unchecked) {
+            assert_eq!(call.refusal(&detaching), Some(sys::CORPROF_E_PROFILER_DETACHING), "{}", call.name);
+        }
+    }
+
+    #[test]
+    fn releases_differ() {
+        let suspend = call("SuspendRuntime");
+        let old = Circumstances { release: Release(8, 0), ..NOWHERE };
+        assert_eq!(suspend.refusal(&old), Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE));
+        assert_eq!(suspend.refusal(&NOWHERE), None);
+        let (none, flag) = (EventMask::empty(), EventMask::DISABLE_INLINING);
+        assert!(check_mask(none, flag, &old).is_err());
+        assert!(check_mask(none, flag, &NOWHERE).is_ok());
+    }
+
+    #[test]
+    fn rejit_costs_detach() {
+        assert_eq!(
+            check_detach(EventMask::ENABLE_REJIT, Release(8, 0)),
+            Err(sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT)
+        );
+        assert_eq!(
+            check_detach(EventMask::ENABLE_OBJECT_ALLOCATED, Release(8, 0)),
+            Err(sys::CORPROF_E_IMMUTABLE_FLAGS_SET)
+        );
+        assert_eq!(check_detach(EventMask::MONITOR_THREADS, Release(8, 0)), Ok(()));
+    }
+}

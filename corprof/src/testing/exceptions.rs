@@ -1,0 +1,58 @@
+//! Exceptions: thrown, searched for a catcher, and unwound.
+
+use crate::id::ClassId;
+
+use super::clr::{FakeClr, make};
+use super::spec::{FakeObject, Frame};
+
+impl FakeClr {
+    /// Throws an exception of a class through the frames of a stack, the one that throws first, up to the first that
+    /// catches; without such a frame the search is all there is, as the process would end.
+    ///
+    /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
+    /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
+    /// `ExceptionUnwindFunctionLeave`; in the frame that catches, `ExceptionCatcherEnter` and `ExceptionCatcherLeave`
+    /// stand for the end of the unwinding.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    #[track_caller]
+    pub fn throw(&self, class: ClassId, frames: &[Frame]) -> FakeObject {
+        let exception = self.allocate(class);
+        make!(self, ExceptionThrown, |callback| callback.ExceptionThrown(self.address_of(exception)));
+        for frame in frames {
+            let function = frame.function.as_raw();
+            make!(self, ExceptionSearchFunctionEnter, |callback| callback.ExceptionSearchFunctionEnter(function));
+            if frame.filters {
+                make!(self, ExceptionSearchFilterEnter, |callback| callback.ExceptionSearchFilterEnter(function));
+                make!(self, ExceptionSearchFilterLeave, |callback| callback.ExceptionSearchFilterLeave());
+            }
+            if frame.catches {
+                make!(self, ExceptionSearchCatcherFound, |callback| callback.ExceptionSearchCatcherFound(function));
+            }
+            make!(self, ExceptionSearchFunctionLeave, |callback| callback.ExceptionSearchFunctionLeave());
+            if frame.catches {
+                break;
+            }
+        }
+        if !frames.iter().any(|frame| frame.catches) {
+            return exception;
+        }
+        for frame in frames {
+            let function = frame.function.as_raw();
+            make!(self, ExceptionUnwindFunctionEnter, |callback| callback.ExceptionUnwindFunctionEnter(function));
+            if frame.finally {
+                make!(self, ExceptionUnwindFinallyEnter, |callback| callback.ExceptionUnwindFinallyEnter(function));
+                make!(self, ExceptionUnwindFinallyLeave, |callback| callback.ExceptionUnwindFinallyLeave());
+            }
+            if frame.catches {
+                make!(self, ExceptionCatcherEnter, |callback| callback
+                    .ExceptionCatcherEnter(function, self.address_of(exception)));
+                make!(self, ExceptionCatcherLeave, |callback| callback.ExceptionCatcherLeave());
+                break;
+            }
+            make!(self, ExceptionUnwindFunctionLeave, |callback| callback.ExceptionUnwindFunctionLeave());
+        }
+        exception
+    }
+}

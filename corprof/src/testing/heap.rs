@@ -1,0 +1,169 @@
+//! The heap: allocations, and collections that move objects.
+//!
+//! Objects have addresses, and no memory: a profiler that reads an object's fields finds nothing there.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use corprof_sys as sys;
+use windows_core::BOOL;
+
+use crate::event_mask::EventMask;
+use crate::id::ClassId;
+
+use super::clr::{FakeClr, make, misuse};
+use super::here;
+use super::runtime::lock;
+use super::spec::FakeObject;
+use super::world::{Collected, Object};
+
+/// From this size on, an object is a large one.
+const LARGE: usize = 85_000;
+
+impl FakeClr {
+    /// Allocates a small object: `ObjectAllocated`.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    #[track_caller]
+    pub fn allocate(&self, class: ClassId) -> FakeObject {
+        self.allocate_sized(class, 24)
+    }
+
+    /// Allocates an object of this many bytes: `ObjectAllocated`.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    #[track_caller]
+    pub fn allocate_sized(&self, class: ClassId, size: usize) -> FakeObject {
+        self.current_thread();
+        let raw = class.as_raw();
+        let object = {
+            let mut world = self.runtime.world_mut();
+            if !world.classes.contains_key(&raw) {
+                misuse(format_args!("{class:?} is not loaded"));
+            }
+            let key = world.new_id();
+            world.heap.allocate(key, raw, size);
+            FakeObject(key)
+        };
+        // Of small objects, only those hear who asked for all.
+        let all = EventMask::MONITOR_OBJECT_ALLOCATED | EventMask::ENABLE_OBJECT_ALLOCATED;
+        if size >= LARGE || self.event_mask().contains(all) {
+            // Where the object is, is only certain inside: a collection may have come first.
+            make!(self, ObjectAllocated, |callback| callback.ObjectAllocated(self.address_of(object), raw));
+        }
+        object
+    }
+
+    /// Where an object is now; nowhere if it has been collected.
+    pub fn address(&self, object: FakeObject) -> Option<usize> {
+        self.runtime.world().heap.objects.get(&object.0).map(|object| object.address)
+    }
+
+    pub(super) fn address_of(&self, object: FakeObject) -> usize {
+        self.address(object).unwrap_or(0)
+    }
+
+    /// Pins an object: collections leave it where it is.
+    pub fn pin(&self, object: FakeObject) {
+        self.change_object(object, |object| object.pinned = true);
+    }
+
+    /// Lets go of an object: the next collection takes it.
+    pub fn release(&self, object: FakeObject) {
+        self.change_object(object, |object| object.garbage = true);
+    }
+
+    fn change_object(&self, object: FakeObject, change: impl FnOnce(&mut Object)) {
+        if let Some(object) = self.runtime.world_mut().heap.objects.get_mut(&object.0) {
+            change(object);
+        }
+    }
+
+    /// Runs a collection of all generations, which moves every object that is not pinned. The runtime is suspended,
+    /// `GarbageCollectionStarted`, what was moved and what was left in place, the roots (every object is one),
+    /// `ObjectsAllocatedByClass`, `GarbageCollectionFinished`, and the runtime is resumed.
+    pub fn collect(&self) {
+        self.current_thread();
+        let _one_at_a_time = lock(&self.suspension);
+        let others = self.other_threads();
+        make!(self, RuntimeSuspendStarted, |callback| callback.RuntimeSuspendStarted(sys::COR_PRF_SUSPEND_FOR_GC));
+        // Nobody is inside of a callback that a collection waits for, until it ends.
+        let stopped = self.runtime.execution.write().unwrap_or_else(PoisonError::into_inner);
+        for &thread in &others {
+            make!(self, RuntimeThreadSuspended, |callback| callback.RuntimeThreadSuspended(thread));
+        }
+        make!(self, RuntimeSuspendFinished, |callback| callback.RuntimeSuspendFinished());
+        self.runtime.collector.store(here::thread(self.runtime.id), Ordering::Release);
+        let generations = [BOOL(1); 5];
+        let (count, start) = (generations.len() as i32, generations.as_ptr());
+        make!(self, GarbageCollectionStarted, |callback| callback.GarbageCollectionStarted(
+            count,
+            start,
+            sys::COR_PRF_GC_INDUCED
+        ));
+        let (allocated, collected) = {
+            let mut world = self.runtime.world_mut();
+            (world.heap.allocated.clone(), world.heap.compact())
+        };
+        self.report_ranges(&collected);
+        self.report_roots();
+        let (classes, counts): (Vec<usize>, Vec<u32>) = allocated.into_iter().unzip();
+        let (count, classes, counts) = (classes.len() as u32, classes.as_ptr(), counts.as_ptr());
+        make!(self, ObjectsAllocatedByClass, |callback| callback.ObjectsAllocatedByClass(count, classes, counts));
+        make!(self, GarbageCollectionFinished, |callback| callback.GarbageCollectionFinished());
+        self.runtime.collector.store(0, Ordering::Release);
+        make!(self, RuntimeResumeStarted, |callback| callback.RuntimeResumeStarted());
+        for &thread in &others {
+            make!(self, RuntimeThreadResumed, |callback| callback.RuntimeThreadResumed(thread));
+        }
+        drop(stopped);
+        make!(self, RuntimeResumeFinished, |callback| callback.RuntimeResumeFinished());
+    }
+
+    fn other_threads(&self) -> Vec<usize> {
+        let this = here::thread(self.runtime.id);
+        self.runtime.world().threads.keys().copied().filter(|&thread| thread != this).collect()
+    }
+
+    /// The newer form of each callback comes first, and the older one with it.
+    fn report_ranges(&self, collected: &Collected) {
+        // What does not fit is reported as the greatest number that does, as the runtime does it.
+        let narrow = |lengths: &[usize]| -> Vec<u32> {
+            lengths.iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX)).collect()
+        };
+        if !collected.old_starts.is_empty() {
+            let (old, new) = (collected.old_starts.as_ptr(), collected.new_starts.as_ptr());
+            let (count, wide) = (collected.old_starts.len() as u32, collected.moved_lengths.as_ptr());
+            let lengths = narrow(&collected.moved_lengths);
+            let narrow = lengths.as_ptr();
+            make!(self, MovedReferences2, |callback| callback.MovedReferences2(count, old, new, wide));
+            make!(self, MovedReferences, |callback| callback.MovedReferences(count, old, new, narrow));
+        }
+        if !collected.survivor_starts.is_empty() {
+            let (starts, count) = (collected.survivor_starts.as_ptr(), collected.survivor_starts.len() as u32);
+            let lengths = narrow(&collected.survivor_lengths);
+            let (wide, narrow) = (collected.survivor_lengths.as_ptr(), lengths.as_ptr());
+            make!(self, SurvivingReferences2, |callback| callback.SurvivingReferences2(count, starts, wide));
+            make!(self, SurvivingReferences, |callback| callback.SurvivingReferences(count, starts, narrow));
+        }
+    }
+
+    fn report_roots(&self) {
+        let objects: Vec<(usize, usize, bool)> = {
+            let world = self.runtime.world();
+            world.heap.objects.iter().map(|(&key, object)| (object.address, key, object.pinned)).collect()
+        };
+        let addresses: Vec<usize> = objects.iter().map(|&(address, ..)| address).collect();
+        // What holds an object is a handle, whose number is the object's own.
+        let handles: Vec<usize> = objects.iter().map(|&(_, key, _)| key).collect();
+        let kinds = vec![sys::COR_PRF_GC_ROOT_HANDLE; objects.len()];
+        let flag = |pinned| if pinned { sys::COR_PRF_GC_ROOT_PINNING } else { sys::COR_PRF_GC_ROOT_FLAGS::empty() };
+        let flags: Vec<_> = objects.iter().map(|&(.., pinned)| flag(pinned)).collect();
+        let (count, roots) = (objects.len() as u32, addresses.as_ptr());
+        let (kinds, flags, handles) = (kinds.as_ptr(), flags.as_ptr(), handles.as_ptr());
+        make!(self, RootReferences2, |callback| callback.RootReferences2(count, roots, kinds, flags, handles));
+        make!(self, RootReferences, |callback| callback.RootReferences(count, roots));
+    }
+}

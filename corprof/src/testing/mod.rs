@@ -1,0 +1,64 @@
+//! A runtime that is not there, to test profilers with: in this process, without .NET.
+//!
+//! [`FakeClr::load`] loads a profiler as a runtime does, and from then on the test plays the program: it loads classes,
+//! compiles functions, throws exceptions, collects garbage. The profiler gets the callbacks that it has asked for, in the
+//! order of a runtime, and its questions are answered:
+//!
+//! ```
+//! use corprof::{prelude::*, testing::{ClassSpec, FakeClr}};
+//! use std::sync::Mutex;
+//!
+//! #[derive(Default, Profiler)]
+//! #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C03", no_export)]
+//! struct Loads(Mutex<Vec<Name>>);
+//!
+//! #[callbacks]
+//! impl Callbacks for Loads {
+//!     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+//!         self.0.lock().unwrap().push(cx.names().class(class));
+//!     }
+//! }
+//!
+//! let mut clr = FakeClr::load::<Loads>()?;
+//! let app = clr.load_assembly("App");
+//! let int32 = clr.core_class("System.Int32");
+//! clr.load_class(app, ClassSpec::new("App.Shelf`1").args([int32]));
+//!
+//! let names = clr.profiler::<Loads>().map(|loads| loads.0.lock().unwrap().clone());
+//! assert_eq!(names.unwrap(), ["System.Int32", "App.Shelf<int32>"]);
+//! clr.shutdown();
+//! assert!(!clr.has_panicked());
+//! # Ok::<(), corprof::Error>(())
+//! ```
+//!
+//! What a runtime refuses, the fake refuses, by the same table that the contexts are made from: calls from the wrong place,
+//! immutable flags after `initialize`, everything while the profiler detaches. [`Builder`] says which runtime it is, down to
+//! what older ones lack. Any call can be made to fail with any code ([`FakeClr::fail_next`]), to see what the profiler makes
+//! of it.
+//!
+//! # What it cannot do
+//!
+//! Objects have addresses, but no memory; functions have code addresses, but no code. So fields are not read, stacks are
+//! not walked and enter/leave hooks are not called. Calls that the fake has no answer for are refused as any other, and
+//! where they are not answer `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
+
+mod answers;
+mod builder;
+mod clr;
+mod code;
+pub(crate) mod com;
+pub(crate) mod contract;
+mod exceptions;
+mod heap;
+mod here;
+mod import;
+mod loads;
+mod metadata;
+mod runtime;
+mod spec;
+mod threads;
+mod world;
+
+pub use builder::Builder;
+pub use clr::FakeClr;
+pub use spec::{ClassSpec, FakeObject, Frame, FunctionSpec, Param};

@@ -1,0 +1,184 @@
+//! Managed threads: each made one is a real thread of the system, others become managed when they first make a callback.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use crate::id::ThreadId;
+
+use super::clr::{FakeClr, make, misuse, thread_id};
+use super::here;
+use super::runtime::lock;
+use super::world::Thread;
+
+/// A thread of the system that waits for something to do.
+#[derive(Debug)]
+pub(super) struct Worker {
+    jobs: mpsc::Sender<Job>,
+    thread: JoinHandle<()>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Worker {
+    fn start() -> Self {
+        let (jobs, todo) = mpsc::channel::<Job>();
+        let thread = std::thread::spawn(move || todo.iter().for_each(|job| job()));
+        Self { jobs, thread }
+    }
+
+    pub(super) fn end(self) {
+        drop(self.jobs);
+        // Jobs let no panic out, so there is nothing to learn from the thread's end.
+        let _ = self.thread.join();
+    }
+}
+
+/// What a worker does for somebody who waits for it. Fields are dropped in this order: whoever sees that the answer will
+/// not come knows that the work has been dropped.
+struct Order<F, R> {
+    work: F,
+    answer: mpsc::Sender<std::thread::Result<R>>,
+}
+
+impl<F: FnOnce() -> R, R> Order<F, R> {
+    fn carry_out(self) {
+        let Self { work, answer } = self;
+        let result = catch_unwind(AssertUnwindSafe(work));
+        // Somebody waits; there is no other end.
+        let _ = answer.send(result);
+    }
+}
+
+impl FakeClr {
+    /// Starts a managed thread, and waits until it has been reported: `ThreadCreated` and `ThreadAssignedToOSThread`, on
+    /// itself. It does nothing until [`on_thread`](Self::on_thread) gives it something to do.
+    pub fn create_thread(&self) -> ThreadId {
+        let raw = self.runtime.world_mut().new_id();
+        lock(&self.workers).insert(raw, Worker::start());
+        let thread = thread_id(raw);
+        self.on_thread(thread, || {
+            self.become_thread(raw);
+            self.report_thread(thread);
+        });
+        thread
+    }
+
+    /// Runs `work` on a thread that [`create_thread`](Self::create_thread) made, and waits for it. A panic in it goes on in
+    /// the caller.
+    ///
+    /// # Panics
+    /// If it is no such thread, or has been destroyed. It must not be called on the thread itself, which would wait for
+    /// itself.
+    #[track_caller]
+    pub fn on_thread<R: Send>(&self, thread: ThreadId, work: impl FnOnce() -> R + Send) -> R {
+        if here::thread(self.runtime.id) == thread.as_raw() {
+            return work();
+        }
+        let jobs = match lock(&self.workers).get(&thread.as_raw()) {
+            Some(worker) => worker.jobs.clone(),
+            None => misuse(format_args!("{thread:?} is not a thread that create_thread made and that is still there")),
+        };
+        let (answer, result) = mpsc::channel();
+        let order = Order { work, answer };
+        let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || order.carry_out());
+        // SAFETY: only the lifetime changes. The job borrows from this call, which does not return before the job has been
+        // carried out or dropped: `recv` below waits until the answer's sender has sent, after the work was consumed, or
+        // has been dropped, after the work was.
+        let job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
+        if jobs.send(job).is_err() {
+            misuse(format_args!("{thread:?} has ended"));
+        }
+        match result.recv() {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => misuse(format_args!("{thread:?} has ended")),
+        }
+    }
+
+    /// Gives a thread a name: `ThreadNameChanged`, on the calling thread.
+    pub fn name_thread(&self, thread: ThreadId, name: &str) {
+        self.current_thread();
+        let units: Vec<u16> = name.encode_utf16().collect();
+        let (raw, count, start) = (thread.as_raw(), units.len() as u32, units.as_ptr());
+        make!(self, ThreadNameChanged, |callback| callback.ThreadNameChanged(raw, count, start));
+    }
+
+    /// Ends a managed thread: `ThreadDestroyed`, on itself. One that was not made by
+    /// [`create_thread`](Self::create_thread) goes on as a native thread.
+    ///
+    /// # Panics
+    /// If the thread is not there, or is another thread of the test's own: only that one can end itself.
+    #[track_caller]
+    pub fn destroy_thread(&self, thread: ThreadId) {
+        let raw = thread.as_raw();
+        let end = || {
+            make!(self, ThreadDestroyed, |callback| callback.ThreadDestroyed(raw));
+            self.runtime.world_mut().threads.remove(&raw);
+            here::carry(self.runtime.id, 0);
+        };
+        if here::thread(self.runtime.id) == raw {
+            end();
+        } else {
+            self.on_thread(thread, end);
+        }
+        let worker = lock(&self.workers).remove(&raw);
+        // A thread that ends itself cannot wait for it.
+        if let Some(worker) = worker
+            && worker.thread.thread().id() != std::thread::current().id()
+        {
+            worker.end();
+        }
+    }
+
+    /// The managed thread that the calling thread carries. A thread that is none becomes one, as in a runtime when native
+    /// code calls managed code: `ThreadCreated` and `ThreadAssignedToOSThread`.
+    pub fn current_thread(&self) -> ThreadId {
+        let raw = here::thread(self.runtime.id);
+        if raw != 0 {
+            return thread_id(raw);
+        }
+        let raw = self.runtime.world_mut().new_id();
+        self.become_thread(raw);
+        let thread = thread_id(raw);
+        self.report_thread(thread);
+        thread
+    }
+
+    fn become_thread(&self, raw: usize) {
+        self.runtime.world_mut().threads.insert(raw, Thread { os_id: os_thread_id() });
+        here::carry(self.runtime.id, raw);
+    }
+
+    pub(super) fn report_thread(&self, thread: ThreadId) {
+        let raw = thread.as_raw();
+        let os_id = self.runtime.world().threads.get(&raw).map_or(0, |thread| thread.os_id);
+        make!(self, ThreadCreated, |callback| callback.ThreadCreated(raw));
+        make!(self, ThreadAssignedToOsThread, |callback| callback.ThreadAssignedToOSThread(raw, os_id));
+    }
+}
+
+/// The system's number for the calling thread.
+#[cfg(target_os = "linux")]
+pub(super) fn os_thread_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// The system's number for the calling thread.
+#[cfg(windows)]
+pub(super) fn os_thread_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory.
+    unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }
+}
+
+/// A number for the calling thread, where the system's own is not one of 32 bits.
+#[cfg(not(any(target_os = "linux", windows)))]
+pub(super) fn os_thread_id() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    ID.with(|id| *id)
+}

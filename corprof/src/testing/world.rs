@@ -1,0 +1,240 @@
+//! What there is in a fake CLR: modules, classes, functions, threads, objects. Identifiers are numbers that are used once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use corprof_sys as sys;
+
+use super::metadata::Metadata;
+
+/// Everything there is, by identifier.
+pub(crate) struct World {
+    next_id: usize,
+    next_code: usize,
+    pub(crate) app_domain: usize,
+    /// The core library's module; 0 as long as it is not loaded.
+    pub(crate) core: usize,
+    pub(crate) assemblies: HashMap<usize, Assembly>,
+    pub(crate) modules: HashMap<usize, Module>,
+    pub(crate) classes: HashMap<usize, Class>,
+    pub(crate) functions: HashMap<usize, Function>,
+    pub(crate) threads: BTreeMap<usize, Thread>,
+    pub(crate) heap: Heap,
+}
+
+pub(crate) struct Assembly {
+    pub(crate) name: String,
+    pub(crate) module: usize,
+    /// It has been loaded, and not been unloaded.
+    pub(crate) alive: bool,
+}
+
+pub(crate) struct Module {
+    pub(crate) path: String,
+    pub(crate) base: usize,
+    /// 0 before the module is attached to it.
+    pub(crate) assembly: usize,
+    pub(crate) alive: bool,
+    /// Kept for as long as the fake CLR lives, for signatures are handed out as pointers.
+    pub(crate) metadata: Metadata,
+}
+
+#[derive(Clone)]
+pub(crate) struct Class {
+    pub(crate) module: usize,
+    pub(crate) token: u32,
+    pub(crate) parent: usize,
+    pub(crate) type_args: Vec<usize>,
+    pub(crate) array: Option<Array>,
+    pub(crate) alive: bool,
+}
+
+/// What an array class is an array of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Array {
+    pub(crate) element_type: sys::CorElementType,
+    pub(crate) element: usize,
+    pub(crate) rank: u32,
+}
+
+#[derive(Clone)]
+pub(crate) struct Function {
+    /// 0 for one that is shared between instantiations.
+    pub(crate) class: usize,
+    pub(crate) module: usize,
+    pub(crate) token: u32,
+    pub(crate) type_args: Vec<usize>,
+    /// The name of a dynamic method.
+    pub(crate) dynamic: Option<Arc<str>>,
+    /// Where its code is, once it is compiled.
+    pub(crate) code: Option<Range<usize>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Thread {
+    pub(crate) os_id: u32,
+}
+
+/// The managed heap: addresses without memory behind them.
+pub(crate) struct Heap {
+    next_address: usize,
+    /// By a key that stays when the object moves.
+    pub(crate) objects: BTreeMap<usize, Object>,
+    /// How many objects of each class have been allocated since the last collection.
+    pub(crate) allocated: BTreeMap<usize, u32>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) address: usize,
+    pub(crate) class: usize,
+    pub(crate) size: usize,
+    pub(crate) pinned: bool,
+    /// Nobody refers to it: the next collection takes it.
+    pub(crate) garbage: bool,
+}
+
+/// What a collection has done.
+#[derive(Default)]
+pub(crate) struct Collected {
+    pub(crate) old_starts: Vec<usize>,
+    pub(crate) new_starts: Vec<usize>,
+    pub(crate) moved_lengths: Vec<usize>,
+    pub(crate) survivor_starts: Vec<usize>,
+    pub(crate) survivor_lengths: Vec<usize>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let mut world = Self {
+            next_id: 0x7F00_0000_1000_u64 as usize,
+            next_code: 0x7F00_4000_0000_u64 as usize,
+            app_domain: 0,
+            core: 0,
+            assemblies: HashMap::new(),
+            modules: HashMap::new(),
+            classes: HashMap::new(),
+            functions: HashMap::new(),
+            threads: BTreeMap::new(),
+            heap: Heap {
+                next_address: 0x7F00_8000_0000_u64 as usize,
+                objects: BTreeMap::new(),
+                allocated: BTreeMap::new(),
+            },
+        };
+        world.app_domain = world.new_id();
+        world
+    }
+
+    /// An identifier that names nothing yet.
+    pub(crate) fn new_id(&mut self) -> usize {
+        self.next_id += 0x20;
+        self.next_id
+    }
+
+    /// A new place for `size` bytes of code.
+    pub(crate) fn new_code(&mut self, size: usize) -> Range<usize> {
+        let start = self.next_code;
+        self.next_code += size.next_multiple_of(0x20);
+        start..start + size
+    }
+
+    /// The class with these parts, if there is one.
+    pub(crate) fn find_class(&self, module: usize, token: u32, type_args: &[usize], array: Option<Array>) -> usize {
+        let found = self.classes.iter().find(|(_, class)| {
+            class.alive
+                && (class.module, class.token) == (module, token)
+                && class.type_args == type_args
+                && class.array == array
+        });
+        found.map_or(0, |(&id, _)| id)
+    }
+
+    /// The object at an address.
+    pub(crate) fn object_at(&self, address: usize) -> Option<&Object> {
+        self.heap.objects.values().find(|object| object.address == address)
+    }
+}
+
+/// Objects lie on boundaries of pointers, and one is at least three pointers long.
+fn object_size(size: usize) -> usize {
+    size.next_multiple_of(8).max(24)
+}
+
+impl Heap {
+    /// A new object; its key.
+    pub(crate) fn allocate(&mut self, key: usize, class: usize, size: usize) {
+        let size = object_size(size);
+        let address = self.next_address;
+        self.next_address += size;
+        *self.allocated.entry(class).or_default() += 1;
+        self.objects.insert(key, Object { address, class, size, pinned: false, garbage: false });
+    }
+
+    /// Drops the garbage and moves all that is not pinned to fresh addresses, in order and without holes.
+    pub(crate) fn compact(&mut self) -> Collected {
+        self.allocated.clear();
+        self.objects.retain(|_, object| !object.garbage);
+        // Two objects that lay side by side before and after belong to one range.
+        let mut collected = Collected::default();
+        let mut target = self.next_address.next_multiple_of(0x1_0000);
+        let mut by_address: Vec<&mut Object> = self.objects.values_mut().collect();
+        by_address.sort_by_key(|object| object.address);
+        let mut end_of_moved = 0;
+        let mut end_of_kept = 0;
+        for object in by_address {
+            let (old, size) = (object.address, object.size);
+            if object.pinned {
+                match collected.survivor_lengths.last_mut() {
+                    Some(length) if end_of_kept == old => *length += size,
+                    _ => {
+                        collected.survivor_starts.push(old);
+                        collected.survivor_lengths.push(size);
+                    }
+                }
+                end_of_kept = old + size;
+                continue;
+            }
+            match collected.moved_lengths.last_mut() {
+                Some(length) if end_of_moved == old => *length += size,
+                _ => {
+                    collected.old_starts.push(old);
+                    collected.new_starts.push(target);
+                    collected.moved_lengths.push(size);
+                }
+            }
+            object.address = target;
+            target += size;
+            end_of_moved = old + size;
+        }
+        self.next_address = target;
+        collected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compaction_closes_holes_and_leaves_what_is_pinned() {
+        let mut heap = World::new().heap;
+        for key in 1..=5 {
+            heap.allocate(key, 0x20, 20);
+        }
+        let before: Vec<usize> = heap.objects.values().map(|object| object.address).collect();
+        heap.objects.get_mut(&2).unwrap().garbage = true;
+        heap.objects.get_mut(&4).unwrap().pinned = true;
+        let collected = heap.compact();
+        assert_eq!(collected.survivor_starts, [before[3]]);
+        assert_eq!(collected.old_starts, [before[0], before[2], before[4]]);
+        assert_eq!(collected.moved_lengths, [24, 24, 24]);
+        let after: Vec<usize> = heap.objects.values().map(|object| object.address).collect();
+        assert_eq!(after.len(), 4);
+        assert_eq!((after[1], after[3]), (after[0] + 24, after[1] + 24));
+        assert_eq!(after[2], before[3]);
+        // Side by side now, they are one range the next time.
+        assert_eq!(heap.compact().moved_lengths, [72]);
+    }
+}
