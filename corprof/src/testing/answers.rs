@@ -104,8 +104,8 @@ impl InfoFace {
         let home = world.modules.get(&module).ok_or(E_INVALIDARG)?;
         row(&home.metadata.types, Table::TypeDef, token).ok_or(E_INVALIDARG)?;
         match world.find_class(module, token, args, None) {
-            0 => Err(sys::CORPROF_E_DATAINCOMPLETE),
-            class => Ok(class),
+            class if world.classes.get(&class).is_some_and(|class| class.alive) => Ok(class),
+            _ => Err(sys::CORPROF_E_DATAINCOMPLETE),
         }
     }
 }
@@ -379,7 +379,7 @@ impl InfoAnswers for InfoFace {
         }
         // SAFETY: the trait's promise.
         unsafe {
-            put_text("clrhost", room, count, name);
+            put_text("DefaultDomain", room, count, name);
             put(process, std::process::id() as usize);
         }
         S_OK

@@ -51,6 +51,8 @@ pub struct FakeClr {
     pub(super) workers: Mutex<HashMap<usize, Worker>>,
     /// One suspension at a time.
     pub(super) suspension: Mutex<()>,
+    /// One thread loads the core library.
+    pub(super) loading: Mutex<()>,
 }
 
 /// The profiler's COM object.
@@ -93,6 +95,7 @@ impl FakeClr {
             panicked: has_panicked::<P>,
             workers: Mutex::default(),
             suspension: Mutex::default(),
+            loading: Mutex::default(),
         };
         if clr.runtime.release >= Release(6, 0) {
             clr.ask_for_notification_only();
@@ -261,14 +264,15 @@ impl FakeClr {
         made(AppDomainId::from_raw(self.runtime.world().app_domain))
     }
 
-    /// Does what a runtime does before `Main`: creates the application domain, loads the core library, and reports the main
-    /// thread, which is the calling one.
+    /// Does what a runtime does before `Main`: reports the main thread, which is the calling one, loads the core library and
+    /// creates the application domain.
     pub fn start_up(&self) -> ModuleId {
         let (domain, thread) = (self.app_domain().as_raw(), self.current_thread());
+        self.report_thread(thread);
+        let core = self.core_module();
         make!(self, AppDomainCreationStarted, |callback| callback.AppDomainCreationStarted(domain));
         make!(self, AppDomainCreationFinished, |callback| callback.AppDomainCreationFinished(domain, HRESULT(0)));
-        self.report_thread(thread);
-        self.core_module()
+        core
     }
 
     /// Ends the process: `Shutdown`, after which no callback is made.

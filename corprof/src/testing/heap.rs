@@ -75,6 +75,11 @@ impl FakeClr {
         self.change_object(object, |object| object.garbage = true);
     }
 
+    /// From now on one object has a reference to another, which `ObjectReferences` reports; it keeps nothing alive.
+    pub fn refer(&self, from: FakeObject, to: FakeObject) {
+        self.runtime.world_mut().heap.references.entry(from.0).or_default().push(to.0);
+    }
+
     fn change_object(&self, object: FakeObject, change: impl FnOnce(&mut Object)) {
         if let Some(object) = self.runtime.world_mut().heap.objects.get_mut(&object.0) {
             change(object);
@@ -82,20 +87,19 @@ impl FakeClr {
     }
 
     /// Runs a collection of all generations, which moves every object that is not pinned. The runtime is suspended,
-    /// `GarbageCollectionStarted`, what was moved and what was left in place, the roots (every object is one),
-    /// `ObjectsAllocatedByClass`, `GarbageCollectionFinished`, and the runtime is resumed.
+    /// `GarbageCollectionStarted`, `ObjectsAllocatedByClass`, what was moved and what was left in place, the roots (every
+    /// object is one), `ObjectReferences` of each object, `GarbageCollectionFinished`, and the runtime is resumed.
     pub fn collect(&self) {
         self.current_thread();
         let _one_at_a_time = lock(&self.suspension);
-        let others = self.other_threads();
+        let this = here::thread(self.runtime.id);
         make!(self, RuntimeSuspendStarted, |callback| callback.RuntimeSuspendStarted(sys::COR_PRF_SUSPEND_FOR_GC));
         // Nobody is inside of a callback that a collection waits for, until it ends.
         let stopped = self.runtime.execution.write().unwrap_or_else(PoisonError::into_inner);
-        for &thread in &others {
-            make!(self, RuntimeThreadSuspended, |callback| callback.RuntimeThreadSuspended(thread));
-        }
+        // As seen on .NET 8, of the thread that collects alone: the others are in code that need not be stopped.
+        make!(self, RuntimeThreadSuspended, |callback| callback.RuntimeThreadSuspended(this));
         make!(self, RuntimeSuspendFinished, |callback| callback.RuntimeSuspendFinished());
-        self.runtime.collector.store(here::thread(self.runtime.id), Ordering::Release);
+        self.runtime.collector.store(this, Ordering::Release);
         let generations = [BOOL(1); 5];
         let (count, start) = (generations.len() as i32, generations.as_ptr());
         make!(self, GarbageCollectionStarted, |callback| callback.GarbageCollectionStarted(
@@ -107,24 +111,18 @@ impl FakeClr {
             let mut world = self.runtime.world_mut();
             (world.heap.allocated.clone(), world.heap.compact())
         };
-        self.report_ranges(&collected);
-        self.report_roots();
         let (classes, counts): (Vec<usize>, Vec<u32>) = allocated.into_iter().unzip();
         let (count, classes, counts) = (classes.len() as u32, classes.as_ptr(), counts.as_ptr());
         make!(self, ObjectsAllocatedByClass, |callback| callback.ObjectsAllocatedByClass(count, classes, counts));
+        self.report_ranges(&collected);
+        self.report_roots();
+        self.report_references();
         make!(self, GarbageCollectionFinished, |callback| callback.GarbageCollectionFinished());
         self.runtime.collector.store(0, Ordering::Release);
         make!(self, RuntimeResumeStarted, |callback| callback.RuntimeResumeStarted());
-        for &thread in &others {
-            make!(self, RuntimeThreadResumed, |callback| callback.RuntimeThreadResumed(thread));
-        }
+        make!(self, RuntimeThreadResumed, |callback| callback.RuntimeThreadResumed(this));
         drop(stopped);
         make!(self, RuntimeResumeFinished, |callback| callback.RuntimeResumeFinished());
-    }
-
-    fn other_threads(&self) -> Vec<usize> {
-        let this = here::thread(self.runtime.id);
-        self.runtime.world().threads.keys().copied().filter(|&thread| thread != this).collect()
     }
 
     /// The newer form of each callback comes first, and the older one with it.
@@ -165,5 +163,19 @@ impl FakeClr {
         let (kinds, flags, handles) = (kinds.as_ptr(), flags.as_ptr(), handles.as_ptr());
         make!(self, RootReferences2, |callback| callback.RootReferences2(count, roots, kinds, flags, handles));
         make!(self, RootReferences, |callback| callback.RootReferences(count, roots));
+    }
+
+    /// Of every object, also of those that refer to none.
+    fn report_references(&self) {
+        let objects: Vec<(usize, usize, Vec<usize>)> = {
+            let heap = &self.runtime.world().heap;
+            let address = |key: &usize| heap.objects.get(key).map(|object| object.address);
+            let references = |key| heap.references.get(key).into_iter().flatten().filter_map(address).collect();
+            heap.objects.iter().map(|(key, object)| (object.address, object.class, references(key))).collect()
+        };
+        for (object, class, references) in objects {
+            let (count, start) = (references.len() as u32, references.as_ptr());
+            make!(self, ObjectReferences, |callback| callback.ObjectReferences(object, class, count, start));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Loading and unloading: assemblies with their module, classes, arrays.
 
+use std::time::Duration;
+
 use windows_core::HRESULT;
 
 use crate::event_mask::Event;
@@ -7,6 +9,7 @@ use crate::id::{AssemblyId, ClassId, ModuleId};
 
 use super::clr::{FakeClr, made, make, misuse};
 use super::metadata::{Metadata, primitive};
+use super::runtime::lock;
 use super::spec::ClassSpec;
 use super::world::{Array, Assembly, Class, Module};
 use corprof_sys as sys;
@@ -45,6 +48,8 @@ impl FakeClr {
 
     /// The core library's module, `System.Private.CoreLib`, which is loaded the first time.
     pub fn core_module(&self) -> ModuleId {
+        // Another thread may be at it.
+        let _one_at_a_time = lock(&self.loading);
         let known = self.runtime.world().core;
         if let Some(core) = ModuleId::from_raw(known) {
             return core;
@@ -104,6 +109,8 @@ impl FakeClr {
         let mut world = self.runtime.world_mut();
         let known = world.find_class(class.module, class.token, &class.type_args, class.array);
         if let Some(known) = ClassId::from_raw(known) {
+            drop(world);
+            self.await_class(known.as_raw());
             return known;
         }
         let raw = world.new_id();
@@ -116,6 +123,14 @@ impl FakeClr {
         }
         make!(self, ClassLoadFinished, |callback| callback.ClassLoadFinished(raw, OK));
         made(ClassId::from_raw(raw))
+    }
+
+    /// Waits for the thread that loads a class.
+    fn await_class(&self, class: usize) {
+        let is_loading = || self.runtime.world().classes.get(&class).is_some_and(|class| !class.alive);
+        while is_loading() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// The assembly of a module.

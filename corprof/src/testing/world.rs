@@ -81,6 +81,8 @@ pub(crate) struct Heap {
     next_address: usize,
     /// By a key that stays when the object moves.
     pub(crate) objects: BTreeMap<usize, Object>,
+    /// The keys of the objects that an object refers to.
+    pub(crate) references: BTreeMap<usize, Vec<usize>>,
     /// How many objects of each class have been allocated since the last collection.
     pub(crate) allocated: BTreeMap<usize, u32>,
 }
@@ -120,6 +122,7 @@ impl World {
             heap: Heap {
                 next_address: 0x7F00_8000_0000_u64 as usize,
                 objects: BTreeMap::new(),
+                references: BTreeMap::new(),
                 allocated: BTreeMap::new(),
             },
         };
@@ -140,13 +143,10 @@ impl World {
         start..start + size
     }
 
-    /// The class with these parts, if there is one.
+    /// The class with these parts, if there is one or one is being loaded; else 0.
     pub(crate) fn find_class(&self, module: usize, token: u32, type_args: &[usize], array: Option<Array>) -> usize {
         let found = self.classes.iter().find(|(_, class)| {
-            class.alive
-                && (class.module, class.token) == (module, token)
-                && class.type_args == type_args
-                && class.array == array
+            (class.module, class.token) == (module, token) && class.type_args == type_args && class.array == array
         });
         found.map_or(0, |(&id, _)| id)
     }
@@ -176,6 +176,7 @@ impl Heap {
     pub(crate) fn compact(&mut self) -> Collected {
         self.allocated.clear();
         self.objects.retain(|_, object| !object.garbage);
+        self.references.retain(|key, _| self.objects.contains_key(key));
         // Two objects that lay side by side before and after belong to one range.
         let mut collected = Collected::default();
         let mut target = self.next_address.next_multiple_of(0x1_0000);

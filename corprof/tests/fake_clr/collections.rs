@@ -1,0 +1,119 @@
+//! Collections, and the flags that callbacks need.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use corprof::Event;
+use corprof::prelude::*;
+use corprof::testing::FakeClr;
+use windows_core::HRESULT;
+
+/// Follows objects, and counts threads and collections.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0004", no_export)]
+struct Tracker {
+    moved: Mutex<Vec<MovedRange>>,
+    kept: Mutex<Vec<SurvivingRange>>,
+    counts: Mutex<Vec<(String, u32)>>,
+    allocated: Mutex<Vec<usize>>,
+    roots: AtomicUsize,
+    references: Mutex<Vec<(usize, Vec<usize>)>>,
+}
+
+#[callbacks]
+impl Callbacks for Tracker {
+    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+        assert_eq!(cx.class_of(object), Ok(class));
+        self.allocated.lock().unwrap().push(object.as_raw());
+    }
+    fn moved_references2(&self, _cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+        self.moved.lock().unwrap().extend(ranges.iter());
+    }
+    fn surviving_references2(&self, _cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+        self.kept.lock().unwrap().extend(ranges.iter());
+    }
+    fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {
+        assert!(roots.iter().all(|root| cx.class_of(root.object.unwrap()).is_ok()));
+        self.roots.fetch_add(roots.iter().count(), SeqCst);
+    }
+    fn object_references(
+        &self,
+        cx: &InCallback<'_>,
+        object: ObjectId<'_>,
+        class: ClassId,
+        references: &[Option<ObjectId<'_>>],
+    ) {
+        assert_eq!(cx.class_of(object), Ok(class));
+        let references = references.iter().flatten().map(|object| object.as_raw()).collect();
+        self.references.lock().unwrap().push((object.as_raw(), references));
+    }
+    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {
+        let counts = counts.iter().map(|(class, count)| (cx.names().class(class).to_string(), count));
+        self.counts.lock().unwrap().extend(counts);
+    }
+}
+
+#[test]
+fn a_collection_moves_objects() {
+    let clr = FakeClr::load::<Tracker>().unwrap();
+    let string = clr.core_class("System.String");
+    let objects = [(); 4].map(|()| clr.allocate(string));
+    let before = objects.map(|object| clr.address(object).unwrap());
+    let tracker = clr.profiler::<Tracker>().unwrap();
+    assert_eq!(*tracker.allocated.lock().unwrap(), before);
+    clr.pin(objects[1]);
+    clr.release(objects[2]);
+    clr.refer(objects[0], objects[1]);
+    clr.refer(objects[0], objects[2]);
+    clr.collect();
+    assert_eq!(clr.address(objects[2]), None);
+    assert_eq!(clr.address(objects[1]), Some(before[1]));
+    let now = |at: usize| clr.address(objects[at]).unwrap();
+    assert!(now(0) != before[0] && now(3) != before[3]);
+    let moved = tracker.moved.lock().unwrap();
+    let expected = [
+        MovedRange { old_start: before[0], new_start: now(0), length: 24 },
+        MovedRange { old_start: before[3], new_start: now(3), length: 24 },
+    ];
+    assert_eq!(*moved, expected);
+    assert_eq!(*tracker.kept.lock().unwrap(), [SurvivingRange { start: before[1], length: 24 }]);
+    assert_eq!(*tracker.counts.lock().unwrap(), [("System.String".to_owned(), 4)]);
+    assert_eq!(tracker.roots.load(SeqCst), 3);
+    let expected = [(now(0), vec![before[1]]), (before[1], vec![]), (now(3), vec![])];
+    assert_eq!(*tracker.references.lock().unwrap(), expected);
+    assert!(!clr.has_panicked() && clr.refusals().is_empty());
+}
+
+#[test]
+fn a_callback_comes_only_if_its_flag_is_on() {
+    let clr = FakeClr::load::<Tracker>().unwrap();
+    let class = clr.core_class("System.Object");
+    clr.jit(clr.function(class, "ToString"));
+    clr.throw(class, &[]);
+    clr.create_thread();
+    clr.collect();
+    use Event::*;
+    // MONITOR_MODULE_LOADS is on for the SDK's own sake.
+    let expected = [
+        Initialize,
+        ModuleLoadStarted,
+        ModuleLoadFinished,
+        ModuleAttachedToAssembly,
+        ObjectAllocated,
+        GarbageCollectionStarted,
+        ObjectsAllocatedByClass,
+        MovedReferences2,
+        MovedReferences,
+        RootReferences2,
+        RootReferences,
+        ObjectReferences,
+        GarbageCollectionFinished,
+    ];
+    assert_eq!(clr.delivered(), expected);
+    // SAFETY: the method of the event.
+    let raised = clr.raise(Event::HandleDestroyed, |callback| unsafe { callback.HandleDestroyed(8) });
+    assert_eq!(raised, Some(HRESULT(0)));
+    // SAFETY: as above.
+    let raised = clr.raise(Event::ExceptionThrown, |callback| unsafe { callback.ExceptionThrown(8) });
+    assert_eq!(raised, None);
+}

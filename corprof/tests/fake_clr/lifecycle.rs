@@ -1,0 +1,135 @@
+//! From loading to shutdown or detach: panics, old runtimes, attaching.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use corprof::error::E_FAIL;
+use corprof::prelude::*;
+use corprof::testing::FakeClr;
+use corprof::{Event, sys};
+use windows_core::{HRESULT, Interface};
+
+use crate::Nothing;
+
+const E_NOINTERFACE: HRESULT = HRESULT(0x8000_4002_u32 as i32);
+
+/// Panics at the second class, and says when it is dropped.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0006", no_export)]
+struct Fragile {
+    classes: AtomicUsize,
+    shut: AtomicUsize,
+    alive: Mutex<Option<Arc<()>>>,
+}
+
+#[callbacks]
+impl Callbacks for Fragile {
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        assert!(self.classes.fetch_add(1, SeqCst) == 0, "on purpose");
+    }
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        self.shut.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_panic_makes_the_profiler_quiet() {
+    let clr = FakeClr::load::<Fragile>().unwrap();
+    let app = clr.load_assembly("App");
+    for name in ["A", "B", "C"] {
+        clr.load_class(app, name);
+    }
+    assert!(clr.has_panicked());
+    assert_eq!(clr.profiler::<Fragile>().unwrap().classes.load(SeqCst), 2);
+    assert_eq!(clr.count(Event::ClassLoadFinished), 3, "the runtime does not know");
+}
+
+#[test]
+fn shutdown_drops_the_profiler() {
+    let mut clr = FakeClr::load::<Fragile>().unwrap();
+    let life = Arc::new(());
+    *clr.profiler::<Fragile>().unwrap().alive.lock().unwrap() = Some(Arc::clone(&life));
+    clr.shutdown();
+    assert!(clr.profiler::<Fragile>().is_none());
+    assert_eq!(Arc::strong_count(&life), 1);
+    clr.load_assembly("Late");
+    assert_eq!(clr.delivered().last(), Some(&Event::Shutdown));
+}
+
+#[test]
+fn without_shutdown_the_last_reference_drops_it() {
+    let clr = FakeClr::load::<Fragile>().unwrap();
+    let life = Arc::new(());
+    *clr.profiler::<Fragile>().unwrap().alive.lock().unwrap() = Some(Arc::clone(&life));
+    drop(clr);
+    assert_eq!(Arc::strong_count(&life), 1);
+}
+
+/// Wants a runtime of 2023.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0007", min_info = 14, no_export)]
+struct Modern;
+
+#[callbacks]
+impl Callbacks for Modern {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        assert!(cx.version() >= 14);
+        Ok(())
+    }
+}
+
+#[test]
+fn an_old_runtime_is_refused_by_min_info() {
+    assert_eq!(FakeClr::builder().info_version(11).load::<Modern>().unwrap_err().code(), E_FAIL);
+    let clr = FakeClr::builder().info_version(14).load::<Modern>().unwrap();
+    assert_eq!(clr.info().cast::<sys::ICorProfilerInfo15>().unwrap_err().code(), E_NOINTERFACE);
+    assert!(clr.info().cast::<sys::ICorProfilerInfo14>().is_ok());
+    assert!(FakeClr::load::<Modern>().is_ok());
+}
+
+/// Goes when it has seen enough.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0008", no_export)]
+struct Visitor(Mutex<Option<Vec<u8>>>);
+
+#[callbacks]
+impl Callbacks for Visitor {
+    fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let refused = cx.add_events(EventMask::MONITOR_ENTERLEAVE).unwrap_err();
+        assert_eq!(refused.code(), sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER);
+        *self.0.lock().unwrap() = Some(data.to_owned());
+        Ok(())
+    }
+    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {}
+    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        let info: sys::ICorProfilerInfo3 = cx.as_raw().cast().unwrap();
+        // SAFETY: takes a number.
+        let code = unsafe { info.RequestProfilerDetach(0) };
+        assert_eq!(code, HRESULT(0));
+        assert_eq!(cx.event_mask().unwrap_err().code(), sys::CORPROF_E_PROFILER_DETACHING);
+    }
+}
+
+#[test]
+fn a_profiler_attaches_and_detaches() {
+    let mut clr = FakeClr::builder().attach(&[1, 2, 3]).load::<Visitor>().unwrap();
+    assert_eq!(*clr.profiler::<Visitor>().unwrap().0.lock().unwrap(), Some(vec![1, 2, 3]));
+    assert_eq!(clr.delivered(), [Event::InitializeForAttach, Event::ProfilerAttachComplete]);
+    assert!(!clr.detach(), "nobody has asked for it");
+    let thread = clr.create_thread();
+    clr.destroy_thread(thread);
+    assert!(!clr.has_panicked());
+    assert!(clr.detach());
+    assert!(clr.profiler::<Visitor>().is_none());
+    let expected = [
+        Event::InitializeForAttach,
+        Event::ProfilerAttachComplete,
+        Event::ThreadCreated,
+        Event::ProfilerDetachSucceeded,
+    ];
+    assert_eq!(clr.delivered(), expected);
+    assert_eq!(
+        FakeClr::builder().attach(&[]).load::<Nothing>().unwrap_err().code(),
+        sys::CORPROF_E_PROFILER_NOT_ATTACHABLE
+    );
+}

@@ -1,0 +1,90 @@
+//! Calls from the wrong place.
+
+use std::sync::Mutex;
+
+use corprof::error::{E_FAIL, E_INVALIDARG};
+use corprof::prelude::*;
+use corprof::sys;
+use corprof::testing::FakeClr;
+use windows_core::HRESULT;
+
+use crate::{Nothing, raw, thread_info};
+
+const E_NOTIMPL: HRESULT = HRESULT(0x8000_4001_u32 as i32);
+
+#[test]
+fn calls_from_the_wrong_place_are_refused() {
+    let clr = FakeClr::load::<Nothing>().unwrap();
+    let thread = clr.current_thread();
+    // Outside of a callback, on a managed thread and on a native one.
+    assert_eq!(raw(&clr, |info| thread_info(info, thread)), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+    let native =
+        std::thread::scope(|scope| scope.spawn(|| raw(&clr, |info| thread_info(info, thread))).join().unwrap());
+    assert_eq!(native, HRESULT(0));
+    assert_eq!(clr.refusals(), [("GetThreadInfo", sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE)]);
+    raw(&clr, |info| {
+        let mut class = 0;
+        // SAFETY: writes one number each.
+        unsafe {
+            // No hooks after Initialize.
+            let code = info.SetEnterLeaveFunctionHooks3(None, None, None);
+            assert_eq!(code, sys::CORPROF_E_CALL_ONLY_FROM_INIT);
+            // Immutable flags neither.
+            assert_eq!(info.SetEventMask2(EventMask::ENABLE_OBJECT_ALLOCATED.words().0, 0), E_FAIL);
+            let gc = EventMask::MONITOR_GC.words().0;
+            assert_eq!(info.SetEventMask2(gc, 0), sys::CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE);
+            // Objects need a callback that a collection waits for.
+            assert_eq!(info.GetClassFromObject(8, &mut class), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+            // What the fake has no answer for is let in or not all the same.
+            let code = info.GetHandleFromThread(8, std::ptr::null_mut());
+            assert_eq!(code, sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+            assert_eq!(info.ForceGC(), E_NOTIMPL);
+        }
+    });
+}
+
+/// Makes one call that may start a collection, below the contexts, wherever it is called.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0003", no_export)]
+struct Reckless(Mutex<Vec<(&'static str, HRESULT)>>);
+
+impl Reckless {
+    fn ask(&self, place: &'static str, info: &Info) {
+        // SAFETY: nothing is written where there is no room.
+        let code = unsafe { info.as_raw().GetClassFromToken(8, 8, std::ptr::null_mut()) };
+        self.0.lock().unwrap().push((place, code));
+    }
+}
+
+#[callbacks]
+impl Callbacks for Reckless {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        assert_eq!(cx.current_thread()?, None, "there is no managed thread yet");
+        self.ask("initialize", cx);
+        Ok(())
+    }
+    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        self.ask("class", cx);
+    }
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+        self.ask("collection", cx);
+    }
+    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_id: u32) {
+        self.ask("thread", cx);
+    }
+}
+
+#[test]
+fn calls_that_may_start_a_collection_need_a_callback_for_it() {
+    let clr = FakeClr::load::<Reckless>().unwrap();
+    clr.start_up();
+    clr.load_class(clr.core_module(), "System.Object");
+    clr.collect();
+    let expected = [
+        ("initialize", E_INVALIDARG),
+        ("thread", sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE),
+        ("class", E_INVALIDARG),
+        ("collection", sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE),
+    ];
+    assert_eq!(*clr.profiler::<Reckless>().unwrap().0.lock().unwrap(), expected);
+}
