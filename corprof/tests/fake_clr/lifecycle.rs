@@ -102,9 +102,8 @@ impl Callbacks for Visitor {
     }
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {}
     fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
-        let info: sys::ICorProfilerInfo3 = cx.as_raw().cast().unwrap();
-        // SAFETY: takes a number.
-        let code = unsafe { info.RequestProfilerDetach(0) };
+        // SAFETY: takes a number; the interface is not kept.
+        let code = unsafe { cx.as_raw().cast::<sys::ICorProfilerInfo3>().unwrap().RequestProfilerDetach(0) };
         assert_eq!(code, HRESULT(0));
         assert_eq!(cx.event_mask().unwrap_err().code(), sys::CORPROF_E_PROFILER_DETACHING);
     }

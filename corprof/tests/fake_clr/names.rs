@@ -10,7 +10,7 @@ use corprof::{Event, sys};
 /// Writes down what it hears of, by name.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0001", no_export)]
-struct Scribe(Mutex<Vec<String>>);
+struct Scribe(Mutex<Vec<String>>, Mutex<Option<Inert<ClassId>>>);
 
 impl Scribe {
     fn note(&self, line: impl Into<String>) {
@@ -26,11 +26,11 @@ impl Callbacks for Scribe {
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
         self.note(format!("module {}", cx.names().module(module)));
     }
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {
-        let error = cx.class_info(class).unwrap_err();
-        assert_eq!(error.code(), sys::CORPROF_E_DATAINCOMPLETE);
+    fn class_load_started(&self, _cx: &mut InTriggers<'_>, class: Inert<ClassId>) {
+        *self.1.lock().unwrap() = Some(class);
     }
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+        assert_eq!(*self.1.lock().unwrap(), Some(class.into()));
         self.note(format!("class {}", cx.names().class(class)));
     }
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
