@@ -5,10 +5,13 @@
 
 use windows_core::HRESULT;
 
-use crate::error::{Error, INSUFFICIENT_BUFFER, Result};
+use crate::error::{E_INVALIDARG, Error, INSUFFICIENT_BUFFER, Result};
 
 /// How often a growing answer is chased before the call counts as failed.
 const TRIES: usize = 8;
+
+/// The room to begin with when a call does not say how much it needs.
+const GUESS: usize = 64;
 
 /// Reads a list of `T` from a call that takes (capacity, out count, buffer).
 pub(crate) fn read_list<T: Copy + Default>(
@@ -23,16 +26,34 @@ pub(crate) fn read_list<T: Copy + Default>(
 pub(crate) fn read_list_from<T: Copy + Default>(
     call: &'static str,
     room: usize,
+    fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
+) -> Result<Vec<T>> {
+    read_blank_list_from(call, room, T::default(), fill)
+}
+
+/// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.
+pub(crate) fn read_blank_list<T: Copy>(
+    call: &'static str,
+    blank: T,
+    fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
+) -> Result<Vec<T>> {
+    read_blank_list_from(call, 0, blank, fill)
+}
+
+fn read_blank_list_from<T: Copy>(
+    call: &'static str,
+    room: usize,
+    blank: T,
     mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
 ) -> Result<Vec<T>> {
-    let mut buffer: Vec<T> = vec![T::default(); room];
+    let mut buffer: Vec<T> = vec![blank; room];
     for _ in 0..TRIES {
         let mut count = 0;
         let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         // A null buffer is how these calls are asked for the size alone.
         let start = if buffer.is_empty() { std::ptr::null_mut() } else { buffer.as_mut_ptr() };
         let code = fill(room, &mut count, start);
-        let needed = count as usize;
+        let mut needed = count as usize;
         if code != INSUFFICIENT_BUFFER {
             Error::check(code, call)?;
             if needed <= buffer.len() {
@@ -40,9 +61,10 @@ pub(crate) fn read_list_from<T: Copy + Default>(
                 return Ok(buffer);
             }
         } else if needed <= buffer.len() {
-            return Err(Error::new(code, call));
+            // Some calls say that there is too little room and not how much it takes.
+            needed = GUESS.max(2 * buffer.len());
         }
-        buffer.resize(needed, T::default());
+        buffer.resize(needed, blank);
     }
     Err(Error::new(INSUFFICIENT_BUFFER, call))
 }
@@ -57,6 +79,16 @@ pub(crate) fn read_utf16(
         units.truncate(end);
     }
     Ok(String::from_utf16_lossy(&units))
+}
+
+/// `text` as the runtime takes it: UTF-16 with a NUL at its end, and so with none inside.
+pub(crate) fn to_utf16(call: &'static str, text: &str) -> Result<Vec<u16>> {
+    if text.contains('\0') {
+        return Err(
+            Error::new(E_INVALIDARG, call).about("text", "the text has a NUL inside, where the runtime would cut it")
+        );
+    }
+    Ok(text.encode_utf16().chain([0]).collect())
 }
 
 #[cfg(test)]
@@ -84,6 +116,12 @@ mod tests {
     }
 
     #[test]
+    fn text_with_a_nul_inside_is_refused() {
+        assert_eq!(to_utf16("X", "ab"), Ok(vec![97, 98, 0]));
+        assert!(to_utf16("X", "a\0b").is_err());
+    }
+
+    #[test]
     fn asks_again_when_the_answer_grows() {
         let mut text: Vec<u16> = "a\0".encode_utf16().collect();
         let mut calls = 0;
@@ -95,6 +133,18 @@ mod tests {
             answer(&text, p, n, c)
         });
         assert_eq!(read.unwrap(), "bbba");
+    }
+
+    #[test]
+    fn finds_the_room_for_an_answer_that_does_not_tell_its_size() {
+        let text: Vec<u16> = vec![u16::from(b'a'); 200];
+        let read =
+            read_utf16(
+                "X",
+                |p, n, c| if (n as usize) < text.len() { INSUFFICIENT_BUFFER } else { answer(&text, p, n, c) },
+            );
+        assert_eq!(read.unwrap().len(), 200);
+        assert!(read_utf16("X", |_, _, _| INSUFFICIENT_BUFFER).is_err());
     }
 
     #[test]

@@ -9,8 +9,9 @@
 //! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those with an `ObjectId` | + calls from inside a callback that start no collection |
 //! | [`InTriggers`] | the other callbacks | + calls that may start a collection: they take `&mut self` |
 //! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
+//! | [`OwnThread`] | a thread that the profiler has had made | what [`InTriggers`] offers, and what no callback may ask for |
 //!
-//! Each dereferences to the one above it. They cost nothing, cannot outlive their callback and cannot leave its thread:
+//! Each dereferences to the one above it, and the last to [`InTriggers`]. They cost nothing, cannot outlive their callback and cannot leave its thread:
 //!
 //! ```compile_fail,E0277
 //! # use corprof::prelude::*;
@@ -26,14 +27,31 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use corprof_sys as sys;
+
+use crate::error::{Error, Result};
+use crate::event_mask::EventMask;
 use crate::info::Info;
 use crate::names::Names;
+use crate::own_thread::OwnThread;
+
+/// Whether objects stay where they are while a context lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Heap {
+    /// A collection may move or free them at any time, or does so now.
+    Moves,
+    /// The thread holds collections up, or the context is inside of one that has not begun or is done moving.
+    Still,
+    /// As [`Still`](Self::Still) if collections are monitored, which rules out those that run beside the application.
+    StillIfMonitored,
+}
 
 /// The calling thread is inside a callback from which no collection may be started.
 ///
 /// Offers the calls that the contract table marks *sync* and not *triggers*, besides everything that [`Info`] offers.
 pub struct InCallback<'cb> {
     info: &'cb Info,
+    heap: Heap,
     /// The permission belongs to the thread that the runtime called.
     _not_send: PhantomData<*mut ()>,
 }
@@ -60,8 +78,28 @@ static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone
 impl<'cb> InCallback<'cb> {
     /// Only the adapter makes contexts, and only for the length of one callback.
     #[inline]
-    pub(crate) fn new(info: &'cb Info) -> Self {
-        Self { info, _not_send: PhantomData }
+    pub(crate) fn new(info: &'cb Info, heap: Heap) -> Self {
+        Self { info, heap, _not_send: PhantomData }
+    }
+
+    /// An error if objects may move or go while this context lives.
+    ///
+    /// Unlike what else a context allows, this is no matter of types: the callbacks around a collection are in a heap that
+    /// stands still or not, depending on what the profiler monitors.
+    pub(crate) fn check_still(&self, call: &'static str) -> Result<()> {
+        let is_still = match self.heap {
+            Heap::Moves => false,
+            Heap::Still => true,
+            Heap::StillIfMonitored => self.event_mask()?.contains(EventMask::MONITOR_GC),
+        };
+        if is_still {
+            return Ok(());
+        }
+        Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+            "objects",
+            "a collection may move or free the object here: ask from a callback that is given an object, or from \
+             `garbage_collection_started` or `garbage_collection_finished` with MONITOR_GC on",
+        ))
     }
 
     /// The names of functions, classes, modules and assemblies: `cx.names().function(id)`.
@@ -75,7 +113,7 @@ impl<'cb> InCallback<'cb> {
 impl<'cb> InTriggers<'cb> {
     #[inline]
     pub(crate) fn new(info: &'cb Info) -> Self {
-        Self { inner: InCallback::new(info) }
+        Self { inner: InCallback::new(info, Heap::Moves) }
     }
 }
 
@@ -140,10 +178,12 @@ pub trait Context: sealed::Sealed {}
 impl Context for InCallback<'_> {}
 impl Context for InTriggers<'_> {}
 impl Context for InInitialize<'_> {}
+impl Context for OwnThread<'_> {}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::InCallback<'_> {}
     impl Sealed for super::InTriggers<'_> {}
     impl Sealed for super::InInitialize<'_> {}
+    impl Sealed for super::OwnThread<'_> {}
 }

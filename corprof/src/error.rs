@@ -51,11 +51,13 @@ impl Error {
 
     /// The code's name in corerror.h or winerror.h, such as `CORPROF_E_DATAINCOMPLETE`.
     pub fn name(&self) -> Option<&'static str> {
-        let names = sys::HRESULT_NAMES;
-        match names.binary_search_by_key(&(self.code.0 as u32), |&(code, _)| code.0 as u32) {
-            Ok(at) => names.get(at).map(|&(_, name)| name),
-            Err(_) => COM_NAMES.iter().find(|&&(code, _)| code == self.code).map(|&(_, name)| name),
+        // The general names first: corerror.h has others for some of them, such as COR_E_ARGUMENT for E_INVALIDARG.
+        if let Some(&(_, name)) = COM_NAMES.iter().find(|&&(code, _)| code == self.code) {
+            return Some(name);
         }
+        let names = sys::HRESULT_NAMES;
+        let at = names.binary_search_by_key(&(self.code.0 as u32), |&(code, _)| code.0 as u32).ok()?;
+        names.get(at).map(|&(_, name)| name)
     }
 
     /// What the code means, and what to change, where corprof knows.

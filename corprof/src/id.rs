@@ -73,10 +73,14 @@ ids! {
     /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system thread
     /// that carries it.
     ThreadId;
+    /// A context of remoting, which CoreCLR does not have: the number is that of the application domain.
+    ContextId;
     /// A garbage-collection handle; dead after `handle_destroyed`.
     HandleId;
     /// An EventPipe provider, alive as long as the process.
     EventPipeProviderId;
+    /// A kind of event that an EventPipe provider has defined, alive as long as the process.
+    EventPipeEventId;
 }
 
 /// An identifier about which nothing can be asked: what it names is not there yet, or not any more.
@@ -111,6 +115,18 @@ impl<I> From<I> for Inert<I> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct ReJitId(pub usize);
+
+/// A session of EventPipe that this profiler has started, until it is stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct EventPipeSessionId(pub(crate) u64);
+
+impl EventPipeSessionId {
+    /// The value that goes over the wire.
+    pub const fn as_raw(self) -> u64 {
+        self.0
+    }
+}
 
 /// An object on the managed heap: its address now.
 ///

@@ -41,6 +41,7 @@ pub mod id;
 pub mod info;
 pub mod metadata;
 pub mod names;
+pub mod own_thread;
 mod profiler;
 mod report;
 pub mod sync;
@@ -56,11 +57,12 @@ pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, Result};
 pub use event_mask::{Event, EventMask, EventSet};
 pub use id::{
-    AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, Inert, ModuleId, NativeCode, ObjectId,
-    ReJitId, ThreadId,
+    AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,
+    HandleId, Inert, ModuleId, NativeCode, ObjectId, ReJitId, ThreadId,
 };
 pub use info::Info;
 pub use names::{Name, Names};
+pub use own_thread::OwnThread;
 pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
 
 /// Everything that a profiler's source usually needs.
@@ -69,6 +71,7 @@ pub mod prelude {
     pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;
+    pub use crate::own_thread::OwnThread;
     pub use crate::{
         BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
     };

@@ -24,8 +24,16 @@ fn generator() -> &'static Path {
 fn offered() -> BTreeSet<String> {
     const MARK: &str = "#[doc = contract!(";
     let mut offered = BTreeSet::new();
-    for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/info")).unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+    let mut folders = vec![Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/info")).to_owned()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
         for rest in text.split(MARK).skip(1) {
             let (method, _) = rest.split_once(')').unwrap();
             assert!(offered.insert(method.to_owned()), "{method} is offered twice");

@@ -6,3 +6,4 @@ mod examples;
 mod manners;
 mod metadata;
 mod smoke;
+mod world;

@@ -81,6 +81,11 @@ impl Gate {
         self.state.load(Ordering::Relaxed) == OPEN
     }
 
+    /// Whether callbacks are no longer let in because of a panic.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == QUIET
+    }
+
     /// Closes the gate for good and waits until no callback of another thread is inside, at most `patience` long. Answers
     /// whether nobody is inside, the calling thread included (as it would be if a callback ended the process by a call that
     /// makes the runtime shut down).

@@ -15,13 +15,14 @@ use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::wire;
 
+use super::own_threads::OwnThreads;
 use super::{Adapter, catch};
 
 /// What `SetEventMask2` needs, and so every profiler.
 const LEAST_INFO: u8 = 5;
 
-/// How long Shutdown waits for callbacks that are still running. They are short, but may wait for a thread that the end of
-/// the process has already stopped, and the application must end all the same.
+/// How long Shutdown waits for callbacks that are still running, and then for the profiler's own threads. Callbacks are short,
+/// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
@@ -104,6 +105,10 @@ impl<P: Profiler> Adapter<P> {
             None => (E_FAIL, "it panicked".to_owned()),
         };
         self.gate.quieten();
+        self.end_own_threads();
+        if let Some(info) = self.info.get() {
+            info.own_threads().join(); // whoever of them has `Info` is done with it then
+        }
         report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
         // A failure makes the runtime delete the object behind `Info`. Whoever has a clone must not be left with that, so
         // the runtime is then told that all is well, and asked for nothing.
@@ -111,7 +116,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
-        let info = Info::negotiate(runtime, phase)?;
+        let info = Info::negotiate(runtime, phase, OwnThreads::new(self.gate.clone(), P::NAME))?;
         let needed = P::MIN_INFO.max(LEAST_INFO);
         if info.version() < needed {
             return Err(Box::new(TooOld { needed, offered: info.version() }));
@@ -127,6 +132,10 @@ impl<P: Profiler> Adapter<P> {
             return;
         }
         let is_quiet = !self.gate.is_open();
+        if let Some(info) = self.info.get() {
+            // A callback that waits for one of them is let go.
+            info.own_threads().stop();
+        }
         let is_empty = self.gate.close(PATIENCE);
         if !is_empty {
             // One that will not end may hold a lock that `shutdown` waits for, so the last word is not said beside it.
@@ -135,8 +144,9 @@ impl<P: Profiler> Adapter<P> {
                 P::NAME
             ));
         }
+        self.end_own_threads();
         if let Some(info) = self.info.get() {
-            if is_empty && !is_quiet {
+            if is_empty && !is_quiet && !info.own_threads().has_panicked() {
                 // SAFETY: only what follows drops the profiler, and this is the only time.
                 let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
                 catch(last_word, || self.tell_last_panic("shutdown"));
@@ -146,6 +156,16 @@ impl<P: Profiler> Adapter<P> {
         if is_empty {
             // SAFETY: the gate is closed and nobody is inside.
             unsafe { self.drop_profiler() };
+        }
+    }
+}
+
+impl<P: Profiler> Adapter<P> {
+    /// Stops the threads that the profiler has made, and waits for them: what they run may be about to go.
+    fn end_own_threads(&self) {
+        if let Some(info) = self.info.get() {
+            info.own_threads().stop();
+            info.own_threads().wait(PATIENCE);
         }
     }
 }

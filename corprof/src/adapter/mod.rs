@@ -7,8 +7,9 @@
 
 pub(crate) mod barrier;
 pub(crate) mod factory;
-mod gate;
+pub(crate) mod gate;
 pub(crate) mod lifecycle;
+pub(crate) mod own_threads;
 mod pin;
 mod thread_key;
 
@@ -16,13 +17,13 @@ use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use corprof_sys as sys;
 use windows_core::{GUID, HRESULT, IUnknown, Interface};
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{Heap, InCallback, InTriggers};
 use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
 use crate::info::Info;
@@ -37,7 +38,8 @@ pub(crate) struct Adapter<P: Profiler> {
     /// First, because a COM interface pointer points at a vtable pointer.
     vtable: &'static sys::ICorProfilerCallback11_Vtbl,
     references: AtomicU32,
-    gate: Gate,
+    /// Shared with the threads that the profiler makes.
+    gate: Arc<Gate>,
     /// Set by Initialize, before the runtime is asked for any event.
     info: OnceLock<Info>,
     /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
@@ -56,7 +58,7 @@ impl<P: Profiler> Adapter<P> {
         let adapter = Self {
             vtable: Self::VTABLE,
             references: AtomicU32::new(1),
-            gate: Gate::new(),
+            gate: Arc::new(Gate::new()),
             info: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
@@ -116,6 +118,9 @@ impl<P: Profiler> Adapter<P> {
     #[cold]
     fn go_quiet(&self, method: &str) {
         self.note_panic();
+        if let Some(info) = self.info.get() {
+            info.own_threads().stop();
+        }
         if self.gate.quieten() {
             report::line(format_args!(
                 "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
@@ -209,7 +214,7 @@ pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
 
 /// Drops what a panic carried; should that panic in turn, it is leaked.
 #[cold]
-fn discard(payload: Box<dyn std::any::Any + Send>) {
+pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
@@ -226,7 +231,7 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     user: impl FnOnce(&P, &InCallback<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, |profiler, info| user(profiler, &InCallback::new(info))) }
+    unsafe { enter(this, event, |profiler, info| user(profiler, &InCallback::new(info, heap_at(event)))) }
 }
 
 /// Runs a callback that may start a collection.
@@ -271,6 +276,25 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
         info.known_names().evict_all();
     }
     S_OK
+}
+
+/// Whether objects stay where they are during a callback.
+#[inline]
+const fn heap_at(event: Event) -> Heap {
+    match event {
+        // In cooperative mode: a collection would have to wait for this thread.
+        Event::ObjectAllocated | Event::ExceptionThrown | Event::ExceptionCatcherEnter => Heap::Still,
+        // Inside a collection that stops all threads, before anything is moved or after everything has been.
+        Event::ObjectReferences
+        | Event::ObjectsAllocatedByClass
+        | Event::RootReferences
+        | Event::RootReferences2
+        | Event::ConditionalWeakTableElementReferences
+        | Event::FinalizeableObjectQueued => Heap::Still,
+        // With HIGH_BASIC_GC alone these are also made for a background collection, while the threads run.
+        Event::GarbageCollectionStarted | Event::GarbageCollectionFinished => Heap::StillIfMonitored,
+        _ => Heap::Moves,
+    }
 }
 
 /// Whether the SDK itself must hear of an event.

@@ -1,10 +1,12 @@
 //! Application domains. CoreCLR has one.
 
-use crate::buffer::read_utf16;
+use corprof_sys as sys;
+
+use crate::buffer::{read_list_from, read_utf16};
 use crate::context::InTriggers;
 use crate::error::Result;
 use crate::generated::contract::contract;
-use crate::id::AppDomainId;
+use crate::id::{AppDomainId, ModuleId};
 
 /// What an application domain is called.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,5 +31,20 @@ impl InTriggers<'_> {
             unsafe { self.as_raw().GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
         })?;
         Ok(AppDomainInfo { name, process_id })
+    }
+
+    /// The application domains that have loaded `module`.
+    #[doc = contract!(GetAppDomainsContainingModule)]
+    ///
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
+    #[doc(alias = "GetAppDomainsContainingModule")]
+    pub fn app_domains_containing_module(&mut self, module: ModuleId) -> Result<Vec<AppDomainId>> {
+        const CALL: &str = "GetAppDomainsContainingModule";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        let app_domains = read_list_from(CALL, 1, |room, count, start| {
+            // SAFETY: the call writes the count and at most `room` ids.
+            unsafe { info.GetAppDomainsContainingModule(module.as_raw(), room, count, start) }
+        })?;
+        Ok(app_domains.into_iter().filter_map(AppDomainId::from_raw).collect())
     }
 }

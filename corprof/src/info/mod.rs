@@ -9,12 +9,20 @@ mod app_domains;
 mod assemblies;
 mod classes;
 mod code;
+mod environment;
+mod event_pipe;
 mod events;
+mod exceptions;
 mod functions;
+mod handles;
+mod heap;
 mod il;
+mod layouts;
 mod modules;
 mod objects;
 mod runtime;
+mod statics;
+mod symbols;
 mod threads;
 mod tokens;
 
@@ -25,6 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
+use crate::adapter::own_threads::OwnThreads;
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::Phase;
 use crate::names::NameCache;
@@ -33,10 +42,19 @@ pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use classes::{ArrayClass, ClassInfo};
 pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
+pub use event_pipe::{
+    EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig,
+    EventPipeProviderListener, EventPipeProviderState, EventPipeType,
+};
+pub use exceptions::ExceptionClause;
 pub use functions::FunctionInfo;
+pub use handles::{HandleKind, ObjectHandle};
+pub use heap::{GenerationRange, NonGcRange};
 pub use il::IlMapEntry;
 pub(crate) use il::check_body;
+pub use layouts::{ClassLayout, FieldOffset, StringLayout};
 pub use modules::ModuleInfo;
+pub use objects::{ArrayDimension, ArrayObject};
 pub use runtime::{RuntimeInfo, RuntimeKind};
 
 /// The runtime. Anybody may have one, on any thread, for as long as the profiler lives; it offers the calls that the runtime
@@ -55,6 +73,7 @@ struct Shared {
     /// what the call needs.
     is_mask_sealed: Mutex<bool>,
     names: NameCache,
+    own_threads: Arc<OwnThreads>,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
@@ -110,7 +129,7 @@ info_versions! {
 
 impl Info {
     /// Asks the runtime for its newest interface.
-    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase) -> Result<Self> {
+    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase, own_threads: Arc<OwnThreads>) -> Result<Self> {
         let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
         Ok(Self(Arc::new(Shared {
             raw,
@@ -118,6 +137,7 @@ impl Info {
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
             names: NameCache::new(),
+            own_threads,
         })))
     }
 
@@ -129,6 +149,11 @@ impl Info {
     /// The names that have been looked up.
     pub(crate) fn known_names(&self) -> &NameCache {
         &self.0.names
+    }
+
+    /// The threads that the profiler has made.
+    pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
+        &self.0.own_threads
     }
 
     /// The runtime's interface itself, for calls that have no safe form yet.

@@ -4,7 +4,8 @@ use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
 use crate::buffer::read_utf16;
-use crate::context::InCallback;
+use crate::context::{InCallback, InTriggers};
+use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
@@ -87,5 +88,30 @@ impl InCallback<'_> {
         // S_FALSE: the module has none, such as a resource.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
         metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))
+    }
+}
+
+impl InTriggers<'_> {
+    /// The modules that are loaded.
+    #[doc = contract!(EnumModules)]
+    #[doc(alias = "EnumModules")]
+    pub fn enum_modules(&mut self) -> Result<Vec<ModuleId>> {
+        const CALL: &str = "EnumModules";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        // SAFETY: the call writes one interface pointer, and the reference to it is given away.
+        read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)
+    }
+
+    /// Makes the runtime take notice of types and members that were added to the metadata of `module`.
+    #[doc = contract!(ApplyMetaData)]
+    ///
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic, or no
+    /// longer there.
+    #[doc(alias = "ApplyMetaData")]
+    pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
+        const CALL: &str = "ApplyMetaData";
+        // SAFETY: the call takes an id.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo7>(CALL)?.ApplyMetaData(module.as_raw()) };
+        Error::check(code, CALL)
     }
 }

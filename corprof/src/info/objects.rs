@@ -1,9 +1,68 @@
 //! Objects. An [`ObjectId`] is handed out only by callbacks in which the runtime answers these.
 
+use std::any::Any;
+use std::ffi::c_void;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use corprof_sys as sys;
+use windows_core::BOOL;
+
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
+use crate::info::heap::{BLANK_RANGE, GenerationRange};
+
+/// As many dimensions as an array can have.
+const MOST_DIMENSIONS: usize = 32;
+
+/// An array: how long it is in which dimension, and where its elements are.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayObject {
+    lengths: [u32; MOST_DIMENSIONS],
+    lower_bounds: [i32; MOST_DIMENSIONS],
+    data: usize,
+}
+
+/// One dimension of an array.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ArrayDimension {
+    /// How many elements it has.
+    pub length: u32,
+    /// The index of the first: 0, but for arrays of other languages than C#.
+    pub lower_bound: i32,
+}
+
+impl ArrayObject {
+    /// No array is that long, so it stands for a dimension that is not there.
+    const NO_LENGTH: u32 = u32::MAX;
+
+    /// Its dimensions, from the left.
+    pub fn dimensions(&self) -> impl Iterator<Item = ArrayDimension> {
+        self.lengths
+            .iter()
+            .zip(&self.lower_bounds)
+            .take_while(|&(&length, _)| length != Self::NO_LENGTH)
+            .map(|(&length, &lower_bound)| ArrayDimension { length, lower_bound })
+    }
+
+    /// How many elements it has in all.
+    pub fn len(&self) -> u64 {
+        self.dimensions().map(|dimension| u64::from(dimension.length)).product()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The address of its first element, good until the next collection.
+    pub fn data(&self) -> usize {
+        self.data
+    }
+}
 
 impl InCallback<'_> {
     /// The class of `object`.
@@ -17,4 +76,145 @@ impl InCallback<'_> {
         Error::check(code, CALL)?;
         ClassId::from_raw(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }
+
+    /// The size of `object` in bytes.
+    #[doc = contract!(GetObjectSize2)]
+    #[doc(alias = "GetObjectSize2")]
+    #[doc(alias = "GetObjectSize")]
+    pub fn object_size(&self, object: ObjectId<'_>) -> Result<usize> {
+        const CALL: &str = "GetObjectSize2";
+        let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
+        let mut size = 0;
+        // SAFETY: the object is alive while its id is; the call writes one number and keeps nothing.
+        let code = unsafe { info.GetObjectSize2(object.as_raw(), &mut size) };
+        Error::check(code, CALL)?;
+        Ok(size)
+    }
+
+    /// How long the array `object` is, and where its elements are.
+    #[doc = contract!(GetArrayObjectInfo)]
+    ///
+    /// `E_INVALIDARG`: the object is no array.
+    #[doc(alias = "GetArrayObjectInfo")]
+    pub fn array_object_info(&self, object: ObjectId<'_>) -> Result<ArrayObject> {
+        const CALL: &str = "GetArrayObjectInfo";
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let mut lengths = [ArrayObject::NO_LENGTH; MOST_DIMENSIONS];
+        let mut lower_bounds = [0; MOST_DIMENSIONS];
+        let mut data = std::ptr::null_mut();
+        // SAFETY: the object is alive while its id is; there is room for as many dimensions as an array can have.
+        let code = unsafe {
+            info.GetArrayObjectInfo(
+                object.as_raw(),
+                MOST_DIMENSIONS as u32,
+                lengths.as_mut_ptr(),
+                lower_bounds.as_mut_ptr(),
+                &mut data,
+            )
+        };
+        Error::check(code, CALL)?;
+        Ok(ArrayObject { lengths, lower_bounds, data: data.addr() })
+    }
+
+    /// The generation that `object` is in, and the range of it that holds the object.
+    #[doc = contract!(GetObjectGeneration)]
+    ///
+    /// `E_FAIL`: as with [`generation_bounds`](Self::generation_bounds).
+    #[doc(alias = "GetObjectGeneration")]
+    pub fn object_generation(&self, object: ObjectId<'_>) -> Result<GenerationRange> {
+        const CALL: &str = "GetObjectGeneration";
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let mut range = BLANK_RANGE;
+        // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing.
+        let code = unsafe { info.GetObjectGeneration(object.as_raw(), &mut range) };
+        Error::check(code, CALL)?;
+        Ok(GenerationRange::from(range))
+    }
+
+    /// Whether `object` lies outside of the collected heap, where it neither moves nor dies: a string literal, for example.
+    #[doc = contract!(IsFrozenObject)]
+    #[doc(alias = "IsFrozenObject")]
+    pub fn is_frozen_object(&self, object: ObjectId<'_>) -> Result<bool> {
+        const CALL: &str = "IsFrozenObject";
+        let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
+        let mut is_frozen = BOOL(0);
+        // SAFETY: the object is alive while its id is; the call writes one truth value and keeps nothing.
+        let code = unsafe { info.IsFrozenObject(object.as_raw(), &mut is_frozen) };
+        Error::check(code, CALL)?;
+        Ok(is_frozen.as_bool())
+    }
+
+    /// Shows `visit` every object that `object` refers to, until it breaks off.
+    #[doc = contract!(EnumerateObjectReferences)]
+    #[doc(alias = "EnumerateObjectReferences")]
+    pub fn enumerate_object_references<'gc>(
+        &self,
+        object: ObjectId<'gc>,
+        visit: impl FnMut(ObjectId<'gc>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        const CALL: &str = "EnumerateObjectReferences";
+        let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
+        let mut visitor = Visitor::new(visit);
+        // SAFETY: the object is alive while its id is; the trampoline is that of this visitor, and is called during this call
+        // only.
+        let code = unsafe {
+            let trampoline = reference_trampoline(&visitor);
+            info.EnumerateObjectReferences(object.as_raw(), Some(trampoline), (&raw mut visitor).cast())
+        };
+        visitor.rethrow();
+        Error::check(code, CALL)
+    }
+}
+
+/// A closure that the runtime calls through, and the panic that must not go the same way back.
+pub(super) struct Visitor<F> {
+    visit: F,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+impl<F> Visitor<F> {
+    pub(super) fn new(visit: F) -> Self {
+        Self { visit, panic: None }
+    }
+
+    /// Calls the closure: true to go on.
+    pub(super) fn call(&mut self, call: impl FnOnce(&mut F) -> ControlFlow<()>) -> BOOL {
+        if self.panic.is_some() {
+            return BOOL(0);
+        }
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.visit))) {
+            Ok(flow) => BOOL::from(flow.is_continue()),
+            Err(payload) => {
+                self.panic = Some(payload);
+                BOOL(0)
+            }
+        }
+    }
+
+    /// Lets a panic of the closure go on, now that the runtime is not on the stack above it.
+    pub(super) fn rethrow(self) {
+        if let Some(payload) = self.panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+type ReferenceTrampoline = unsafe extern "system" fn(usize, *mut usize, *mut c_void) -> BOOL;
+
+/// The trampoline of a visitor's type.
+fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Visitor<F>) -> ReferenceTrampoline {
+    unsafe extern "system" fn trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(
+        _root: usize,
+        reference: *mut usize,
+        visitor: *mut c_void,
+    ) -> BOOL {
+        // SAFETY: the runtime passes on the visitor that it was given, which nobody else uses during the call, and the place
+        // of a field of the object.
+        let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
+        match reference.and_then(|&reference| ObjectId::from_raw(reference)) {
+            Some(object) => visitor.call(|visit| visit(object)),
+            None => BOOL(1),
+        }
+    }
+    trampoline::<F>
 }

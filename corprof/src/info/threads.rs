@@ -3,9 +3,10 @@
 use corprof_sys as sys;
 
 use crate::context::InCallback;
+use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
-use crate::id::ThreadId;
+use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
 
 impl Info {
@@ -22,6 +23,35 @@ impl Info {
         Error::check(code, "GetCurrentThreadID")?;
         Ok(ThreadId::from_raw(thread))
     }
+
+    /// The application domain that `thread` runs in.
+    #[doc = contract!(GetThreadAppDomain)]
+    ///
+    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    #[doc(alias = "GetThreadAppDomain")]
+    pub fn thread_app_domain(&self, thread: ThreadId) -> Result<AppDomainId> {
+        const CALL: &str = "GetThreadAppDomain";
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let mut app_domain = 0;
+        // SAFETY: the call writes one id and keeps nothing.
+        let code = unsafe { info.GetThreadAppDomain(thread.as_raw(), &mut app_domain) };
+        Error::check(code, CALL)?;
+        AppDomainId::from_raw(app_domain).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+
+    /// The context that `thread` runs in; CoreCLR has one for each application domain.
+    #[doc = contract!(GetThreadContext)]
+    ///
+    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    #[doc(alias = "GetThreadContext")]
+    pub fn thread_context(&self, thread: ThreadId) -> Result<ContextId> {
+        const CALL: &str = "GetThreadContext";
+        let mut context = 0;
+        // SAFETY: the call writes one id and keeps nothing.
+        let code = unsafe { self.as_raw().GetThreadContext(thread.as_raw(), &mut context) };
+        Error::check(code, CALL)?;
+        ContextId::from_raw(context).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
 }
 
 impl InCallback<'_> {
@@ -37,5 +67,43 @@ impl InCallback<'_> {
         let code = unsafe { self.as_raw().GetThreadInfo(thread.as_raw(), &mut id) };
         Error::check(code, CALL)?;
         if id == 0 { Err(Error::new(E_INVALIDARG, CALL)) } else { Ok(id) }
+    }
+
+    /// The operating system's handle of the thread that carries `thread`, as a number; it stays the runtime's.
+    ///
+    /// Outside of Windows it is a handle of the runtime's own, with which nothing can be done.
+    #[doc = contract!(GetHandleFromThread)]
+    ///
+    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    #[doc(alias = "GetHandleFromThread")]
+    pub fn handle_from_thread(&self, thread: ThreadId) -> Result<usize> {
+        const CALL: &str = "GetHandleFromThread";
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the call writes one handle and keeps nothing.
+        let code = unsafe { self.as_raw().GetHandleFromThread(thread.as_raw(), &mut handle) };
+        Error::check(code, CALL)?;
+        Ok(handle.addr())
+    }
+
+    /// The managed threads that are alive.
+    #[doc = contract!(EnumThreads)]
+    #[doc(alias = "EnumThreads")]
+    pub fn enum_threads(&self) -> Result<Vec<ThreadId>> {
+        const CALL: &str = "EnumThreads";
+        let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
+        // SAFETY: the call writes one interface pointer, and the reference to it is given away.
+        read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, ThreadId::from_raw)
+    }
+
+    /// Sets aside what the runtime needs to answer a thread that has never run managed code.
+    ///
+    /// An [`OwnThread`](crate::OwnThread) has done so before it begins, and a managed thread need not.
+    #[doc = contract!(InitializeCurrentThread)]
+    #[doc(alias = "InitializeCurrentThread")]
+    pub fn initialize_current_thread(&self) -> Result<()> {
+        const CALL: &str = "InitializeCurrentThread";
+        // SAFETY: the call takes nothing.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo4>(CALL)?.InitializeCurrentThread() };
+        Error::check(code, CALL)
     }
 }

@@ -1,0 +1,231 @@
+//! The threads that a profiler has made: who runs, and how they are told to stop and waited for.
+//!
+//! A thread takes a [`Seat`] before it is made and gives it up when the user's code on it is done. At Shutdown the threads are
+//! told to stop before anything is waited for, so that a callback which waits for one of them is let go, too.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::gate::Gate;
+use crate::report;
+
+/// The threads of one profiler.
+pub(crate) struct OwnThreads {
+    /// Closed to callbacks when one of the threads panics.
+    gate: Arc<Gate>,
+    profiler: &'static str,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_stopping: bool,
+    has_panicked: bool,
+    /// The running threads, by number and name.
+    running: Vec<(u64, String)>,
+    /// The threads themselves, until they are seen to have ended.
+    handles: Vec<(u64, JoinHandle<()>)>,
+    next: u64,
+}
+
+/// A running thread's place among the others.
+pub(crate) struct Seat {
+    threads: Arc<OwnThreads>,
+    number: u64,
+}
+
+impl OwnThreads {
+    pub(crate) fn new(gate: Arc<Gate>, profiler: &'static str) -> Arc<Self> {
+        Arc::new(Self { gate, profiler, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a thread that is about to be made; none any more when the others are being stopped.
+    pub(crate) fn seat(self: &Arc<Self>, name: &str) -> io::Result<Seat> {
+        let mut state = self.state();
+        if state.is_stopping {
+            return Err(io::Error::other("the profiler is being shut down: no thread is started any more"));
+        }
+        let number = state.next;
+        state.next += 1;
+        state.running.push((number, name.to_owned()));
+        Ok(Seat { threads: Arc::clone(self), number })
+    }
+
+    /// Whether the threads are to come to an end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state().is_stopping
+    }
+
+    /// Whether one of them has panicked.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.state().has_panicked
+    }
+
+    /// Tells the threads to come to an end.
+    pub(crate) fn stop(&self) {
+        self.state().is_stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Sleeps for `duration`, or until the threads are told to stop; answers whether they are.
+    pub(crate) fn sleep(&self, duration: Duration) -> bool {
+        let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping);
+        awake.unwrap_or_else(PoisonError::into_inner).0.is_stopping
+    }
+
+    /// Waits for the threads to end, at most `patience` long; those that have not are reported. The calling thread is not
+    /// waited for: it is one of them if its code has ended the process.
+    pub(crate) fn wait(&self, patience: Duration) {
+        let own = NUMBER.get();
+        let others = |state: &State| state.running.iter().any(|&(number, _)| Some(number) != own);
+        let deadline = Instant::now() + patience;
+        let mut state = self.state();
+        while others(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let late: Vec<_> = state.running.iter().filter(|&&(number, _)| Some(number) != own).collect();
+        let late: Vec<_> = late.iter().map(|(_, name)| name.as_str()).collect();
+        if !late.is_empty() {
+            report::line(format_args!(
+                "threads of the profiler {} were still running {patience:?} after they were told to stop: {}; let them look \
+                 at `is_stopping` more often",
+                self.profiler,
+                late.join(", ")
+            ));
+        }
+    }
+
+    /// Takes charge of a thread that has been made for a seat with this number.
+    pub(crate) fn keep(&self, number: u64, handle: JoinHandle<()>) {
+        let mut state = self.state();
+        state.handles.retain(|(_, handle)| !handle.is_finished());
+        state.handles.push((number, handle));
+    }
+
+    /// To be called after [`wait`](Self::wait) when the runtime is about to let go of the profiler and the process lives
+    /// on: a thread that gave up its seat may still have `Info`.
+    ///
+    /// At the end of the process this must not be done: a thread that ran managed code may wait for ever in the runtime then.
+    pub(crate) fn join(&self) {
+        let own = NUMBER.get();
+        let (handles, late): (Vec<_>, Vec<_>) = {
+            let mut state = self.state();
+            let handles = std::mem::take(&mut state.handles);
+            let running: Vec<u64> = state.running.iter().map(|&(number, _)| number).collect();
+            handles.into_iter().partition(|(number, _)| !running.contains(number) && Some(*number) != own)
+        };
+        for (_, handle) in handles {
+            // A panic on the thread has been reported.
+            let _ = handle.join();
+        }
+        // One that is late goes on in a library that stays in memory (`pin.rs`).
+        drop(late);
+    }
+
+    /// A thread has panicked: the profiler goes quiet, as after a panic in a callback.
+    #[cold]
+    pub(crate) fn panicked(&self, name: &str) {
+        let was_open = self.gate.quieten();
+        let is_first = !std::mem::replace(&mut self.state().has_panicked, true);
+        // A gate that is closed because the application ends says nothing about who has panicked.
+        if was_open || is_first && !self.gate.is_quiet() {
+            report::line(format_args!(
+                "the profiler {} panicked on its thread {name} and is quiet from now on; the application runs on",
+                self.profiler
+            ));
+        }
+        self.stop();
+    }
+}
+
+std::thread_local! {
+    /// The number of the calling thread, if it is one of a profiler's.
+    static NUMBER: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+}
+
+impl Seat {
+    /// Which of its profiler's threads it is for.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Called on the thread itself, first of all.
+    pub(crate) fn take(&self) -> &OwnThreads {
+        NUMBER.set(Some(self.number));
+        &self.threads
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.threads.state().running.retain(|&(number, _)| number != self.number);
+        self.threads.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn threads() -> Arc<OwnThreads> {
+        OwnThreads::new(Arc::new(Gate::new()), "Test")
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken_to_stop_and_waited_for() {
+        let threads = threads();
+        let seat = threads.seat("sleeper").unwrap();
+        let sleeper = std::thread::spawn(move || {
+            let threads = seat.take();
+            assert!(!threads.sleep(Duration::from_millis(1)), "nobody has said stop");
+            assert!(threads.sleep(Duration::from_secs(3600)));
+            std::thread::sleep(Duration::from_millis(20));
+        });
+        std::thread::sleep(Duration::from_millis(10));
+        threads.stop();
+        threads.wait(Duration::from_secs(60));
+        assert!(threads.state().running.is_empty());
+        sleeper.join().unwrap();
+        assert!(threads.seat("late").is_err());
+    }
+
+    #[test]
+    fn a_thread_that_does_not_stop_is_not_waited_for_for_ever_nor_is_ones_own() {
+        let threads = threads();
+        let _stuck = threads.seat("stuck").unwrap();
+        let start = Instant::now();
+        threads.wait(Duration::from_millis(20));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+
+        let own = self::threads();
+        let seat = own.seat("own").unwrap();
+        std::thread::spawn(move || {
+            seat.take();
+            let start = Instant::now();
+            own.wait(Duration::from_secs(60));
+            assert!(start.elapsed() < Duration::from_secs(30));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_panic_makes_the_profiler_quiet_and_stops_the_others() {
+        let gate = Arc::new(Gate::new());
+        let threads = OwnThreads::new(Arc::clone(&gate), "Test");
+        threads.panicked("first");
+        assert!(gate.is_quiet() && threads.has_panicked());
+        assert!(threads.is_stopping());
+    }
+}

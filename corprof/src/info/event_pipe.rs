@@ -1,0 +1,162 @@
+//! EventPipe: sessions that deliver events to
+//! [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and providers of one's own.
+
+mod payload;
+mod provider;
+
+use corprof_sys as sys;
+use windows_core::BOOL;
+
+use crate::buffer::{read_utf16, to_utf16};
+use crate::context::InTriggers;
+use crate::error::{Error, Result};
+use crate::generated::contract::contract;
+use crate::id::{EventPipeProviderId, EventPipeSessionId};
+use crate::info::Info;
+
+pub use payload::EventPipePayload;
+pub use provider::{
+    EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
+};
+
+/// How urgent an event is; a session gets those up to the level that it asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum EventPipeLevel {
+    /// Always delivered.
+    LogAlways,
+    /// The application cannot go on.
+    Critical,
+    /// Something has failed.
+    Error,
+    /// Something may fail.
+    Warning,
+    /// Something of note.
+    Informational,
+    /// Everything.
+    Verbose,
+}
+
+impl EventPipeLevel {
+    fn as_raw(self) -> u32 {
+        let level = match self {
+            Self::LogAlways => sys::COR_PRF_EVENTPIPE_LOGALWAYS,
+            Self::Critical => sys::COR_PRF_EVENTPIPE_CRITICAL,
+            Self::Error => sys::COR_PRF_EVENTPIPE_ERROR,
+            Self::Warning => sys::COR_PRF_EVENTPIPE_WARNING,
+            Self::Informational => sys::COR_PRF_EVENTPIPE_INFORMATIONAL,
+            Self::Verbose => sys::COR_PRF_EVENTPIPE_VERBOSE,
+        };
+        level.0.unsigned_abs()
+    }
+}
+
+/// Which events of a provider a session is to get.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventPipeProviderConfig<'a> {
+    /// The provider's name, such as `Microsoft-Windows-DotNETRuntime`.
+    pub name: &'a str,
+    /// The kinds of events, as the provider has them; all with `u64::MAX`.
+    pub keywords: u64,
+    /// How urgent they must be.
+    pub level: EventPipeLevel,
+    /// What else the provider wants to be told.
+    pub filter: Option<&'a str>,
+}
+
+/// The text that a configuration on the wire points to.
+struct ConfigText {
+    name: Vec<u16>,
+    filter: Option<Vec<u16>>,
+}
+
+impl ConfigText {
+    fn of(call: &'static str, config: &EventPipeProviderConfig<'_>) -> Result<Self> {
+        let filter = config.filter.map(|filter| to_utf16(call, filter)).transpose()?;
+        Ok(Self { name: to_utf16(call, config.name)?, filter })
+    }
+
+    /// The configuration, which points into this text.
+    fn wire(&self, config: &EventPipeProviderConfig<'_>) -> sys::COR_PRF_EVENTPIPE_PROVIDER_CONFIG {
+        sys::COR_PRF_EVENTPIPE_PROVIDER_CONFIG {
+            providerName: self.name.as_ptr(),
+            keywords: config.keywords,
+            loggingLevel: config.level.as_raw(),
+            filterData: self.filter.as_ref().map_or(std::ptr::null(), |filter| filter.as_ptr()),
+        }
+    }
+}
+
+impl Info {
+    /// The name of an EventPipe provider.
+    #[doc = contract!(EventPipeGetProviderInfo)]
+    #[doc(alias = "EventPipeGetProviderInfo")]
+    pub fn event_pipe_provider_info(&self, provider: EventPipeProviderId) -> Result<String> {
+        const CALL: &str = "EventPipeGetProviderInfo";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        read_utf16(CALL, |start, room, count| {
+            // SAFETY: providers live as long as the process; the call writes the count and at most `room` units of text.
+            unsafe { info.EventPipeGetProviderInfo(provider.as_raw(), room, count, start) }
+        })
+    }
+}
+
+impl InTriggers<'_> {
+    /// Starts a session: its events are delivered to
+    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered).
+    ///
+    /// With `rundown`, stopping it is preceded by events that tell of all that is loaded then.
+    #[doc = contract!(EventPipeStartSession)]
+    ///
+    /// `E_INVALIDARG`: no provider, or a name or filter with a NUL inside.
+    #[doc(alias = "EventPipeStartSession")]
+    pub fn event_pipe_start_session(
+        &mut self,
+        providers: &[EventPipeProviderConfig<'_>],
+        rundown: bool,
+    ) -> Result<EventPipeSessionId> {
+        const CALL: &str = "EventPipeStartSession";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
+        let configs: Vec<_> = texts.iter().zip(providers).map(|(text, config)| text.wire(config)).collect();
+        let mut session = 0;
+        // SAFETY: the configurations point into `texts`, which outlives the call; it writes one number.
+        let code = unsafe {
+            let count = u32::try_from(configs.len()).unwrap_or(u32::MAX);
+            info.EventPipeStartSession(count, configs.as_ptr(), BOOL::from(rundown), &mut session)
+        };
+        Error::check(code, CALL)?;
+        Ok(EventPipeSessionId(session))
+    }
+
+    /// Lets a session that runs get the events of another provider, too.
+    #[doc = contract!(EventPipeAddProviderToSession)]
+    ///
+    /// `E_INVALIDARG`: a name or filter with a NUL inside.
+    #[doc(alias = "EventPipeAddProviderToSession")]
+    pub fn event_pipe_add_provider_to_session(
+        &mut self,
+        session: EventPipeSessionId,
+        provider: &EventPipeProviderConfig<'_>,
+    ) -> Result<()> {
+        const CALL: &str = "EventPipeAddProviderToSession";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let text = ConfigText::of(CALL, provider)?;
+        // SAFETY: the configuration points into `text`, which outlives the call.
+        let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
+        Error::check(code, CALL)
+    }
+
+    /// Ends a session.
+    ///
+    /// The last of its events may still be delivered while this call is made.
+    #[doc = contract!(EventPipeStopSession)]
+    #[doc(alias = "EventPipeStopSession")]
+    pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
+        const CALL: &str = "EventPipeStopSession";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        // SAFETY: the call takes a number.
+        let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
+        Error::check(code, CALL)
+    }
+}

@@ -1,0 +1,251 @@
+//! Providers of one's own, the events that they define, and who listens.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use corprof_sys as sys;
+use windows_core::{BOOL, GUID};
+
+use crate::buffer::to_utf16;
+use crate::context::InTriggers;
+use crate::error::{E_INVALIDARG, Error, Result};
+use crate::generated::contract::contract;
+use crate::id::{EventPipeEventId, EventPipeProviderId};
+use crate::info::Info;
+use crate::report;
+
+use super::{EventPipeLevel, EventPipePayload};
+
+/// What a field of an event is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "they are the primitive types of .NET")]
+pub enum EventPipeType {
+    Boolean,
+    Char,
+    SByte,
+    Byte,
+    Int16,
+    UInt16,
+    Int32,
+    UInt32,
+    Int64,
+    UInt64,
+    Single,
+    Double,
+    Guid,
+    String,
+}
+
+impl EventPipeType {
+    fn wire(self) -> sys::COR_PRF_EVENTPIPE_PARAM_TYPE {
+        match self {
+            Self::Boolean => sys::COR_PRF_EVENTPIPE_BOOLEAN,
+            Self::Char => sys::COR_PRF_EVENTPIPE_CHAR,
+            Self::SByte => sys::COR_PRF_EVENTPIPE_SBYTE,
+            Self::Byte => sys::COR_PRF_EVENTPIPE_BYTE,
+            Self::Int16 => sys::COR_PRF_EVENTPIPE_INT16,
+            Self::UInt16 => sys::COR_PRF_EVENTPIPE_UINT16,
+            Self::Int32 => sys::COR_PRF_EVENTPIPE_INT32,
+            Self::UInt32 => sys::COR_PRF_EVENTPIPE_UINT32,
+            Self::Int64 => sys::COR_PRF_EVENTPIPE_INT64,
+            Self::UInt64 => sys::COR_PRF_EVENTPIPE_UINT64,
+            Self::Single => sys::COR_PRF_EVENTPIPE_SINGLE,
+            Self::Double => sys::COR_PRF_EVENTPIPE_DOUBLE,
+            Self::Guid => sys::COR_PRF_EVENTPIPE_GUID,
+            Self::String => sys::COR_PRF_EVENTPIPE_STRING,
+        }
+    }
+}
+
+/// A field of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventPipeField<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is, or what its elements are.
+    pub kind: EventPipeType,
+    /// Whether it is a list of them. Needs .NET 6.
+    pub is_array: bool,
+}
+
+/// A kind of event, as its provider describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EventPipeEventDefinition<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its number within the provider.
+    pub id: u32,
+    /// The groups it belongs to, which a session can choose by.
+    pub keywords: u64,
+    /// Its version, which goes up when fields are added.
+    pub version: u32,
+    /// How urgent it is.
+    pub level: EventPipeLevel,
+    /// What it marks in a longer activity: 1 the start, 2 the stop, 0 neither.
+    pub opcode: u8,
+    /// Whether the stack is recorded with it.
+    pub needs_stack: bool,
+    /// Its fields, in the order of its payload.
+    pub fields: &'a [EventPipeField<'a>],
+}
+
+/// What those who listen to a provider want of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EventPipeProviderState<'a> {
+    /// Whether anybody listens at all.
+    pub is_enabled: bool,
+    /// The level that they want, by number.
+    pub level: u8,
+    /// The keywords that they want: any of these.
+    pub match_any_keywords: u64,
+    /// The keywords that they want: all of these.
+    pub match_all_keywords: u64,
+    /// What else they ask for, as it was written.
+    pub filter: &'a [u8],
+}
+
+/// Hears of it when sessions begin or cease to listen to a provider.
+///
+/// The runtime passes nothing along by which one provider's calls could be told from another's, so there is no `self`: a type
+/// stands for one provider, and keeps in a `static` what it is told.
+pub trait EventPipeProviderListener {
+    /// Sessions have begun or ceased to listen, or want something else.
+    ///
+    /// This is called on any thread, perhaps before the call that makes the provider has returned. A panic is reported and goes
+    /// no further.
+    fn changed(state: EventPipeProviderState<'_>);
+}
+
+unsafe extern "system" fn changed<L: EventPipeProviderListener>(
+    _source: *const u8,
+    is_enabled: u32,
+    level: u8,
+    match_any_keywords: u64,
+    match_all_keywords: u64,
+    filter: *mut sys::COR_PRF_FILTER_DATA,
+    _data: *mut c_void,
+) {
+    // SAFETY: the filter is null or describes bytes that live for the length of this call.
+    let filter = unsafe {
+        filter.as_ref().map_or(&[][..], |filter| crate::wire::slice(filter.Size, filter.Ptr as usize as *const u8))
+    };
+    let is_enabled = is_enabled != 0;
+    let state = EventPipeProviderState { is_enabled, level, match_any_keywords, match_all_keywords, filter };
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| L::changed(state))) {
+        report::line(format_args!("the listener {} panicked; the application runs on", std::any::type_name::<L>()));
+        crate::adapter::discard(payload);
+    }
+}
+
+impl Info {
+    /// Writes an event of one's own; nothing happens if no session listens.
+    ///
+    /// The payload must hold the fields of the event's definition, in their order: the runtime passes it on unseen.
+    #[doc = contract!(EventPipeWriteEvent)]
+    #[doc(alias = "EventPipeWriteEvent")]
+    pub fn event_pipe_write_event(
+        &self,
+        event: EventPipeEventId,
+        payload: &EventPipePayload,
+        activity: Option<&GUID>,
+        related_activity: Option<&GUID>,
+    ) -> Result<()> {
+        const CALL: &str = "EventPipeWriteEvent";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let bytes = payload.as_bytes();
+        let size = u32::try_from(bytes.len()).map_err(|_| Error::new(E_INVALIDARG, CALL))?;
+        let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
+        let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: events live as long as the process; the data are read during the call, and the GUIDs may be null.
+        let code = unsafe {
+            let count = u32::from(size != 0);
+            info.EventPipeWriteEvent(event.as_raw(), count, &data, pointer(activity), pointer(related_activity))
+        };
+        Error::check(code, CALL)
+    }
+}
+
+impl InTriggers<'_> {
+    /// Makes a provider, whose events sessions can ask for by its name.
+    #[doc = contract!(EventPipeCreateProvider)]
+    ///
+    /// `E_INVALIDARG`: the name has a NUL inside.
+    #[doc(alias = "EventPipeCreateProvider")]
+    pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId> {
+        const CALL: &str = "EventPipeCreateProvider";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let name = to_utf16(CALL, name)?;
+        let mut provider = 0;
+        // SAFETY: the name ends with a NUL; the call writes one id.
+        let code = unsafe { info.EventPipeCreateProvider(name.as_ptr(), &mut provider) };
+        Error::check(code, CALL)?;
+        EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+
+    /// Makes a provider as [`event_pipe_create_provider`](Self::event_pipe_create_provider) does, and has `L` told who listens.
+    #[doc = contract!(EventPipeCreateProvider2)]
+    ///
+    /// `E_INVALIDARG`: the name has a NUL inside.
+    #[doc(alias = "EventPipeCreateProvider2")]
+    pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
+        &mut self,
+        name: &str,
+    ) -> Result<EventPipeProviderId> {
+        const CALL: &str = "EventPipeCreateProvider2";
+        let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
+        let name = to_utf16(CALL, name)?;
+        let mut provider = 0;
+        // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id.
+        let code = unsafe { info.EventPipeCreateProvider2(name.as_ptr(), Some(changed::<L>), &mut provider) };
+        Error::check(code, CALL)?;
+        EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+
+    /// Adds a kind of event to a provider.
+    #[doc = contract!(EventPipeDefineEvent)]
+    ///
+    /// `E_INVALIDARG`: a name has a NUL inside.
+    #[doc(alias = "EventPipeDefineEvent")]
+    pub fn event_pipe_define_event(
+        &mut self,
+        provider: EventPipeProviderId,
+        event: &EventPipeEventDefinition<'_>,
+    ) -> Result<EventPipeEventId> {
+        const CALL: &str = "EventPipeDefineEvent";
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let name = to_utf16(CALL, event.name)?;
+        let names = event.fields.iter().map(|field| to_utf16(CALL, field.name)).collect::<Result<Vec<_>>>()?;
+        let fields: Vec<_> = event
+            .fields
+            .iter()
+            .zip(&names)
+            .map(|(field, name)| {
+                let kind = field.kind.wire().0.unsigned_abs();
+                let array = sys::COR_PRF_EVENTPIPE_ARRAY.0.unsigned_abs();
+                let (kind, element) = if field.is_array { (array, kind) } else { (kind, 0) };
+                sys::COR_PRF_EVENTPIPE_PARAM_DESC { r#type: kind, elementType: element, name: name.as_ptr() }
+            })
+            .collect();
+        let mut defined = 0;
+        // SAFETY: providers live as long as the process; all texts end with a NUL and outlive the call, which writes one id.
+        let code = unsafe {
+            info.EventPipeDefineEvent(
+                provider.as_raw(),
+                name.as_ptr(),
+                event.id,
+                event.keywords,
+                event.version,
+                event.level.as_raw(),
+                event.opcode,
+                BOOL::from(event.needs_stack),
+                u32::try_from(fields.len()).unwrap_or(u32::MAX),
+                if fields.is_empty() { std::ptr::null() } else { fields.as_ptr() },
+                &mut defined,
+            )
+        };
+        Error::check(code, CALL)?;
+        EventPipeEventId::from_raw(defined).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+}

@@ -1,0 +1,118 @@
+//! Threads of the profiler's own.
+//!
+//! Some calls may not be made from any callback: a collection cannot be asked for from inside of one, and an application's
+//! thread on which it was once asked for is no longer checked by the runtime. They belong on a thread that the profiler has
+//! made. corprof makes it, so that it can vouch that it never ran managed code, and sees to its end:
+//!
+//! ```
+//! # use corprof::prelude::*;
+//! # use std::time::Duration;
+//! # #[derive(Profiler)]
+//! # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C02", no_export)]
+//! # struct Collector;
+//! #[callbacks]
+//! impl Callbacks for Collector {
+//!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+//!         cx.spawn_own_thread("collector", |cx| {
+//!             while cx.wait(Duration::from_secs(10)).is_continue() {
+//!                 let _ = cx.force_gc();
+//!             }
+//!         })?;
+//!         Ok(())
+//!     }
+//! }
+//! ```
+//!
+//! At Shutdown the threads are told to stop, and waited for before the profiler's `shutdown` is called; a thread that does
+//! not come to an end in two seconds is reported and left behind, for the application must end. A panic on one of them is
+//! like one in a callback: it is reported, and the profiler goes quiet.
+
+use std::io;
+use std::ops::{ControlFlow, Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::adapter::discard;
+use crate::adapter::own_threads::Seat;
+use crate::context::InTriggers;
+use crate::info::Info;
+use crate::report;
+
+/// The calling thread is one that corprof has made, and that never ran managed code.
+///
+/// It offers what [`InTriggers`] offers, and what only such a thread may ask for.
+#[derive(Debug)]
+pub struct OwnThread<'t> {
+    inner: InTriggers<'t>,
+}
+
+static_assertions::assert_not_impl_any!(OwnThread<'static>: Send, Sync, Clone);
+
+impl OwnThread<'_> {
+    /// Whether the thread should come to an end: the application ends, or the profiler has gone quiet.
+    pub fn is_stopping(&self) -> bool {
+        self.own_threads().is_stopping()
+    }
+
+    /// Sleeps for `duration`, or until the thread should come to an end: `Break` says that it should.
+    pub fn wait(&mut self, duration: Duration) -> ControlFlow<()> {
+        if self.own_threads().sleep(duration) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl InTriggers<'_> {
+    /// Makes a thread called `name` that runs `run`, in a context in which more may be asked ([`OwnThread`]).
+    ///
+    /// What the thread shares with the callbacks goes into `run` behind an `Arc`. `run` should return soon after
+    /// [`OwnThread::wait`] or [`OwnThread::is_stopping`] says so.
+    ///
+    /// # Errors
+    /// If the system has no thread to give, the name has a NUL inside, or the profiler is being shut down.
+    pub fn spawn_own_thread(
+        &self,
+        name: &str,
+        run: impl FnOnce(&mut OwnThread<'_>) + Send + 'static,
+    ) -> io::Result<()> {
+        if name.contains('\0') {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a thread's name can have no NUL inside"));
+        }
+        let seat = self.own_threads().seat(name)?;
+        let info = Info::clone(self);
+        let title = name.to_owned();
+        let number = seat.number();
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let handle = thread.spawn(move || begin(&seat, &info, &title, run))?;
+        self.own_threads().keep(number, handle);
+        Ok(())
+    }
+}
+
+/// The thread's whole life. The closure is gone before the seat is given up.
+fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'_>)) {
+    let threads = seat.take();
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        let mut cx = OwnThread { inner: InTriggers::new(info) };
+        match cx.initialize_current_thread() {
+            Ok(()) => run(&mut cx),
+            Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),
+        }
+    }));
+    if let Err(payload) = lived {
+        threads.panicked(name);
+        discard(payload);
+    }
+}
+
+impl<'t> Deref for OwnThread<'t> {
+    type Target = InTriggers<'t>;
+
+    fn deref(&self) -> &InTriggers<'t> {
+        &self.inner
+    }
+}
+
+impl DerefMut for OwnThread<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.inner
+    }
+}

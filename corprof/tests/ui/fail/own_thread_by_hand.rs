@@ -1,0 +1,9 @@
+//! Only corprof knows of a thread that it never ran managed code.
+use corprof::prelude::*;
+
+fn collect(info: &Info) {
+    let mut cx = OwnThread::new(info);
+    let _ = cx.force_gc();
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! The context belongs to the thread that corprof has made.
+use corprof::prelude::*;
+
+fn collect(cx: &mut OwnThread<'_>) {
+    std::thread::scope(|scope| scope.spawn(|| cx.force_gc()).join());
+}
+
+fn main() {}

@@ -1,0 +1,31 @@
+//! What the cases about threads and handles forbid, done right.
+use corprof::{info::ObjectHandle, prelude::*, sync::Mutex};
+use std::{sync::Arc, time::Duration};
+
+#[derive(Default)]
+struct Collector {
+    collections: Arc<Mutex<u32>>,
+    kept: Mutex<Option<ObjectHandle>>,
+}
+
+#[callbacks]
+impl Callbacks for Collector {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let collections = Arc::clone(&self.collections);
+        cx.spawn_own_thread("collector", move |cx| {
+            while cx.wait(Duration::from_secs(1)).is_continue() {
+                let done = cx.force_gc().is_ok();
+                *collections.lock(cx) += u32::from(done);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+        let kept = self.kept.lock(cx);
+        let object = kept.as_ref().and_then(|handle| handle.get(cx).ok().flatten());
+        let _ = object.map(|object| cx.object_size(object));
+    }
+}
+
+fn main() {}
