@@ -1,8 +1,10 @@
 //! Tests on real runtimes. `cargo xtask test --live-only` prepares what they need and runs them.
 
+mod allocations;
 mod code;
 mod com;
 mod examples;
+mod exceptions;
 mod manners;
 mod metadata;
 mod smoke;
