@@ -52,6 +52,8 @@ pub(crate) enum Heap {
 pub struct InCallback<'cb> {
     info: &'cb Info,
     heap: Heap,
+    /// The number of the collection callback that this is the context of; 0 for other callbacks.
+    report: u64,
     /// The permission belongs to the thread that the runtime called.
     _not_send: PhantomData<*mut ()>,
 }
@@ -78,8 +80,13 @@ static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone
 impl<'cb> InCallback<'cb> {
     /// Only the adapter makes contexts, and only for the length of one callback.
     #[inline]
-    pub(crate) fn new(info: &'cb Info, heap: Heap) -> Self {
-        Self { info, heap, _not_send: PhantomData }
+    pub(crate) fn new(info: &'cb Info, heap: Heap, report: u64) -> Self {
+        Self { info, heap, report, _not_send: PhantomData }
+    }
+
+    /// Which of the callbacks about moving objects this is the context of, so that a tracker notices a missed one.
+    pub(crate) fn report(&self) -> u64 {
+        self.report
     }
 
     /// An error if objects may move or go while this context lives.
@@ -113,7 +120,7 @@ impl<'cb> InCallback<'cb> {
 impl<'cb> InTriggers<'cb> {
     #[inline]
     pub(crate) fn new(info: &'cb Info) -> Self {
-        Self { inner: InCallback::new(info, Heap::Moves) }
+        Self { inner: InCallback::new(info, Heap::Moves, 0) }
     }
 }
 

@@ -47,6 +47,7 @@ mod report;
 pub mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tracker;
 mod wire;
 
 pub use corprof_macros::{Profiler, callbacks};
@@ -64,6 +65,7 @@ pub use info::Info;
 pub use names::{Name, Names};
 pub use own_thread::OwnThread;
 pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
+pub use tracker::{ObjectTracker, TrackedId};
 
 /// Everything that a profiler's source usually needs.
 pub mod prelude {

@@ -38,7 +38,9 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ("environment_variable after", "None"),
     ("class_layout", "(40, [24, 8, 16])"),
     ("box_class_layout", "8"),
-    ("array_object_info", "([3, 4], 12)"),
+    ("array_object_info kept", "([3, 4], 12)"),
+    ("array_object_info wasted", "([5, 6], 30)"),
+    ("generation_bounds in garbage_collection_finished", "true"),
     ("array_object_info of none", "error GetArrayObjectInfo: E_INVALIDARG"),
     ("object_size in exception_thrown", "true"),
     ("object_generation in exception_thrown", "true"),
@@ -120,6 +122,27 @@ fn handles_find_their_objects_and_let_them_die() -> Result<()> {
             expect(&outcome, &[(&is, "true"), (&after, "Some(\"WorldException\")"), ("handle destroy", "()")])?;
             let unfit = "error GetObjectIDFromHandle(objects): CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
             expect(&outcome, &[("handle in jit_compilation_started", unfit)])?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_tracker_finds_what_lives_and_only_that() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for variables in [&[][..], &[("DOTNET_gcServer", "1"), ("COMPlus_gcServer", "1")]] {
+            let run = Run::new(&runtime, "World").profiler_named(LIBRARY, "World");
+            let run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
+            let outcome = run.run()?;
+            outcome.exited_with(0)?;
+            expect(
+                &outcome,
+                &[
+                    ("tracked kept", "Some(\"int32[,]\")"),
+                    ("tracked thrown", "Some(\"WorldException\")"),
+                    ("tracked wasted", "None"),
+                ],
+            )?;
         }
     }
     Ok(())

@@ -29,7 +29,7 @@ class WorldException : Exception
 
 static class World
 {
-    static object kept, boxed;
+    static object kept, boxed, caught;
     static byte[] bytes;
 
     static int Main()
@@ -46,19 +46,23 @@ static class World
         // Loaded from memory, with what passes for symbols.
         Assembly.Load(File.ReadAllBytes(typeof(World).Assembly.Location), new byte[] { 1, 2, 3, 4, 5 });
         Prepared();
+        Waste();
         Fail();
         GC.Collect();
         Collected();
         Console.WriteLine("ordinary={0} bytes={1}", Holder.Ordinary, bytes.Length);
-        return kept != null && boxed != null ? 0 : 1;
+        return kept != null && boxed != null && caught != null ? 0 : 1;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Fail()
     {
         try { throw new WorldException(new Holder { Next = new Holder() }); }
-        catch (WorldException error) { kept = error; }
+        catch (WorldException error) { caught = error; }
     }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Waste() { return new int[5, 6].Length; }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Prepared() { }

@@ -17,6 +17,7 @@ use corprof::info::{
 use corprof::metadata::FieldDef;
 use corprof::prelude::*;
 use corprof::sync::Mutex;
+use corprof::{ObjectTracker, TrackedId};
 
 /// What is shared with the profiler's own thread.
 #[derive(Default)]
@@ -35,6 +36,8 @@ struct World {
     app_domain: Mutex<Option<AppDomainId>>,
     handles: Mutex<Vec<ObjectHandle>>,
     collections: AtomicU64,
+    tracker: ObjectTracker,
+    tracked: Mutex<Vec<(&'static str, TrackedId)>>,
 }
 
 /// Prints the answer of a call.
@@ -303,13 +306,32 @@ impl Callbacks for World {
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
-        if cx.array_class(class).is_ok_and(|array| array.is_some_and(|array| array.rank == 2))
-            && self.first(cx, "array")
-        {
-            let array = cx.array_object_info(object);
-            let lengths = array.map(|array| (array.dimensions().map(|d| d.length).collect::<Vec<_>>(), array.len()));
-            tell("array_object_info", lengths);
+        if !cx.array_class(class).is_ok_and(|array| array.is_some_and(|array| array.rank == 2)) {
+            return;
         }
+        let array = cx.array_object_info(object);
+        let lengths = array.map(|array| (array.dimensions().map(|d| d.length).collect::<Vec<_>>(), array.len()));
+        let name = match lengths {
+            Ok((_, 12)) => "kept",
+            Ok((_, 30)) => "wasted",
+            _ => return, // not the program's
+        };
+        tell(&format!("array_object_info {name}"), lengths);
+        if let Ok(id) = self.tracker.track(cx, object) {
+            self.tracked.lock(cx).push((name, id));
+        }
+    }
+
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
+        self.tracker.garbage_collection_started(cx, generations);
+    }
+
+    fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+        self.tracker.moved_references(cx, ranges);
+    }
+
+    fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+        self.tracker.surviving_references(cx, ranges);
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
@@ -319,6 +341,9 @@ impl Callbacks for World {
             tell("notified_exception_clause_info in exception_thrown", cx.notified_exception_clause_info().map(|_| ()));
             tell("array_object_info of none", cx.array_object_info(thrown).map(|_| ()));
             self.statics(cx);
+            if let Some(id) = tell("track", self.tracker.track(cx, thrown)) {
+                self.tracked.lock(cx).push(("thrown", id));
+            }
             for kind in [HandleKind::Weak, HandleKind::Strong, HandleKind::Pinned] {
                 if let Some(handle) = tell(&format!("create_handle {kind:?}"), cx.create_handle(thrown, kind)) {
                     let same = handle.get(cx).map(|object| object == Some(thrown));
@@ -338,8 +363,14 @@ impl Callbacks for World {
     }
 
     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
-        if self.handles.lock(cx).is_empty() {
-            return;
+        self.tracker.garbage_collection_finished(cx);
+        for &(name, id) in self.tracked.lock(cx).iter() {
+            let found = self.tracker.find(cx, id);
+            let class = found.and_then(|found| found.map(|object| cx.class_of(object)).transpose());
+            tell(&format!("tracked {name}"), class.map(|class| class.map(|class| cx.names().class(class).to_string())));
+        }
+        if self.tracked.lock(cx).iter().all(|(name, _)| *name != "thrown") {
+            return; // an early one: `force_gc` at the start
         }
         let number = self.collections.fetch_add(1, SeqCst);
         if number == 0 {

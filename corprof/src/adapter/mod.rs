@@ -28,7 +28,7 @@ use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
-use crate::report;
+use crate::{report, tracker};
 
 use gate::Gate;
 
@@ -231,7 +231,9 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     user: impl FnOnce(&P, &InCallback<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, |profiler, info| user(profiler, &InCallback::new(info, heap_at(event)))) }
+    unsafe {
+        enter(this, event, |profiler, info, report| user(profiler, &InCallback::new(info, heap_at(event), report)))
+    }
 }
 
 /// Runs a callback that may start a collection.
@@ -245,13 +247,15 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
     user: impl FnOnce(&P, &mut InTriggers<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, |profiler, info| user(profiler, &mut InTriggers::new(info))) }
+    unsafe { enter(this, event, |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
 }
 
 /// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
 /// at all or an abort, so there is no other.
 #[inline]
-unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(&P, &Info)) -> HRESULT {
+unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(&P, &Info, u64)) -> HRESULT {
+    // Also for a profiler that is quiet: objects move all the same.
+    let report = if is_about_moving(event) { tracker::count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
     if !is_implemented && !is_kept_book_of(event) {
         return S_OK;
@@ -267,7 +271,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(
     if is_implemented && let Some(_inside) = adapter.gate.enter() {
         // SAFETY: inside the gate, so the profiler has not been dropped.
         let profiler = unsafe { adapter.profiler() };
-        catch(|| user(profiler, info), || adapter.go_quiet(event.method()));
+        catch(|| user(profiler, info, report), || adapter.go_quiet(event.method()));
     }
     if event == Event::ModuleUnloadStarted {
         // The user's method was the last that could ask for these names. Identifiers may be used again from here on, also
@@ -295,6 +299,19 @@ const fn heap_at(event: Event) -> Heap {
         Event::GarbageCollectionStarted | Event::GarbageCollectionFinished => Heap::StillIfMonitored,
         _ => Heap::Moves,
     }
+}
+
+/// Whether an event tells where objects go: trackers must not miss one. The runtime makes the older forms of two of them,
+/// too, and they say the same.
+#[inline]
+const fn is_about_moving(event: Event) -> bool {
+    matches!(
+        event,
+        Event::GarbageCollectionStarted
+            | Event::MovedReferences2
+            | Event::SurvivingReferences2
+            | Event::GarbageCollectionFinished
+    )
 }
 
 /// Whether the SDK itself must hear of an event.

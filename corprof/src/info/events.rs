@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 use crate::generated::contract::contract;
 use crate::info::Info;
+use crate::tracker;
 
 impl Info {
     /// The events that are on.
@@ -61,7 +62,16 @@ impl Info {
         let current = self.event_mask()?;
         let mask = change(current) | EventMask::BOOKKEEPING;
         EventMask::check(current, mask, self.phase())?;
-        self.put_event_mask(mask)
+        // Before or after, objects may move without anybody hearing of it.
+        let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
+        if is_unheard {
+            tracker::count_report();
+        }
+        let set = self.put_event_mask(mask);
+        if is_unheard {
+            tracker::count_report();
+        }
+        set
     }
 
     fn put_event_mask(&self, mask: EventMask) -> Result<()> {

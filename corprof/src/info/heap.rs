@@ -144,7 +144,7 @@ impl InTriggers<'_> {
         const CALL: &str = "EnumerateGCHeapObjects";
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
         // The runtime counts its call as one during a collection: the heap stands still.
-        let inside = InCallback::new(self, Heap::Still);
+        let inside = InCallback::new(self, Heap::Still, 0);
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline is that of this walk, and is called during this call only.
         let code = unsafe {

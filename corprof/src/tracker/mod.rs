@@ -1,0 +1,163 @@
+//! Objects that stay findable across collections, on runtimes without handles (before .NET 7).
+//!
+//! A collection moves objects and tells of it in ranges. An [`ObjectTracker`] is fed those callbacks and keeps the addresses
+//! of chosen objects up to date:
+//!
+//! ```
+//! # use corprof::prelude::*;
+//! # use corprof::{ObjectTracker, TrackedId, sync::Mutex};
+//! #[derive(Default)]
+//! struct Watch { tracker: ObjectTracker, watched: Mutex<Option<TrackedId>> }
+//!
+//! #[callbacks]
+//! impl Callbacks for Watch {
+//!     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+//!         self.watched.lock(cx).get_or_insert_with(|| self.tracker.track(cx, object).unwrap_or_default());
+//!     }
+//!     fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
+//!         self.tracker.garbage_collection_started(cx, generations);
+//!     }
+//!     fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+//!         self.tracker.moved_references(cx, ranges);
+//!     }
+//!     fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+//!         self.tracker.surviving_references(cx, ranges);
+//!     }
+//!     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+//!         self.tracker.garbage_collection_finished(cx);
+//!         if let Some(watched) = *self.watched.lock(cx) {
+//!             eprintln!("{:?}", self.tracker.find(cx, watched));
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! corprof counts these callbacks itself. A tracker that has missed one, or was not fed for as long as collections went
+//! unmonitored, lets go of all its objects instead of giving out addresses where they no longer are.
+
+mod ledger;
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use corprof_sys as sys;
+
+use crate::args::{Generations, MovedRanges, SurvivingRanges};
+use crate::context::InCallback;
+use crate::error::{Error, Result};
+use crate::event_mask::EventMask;
+use crate::id::ObjectId;
+
+use ledger::Ledger;
+
+/// How many callbacks about moving objects there have been in this process, and times when there could have been unseen ones.
+static REPORTS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a callback that trackers must not miss; the answer is its number.
+pub(crate) fn count_report() -> u64 {
+    REPORTS.fetch_add(1, SeqCst) + 1
+}
+
+/// The name that a tracker has for an object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct TrackedId(u64);
+
+/// Keeps chosen objects findable across collections; see the [module](self).
+///
+/// Tracking does not keep an object alive.
+#[derive(Default, Debug)]
+pub struct ObjectTracker {
+    /// Never held across a call that may start a collection, nor across one into the user's code.
+    ledger: Mutex<Ledger>,
+}
+
+impl ObjectTracker {
+    /// A tracker of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows `object` from now on.
+    ///
+    /// # Errors
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in the middle of a collection, or where none is held up.
+    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `MONITOR_GC` is off, so nobody would hear where the object goes.
+    pub fn track(&self, cx: &InCallback<'_>, object: ObjectId<'_>) -> Result<TrackedId> {
+        const CALL: &str = "track";
+        cx.check_still(CALL)?;
+        if !cx.event_mask()?.contains(EventMask::MONITOR_GC) {
+            return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
+                .about("tracker", "with MONITOR_GC off nobody hears where objects go: ask for it in `initialize`"));
+        }
+        let id = self.ledger().track(object.as_raw(), REPORTS.load(SeqCst));
+        id.map(TrackedId).ok_or(Self::unsettled(CALL))
+    }
+
+    /// Follows the object no longer.
+    pub fn untrack(&self, id: TrackedId) {
+        self.ledger().untrack(id.0);
+    }
+
+    /// Where the object is; none if it has been collected or let go of.
+    ///
+    /// # Errors
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in the middle of a collection (between `garbage_collection_started` and
+    /// `garbage_collection_finished`, which must have been fed first), or where none is held up.
+    pub fn find<'cx>(&self, cx: &'cx InCallback<'_>, id: TrackedId) -> Result<Option<ObjectId<'cx>>> {
+        const CALL: &str = "find";
+        cx.check_still(CALL)?;
+        match self.ledger().find(id.0, REPORTS.load(SeqCst)) {
+            Some(address) => Ok(address.and_then(ObjectId::from_raw)),
+            None => Err(Self::unsettled(CALL)),
+        }
+    }
+
+    /// How many objects are followed.
+    pub fn len(&self) -> usize {
+        self.ledger().len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// To be called from the callback of this name, with its arguments.
+    pub fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations) {
+        // Without the bounds it is not known what this collection leaves alone, and nothing is taken for alive.
+        let ranges = cx.generation_bounds().ok();
+        let collected = ranges.map(|ranges| {
+            ranges.into_iter().filter(|range| generations.contains(range.generation)).collect::<Vec<_>>()
+        });
+        self.ledger().started(cx.report(), collected);
+    }
+
+    /// To be called from `moved_references2`. The runtime makes `moved_references` as well, which says nothing new.
+    pub fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+        let ranges = ranges.iter().map(|range| (range.old_start, range.new_start, range.length));
+        self.ledger().survived(cx.report(), ranges);
+    }
+
+    /// To be called from `surviving_references2`. The runtime makes `surviving_references` as well, which says nothing new.
+    pub fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+        let ranges = ranges.iter().map(|range| (range.start, range.start, range.length));
+        self.ledger().survived(cx.report(), ranges);
+    }
+
+    /// To be called from the callback of this name, before objects are looked for there.
+    pub fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+        self.ledger().finished(cx.report());
+    }
+
+    fn unsettled(call: &'static str) -> Error {
+        Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+            "tracker",
+            "the objects are being moved: ask before `garbage_collection_started` or after the tracker was told of \
+             `garbage_collection_finished`",
+        )
+    }
+}
