@@ -55,7 +55,7 @@ pub use corprof_sys as sys;
 pub use windows_core::GUID as Guid;
 
 pub use context::{Context, InCallback, InInitialize, InTriggers};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use event_mask::{Event, EventMask, EventSet};
 pub use id::{
     AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,

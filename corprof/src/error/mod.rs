@@ -1,8 +1,9 @@
 //! Errors: what failed, what the code means, what to change.
 
+mod codes;
+
 use std::fmt;
 
-use corprof_sys as sys;
 use windows_core::HRESULT;
 
 /// What a call into the runtime answers.
@@ -18,6 +19,42 @@ pub struct Error {
     call: &'static str,
     /// What the call was about, and the rule it broke, where corprof knows better than the code says.
     about: Option<(&'static str, &'static str)>,
+}
+
+/// What sort of failure an [`Error`] is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The call is not allowed from where it was made.
+    WrongPlace,
+    /// The runtime has not come this far yet: a later callback can ask.
+    NotYet,
+    /// The runtime is busy with something that passes: the same call may succeed in a moment.
+    TryAgain,
+    /// What was asked about is of a sort that the call is not for.
+    WrongSubject,
+    /// The event mask does not go with the call.
+    Flags,
+    /// It has to do with attaching to a running application.
+    Attach,
+    /// It has to do with detaching from it.
+    Detach,
+    /// The runtime or the system does not offer the call.
+    NotSupported,
+    /// A stack could not be walked to its end.
+    StackWalk,
+    /// An argument is wrong, or an identifier is dead.
+    InvalidArgument,
+    /// The answer is larger than the place for it.
+    BufferTooSmall,
+    /// There is no memory left.
+    OutOfMemory,
+    /// The metadata do not have it, or are damaged.
+    Metadata,
+    /// The runtime failed, and does not say more.
+    Failed,
+    /// A code that this version of corprof does not know.
+    Other,
 }
 
 impl Error {
@@ -51,13 +88,21 @@ impl Error {
 
     /// The code's name in corerror.h or winerror.h, such as `CORPROF_E_DATAINCOMPLETE`.
     pub fn name(&self) -> Option<&'static str> {
-        // The general names first: corerror.h has others for some of them, such as COR_E_ARGUMENT for E_INVALIDARG.
-        if let Some(&(_, name)) = COM_NAMES.iter().find(|&&(code, _)| code == self.code) {
-            return Some(name);
-        }
-        let names = sys::HRESULT_NAMES;
-        let at = names.binary_search_by_key(&(self.code.0 as u32), |&(code, _)| code.0 as u32).ok()?;
-        names.get(at).map(|&(_, name)| name)
+        codes::name(self.code)
+    }
+
+    /// What sort of failure it is, for a profiler that deals with some of them.
+    ///
+    /// ```
+    /// # use corprof::{ErrorKind, prelude::*};
+    /// # fn ask() -> Result<u32> { Err(Error::new(corprof::sys::CORPROF_E_SUSPENSION_IN_PROGRESS, "SuspendRuntime")) }
+    /// let answer = match ask() {
+    ///     Err(error) if error.kind() == ErrorKind::TryAgain => ask(),
+    ///     answer => answer,
+    /// };
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        codes::meaning(self.code).map_or(ErrorKind::Other, |(kind, _)| kind)
     }
 
     /// What the code means, and what to change, where corprof knows.
@@ -65,7 +110,7 @@ impl Error {
         if let Some((_, rule)) = self.about {
             return Some(rule);
         }
-        HINTS.iter().find(|&&(code, _)| code == self.code).map(|&(_, hint)| hint)
+        codes::meaning(self.code).map(|(_, hint)| hint)
     }
 }
 
@@ -94,6 +139,12 @@ pub(crate) const S_FALSE: HRESULT = HRESULT(1);
 pub(crate) const E_NOTIMPL: HRESULT = HRESULT(0x8000_4001_u32 as i32);
 /// `E_NOINTERFACE`.
 pub(crate) const E_NOINTERFACE: HRESULT = HRESULT(0x8000_4002_u32 as i32);
+/// `E_ABORT`.
+pub(crate) const E_ABORT: HRESULT = HRESULT(0x8000_4004_u32 as i32);
+/// `E_UNEXPECTED`.
+pub(crate) const E_UNEXPECTED: HRESULT = HRESULT(0x8000_FFFF_u32 as i32);
+/// `E_ACCESSDENIED`.
+pub(crate) const E_ACCESSDENIED: HRESULT = HRESULT(0x8007_0005_u32 as i32);
 /// `E_POINTER`.
 pub(crate) const E_POINTER: HRESULT = HRESULT(0x8000_4003_u32 as i32);
 /// `E_FAIL`.
@@ -109,55 +160,10 @@ pub(crate) const CLASS_E_CLASSNOTAVAILABLE: HRESULT = HRESULT(0x8004_0111_u32 as
 /// `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`.
 pub(crate) const INSUFFICIENT_BUFFER: HRESULT = HRESULT(0x8007_007A_u32 as i32);
 
-/// The general codes, which corerror.h does not list.
-const COM_NAMES: &[(HRESULT, &str)] = &[
-    (E_NOTIMPL, "E_NOTIMPL"),
-    (E_NOINTERFACE, "E_NOINTERFACE"),
-    (E_POINTER, "E_POINTER"),
-    (HRESULT(0x8000_4004_u32 as i32), "E_ABORT"),
-    (E_FAIL, "E_FAIL"),
-    (HRESULT(0x8000_FFFF_u32 as i32), "E_UNEXPECTED"),
-    (HRESULT(0x8007_0005_u32 as i32), "E_ACCESSDENIED"),
-    (E_OUTOFMEMORY, "E_OUTOFMEMORY"),
-    (E_INVALIDARG, "E_INVALIDARG"),
-    (INSUFFICIENT_BUFFER, "HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)"),
-    (CLASS_E_CLASSNOTAVAILABLE, "CLASS_E_CLASSNOTAVAILABLE"),
-];
-
-/// The codes that the present calls answer; the typed API gives every CORPROF_E_* its line.
-const HINTS: &[(HRESULT, &str)] = &[
-    (E_INVALIDARG, "an argument is not what the runtime expects, or the id it names is dead"),
-    (E_NOINTERFACE, "this runtime is older than the call"),
-    (
-        sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE,
-        "the call is not allowed from this place: make it from a callback whose context offers it",
-    ),
-    (
-        sys::CORPROF_E_DATAINCOMPLETE,
-        "the runtime has not loaded this far yet: ask again from the matching ...Finished callback",
-    ),
-    (
-        sys::CORPROF_E_CLASSID_IS_ARRAY,
-        "the class is an array and has no metadata of its own: ask `array_class` for its element",
-    ),
-    (sys::CORPROF_E_CLASSID_IS_COMPOSITE, "the class is a pointer or by-ref and has no metadata of its own"),
-    (sys::CORPROF_E_NOT_MANAGED_THREAD, "the calling thread has never run managed code"),
-    (sys::CORPROF_E_PROFILER_DETACHING, "the profiler is being detached: no call is answered any more"),
-    (sys::CORPROF_E_PROFILER_CANCEL_ACTIVATION, "the profiler does not want to be loaded here"),
-    (
-        sys::CORPROF_E_PROFILER_NOT_ATTACHABLE,
-        "the profiler has no `initialize_for_attach`: load it at start-up instead",
-    ),
-    (sys::CORPROF_E_FUNCTION_NOT_COMPILED, "the function has not been compiled yet"),
-    (sys::CORPROF_E_RUNTIME_UNINITIALIZED, "the runtime has not started yet"),
-    (
-        sys::CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE,
-        "with concurrent collection on, COR_PRF_MONITOR_GC can only be asked for in `initialize`",
-    ),
-];
-
 #[cfg(test)]
 mod tests {
+    use corprof_sys as sys;
+
     use super::*;
 
     #[test]
@@ -176,12 +182,5 @@ mod tests {
              the matching ...Finished callback"
         );
         assert_eq!(Error::new(HRESULT(-1), "X").to_string(), "X: HRESULT 0xFFFFFFFF");
-    }
-
-    #[test]
-    fn every_hint_has_a_name() {
-        for &(code, _) in HINTS {
-            assert!(Error::new(code, "X").name().is_some(), "{code:?}");
-        }
     }
 }
