@@ -11,7 +11,8 @@
 //! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
 //! | [`OwnThread`] | a thread that the profiler has had made | what [`InTriggers`] offers, and what no callback may ask for |
 //!
-//! Each dereferences to the one above it, and the last to [`InTriggers`]. They cost nothing, cannot outlive their callback and cannot leave its thread:
+//! Each dereferences to the one above it, and the last to [`InTriggers`]. They cannot outlive their callback and cannot leave
+//! its thread:
 //!
 //! ```compile_fail,E0277
 //! # use corprof::prelude::*;

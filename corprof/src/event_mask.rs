@@ -18,6 +18,8 @@ pub(crate) struct Flag {
     pub(crate) immutable: bool,
     /// For a profiler that attached to a running application.
     pub(crate) after_attach: bool,
+    /// A later runtime lifts a rule that older ones have, so the runtime is the one to refuse.
+    pub(crate) is_lifted: bool,
 }
 
 /// When a mask is asked for, which decides what may be in it.
@@ -43,6 +45,18 @@ impl EventMask {
     /// The low and the high word, as `SetEventMask2` takes them.
     pub fn words(self) -> (u32, u32) {
         (self.bits() as u32, (self.bits() >> 32) as u32)
+    }
+
+    /// What the runtime must have meant when it refused `wanted` with a code that says nothing.
+    pub(crate) fn explain(error: Error, current: Self, wanted: Self) -> Error {
+        let differs = |flag: &&Flag| flag.is_lifted && current.contains(flag.mask) != wanted.contains(flag.mask);
+        match FLAGS.iter().find(differs) {
+            Some(flag) => {
+                let rule = "up to .NET 9 this flag can be turned on or off in `initialize` only: ask for it there";
+                error.about(flag.name, rule)
+            }
+            None => error,
+        }
     }
 
     /// Whether `wanted` may be asked for when `current` is in force.

@@ -164,6 +164,9 @@ impl Callbacks for AsksTooLate {
             Ok(()) => eprintln!("too late: granted"),
             Err(error) => eprintln!("too late: {error}"),
         }
+        if let Err(error) = cx.add_events(EventMask::DISABLE_OPTIMIZATIONS) {
+            eprintln!("too late as well: {error}");
+        }
         let mask = cx.event_mask().unwrap_or_default();
         eprintln!("mask: {mask:?}");
     }

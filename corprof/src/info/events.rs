@@ -67,7 +67,7 @@ impl Info {
         if is_unheard {
             tracker::count_report();
         }
-        let set = self.put_event_mask(mask);
+        let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
         if is_unheard {
             tracker::count_report();
         }

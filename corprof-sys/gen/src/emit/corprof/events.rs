@@ -99,7 +99,15 @@ fn rules(flags: &[&FlagRow]) -> TokenStream {
         let is_lifted = !flag.versions.is_empty();
         let immutable = flag.immutable == Some(true) && !is_lifted;
         let after_attach = flag.allowed_after_attach == Some(true) || is_lifted;
-        quote!(Flag { mask: EventMask::#mask, name: #name, immutable: #immutable, after_attach: #after_attach })
+        quote! {
+            Flag {
+                mask: EventMask::#mask,
+                name: #name,
+                immutable: #immutable,
+                after_attach: #after_attach,
+                is_lifted: #is_lifted,
+            }
+        }
     });
     quote! {
         /// When each flag may be asked for.
