@@ -929,6 +929,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
+    /// Note: with HIGH_BASIC_GC and no MONITOR_GC it is also made at the end of a background collection, while the threads run.
+    ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::GarbageCollectionFinished`).
     #[doc(alias = "GarbageCollectionFinished")]
     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {}

@@ -311,7 +311,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeGetProviderInfo) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: with too little room it does not say how much it needs.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EventPipeDefineEvent) => {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
