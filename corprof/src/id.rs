@@ -55,7 +55,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An application domain. CoreCLR has one; dead after `app_domain_shutdown_finished`.
+    /// An application domain. CoreCLR has the default one, and one for its core library; dead after `app_domain_shutdown_finished`.
     AppDomainId;
     /// A loaded assembly; dead after `assembly_unload_finished`.
     AssemblyId;

@@ -29,10 +29,9 @@
 
 use std::io;
 use std::ops::{ControlFlow, Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::adapter::discard;
+use crate::adapter::catch;
 use crate::adapter::own_threads::Seat;
 use crate::context::InTriggers;
 use crate::info::Info;
@@ -90,17 +89,14 @@ impl InTriggers<'_> {
 /// The thread's whole life. The closure is gone before the seat is given up.
 fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'_>)) {
     let threads = seat.take();
-    let lived = catch_unwind(AssertUnwindSafe(|| {
+    let life = || {
         let mut cx = OwnThread { inner: InTriggers::new(info) };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),
             Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),
         }
-    }));
-    if let Err(payload) = lived {
-        threads.panicked(name);
-        discard(payload);
-    }
+    };
+    catch(life, || threads.panicked(name));
 }
 
 impl<'t> Deref for OwnThread<'t> {

@@ -176,7 +176,7 @@ impl<P: Profiler> Adapter<P> {
 
 /// Runs the user's code and lets no panic out: `panicked` is run then, and there is no answer.
 #[inline]
-fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
+pub(crate) fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(user)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
@@ -214,7 +214,7 @@ pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
 
 /// Drops what a panic carried; should that panic in turn, it is leaked.
 #[cold]
-pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
+fn discard(payload: Box<dyn std::any::Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }

@@ -119,18 +119,16 @@ impl OwnThreads {
     /// At the end of the process this must not be done: a thread that ran managed code may wait for ever in the runtime then.
     pub(crate) fn join(&self) {
         let own = NUMBER.get();
-        let (handles, late): (Vec<_>, Vec<_>) = {
+        let (handles, running) = {
             let mut state = self.state();
-            let handles = std::mem::take(&mut state.handles);
             let running: Vec<u64> = state.running.iter().map(|&(number, _)| number).collect();
-            handles.into_iter().partition(|(number, _)| !running.contains(number) && Some(*number) != own)
+            (std::mem::take(&mut state.handles), running)
         };
-        for (_, handle) in handles {
+        // One that is late goes on by itself, in a library that stays in memory (`pin.rs`).
+        for (_, handle) in handles.into_iter().filter(|(number, _)| !running.contains(number) && Some(*number) != own) {
             // A panic on the thread has been reported.
             let _ = handle.join();
         }
-        // One that is late goes on in a library that stays in memory (`pin.rs`).
-        drop(late);
     }
 
     /// A thread has panicked: the profiler goes quiet, as after a panic in a callback.

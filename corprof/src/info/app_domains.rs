@@ -1,4 +1,4 @@
-//! Application domains. CoreCLR has one.
+//! Application domains. CoreCLR tells of two: one for its core library, and the one that everything else runs in.
 
 use corprof_sys as sys;
 
@@ -12,7 +12,7 @@ use crate::id::{AppDomainId, ModuleId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AppDomainInfo {
-    /// Its name; `clrhost` for CoreCLR's.
+    /// Its name; `DefaultDomain` for the one in which a CoreCLR application runs.
     pub name: String,
     /// The process it is in.
     pub process_id: usize,

@@ -56,6 +56,23 @@ fn shutdown_drops_the_profiler() {
     assert_eq!(clr.delivered().last(), Some(&Event::Shutdown));
 }
 
+/// Fails with a code that says success.
+#[derive(Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0016", no_export)]
+struct FailsWithSuccess;
+
+#[callbacks]
+impl Callbacks for FailsWithSuccess {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Err(Error::new(HRESULT(0), "initialize").into())
+    }
+}
+
+#[test]
+fn an_error_is_a_refusal_whatever_its_code() {
+    assert_eq!(FakeClr::load::<FailsWithSuccess>().unwrap_err().code(), E_FAIL);
+}
+
 #[test]
 fn without_shutdown_the_last_reference_drops_it() {
     let clr = FakeClr::load::<Fragile>().unwrap();

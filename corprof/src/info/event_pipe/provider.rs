@@ -1,7 +1,6 @@
 //! Providers of one's own, the events that they define, and who listens.
 
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID};
@@ -133,10 +132,10 @@ unsafe extern "system" fn changed<L: EventPipeProviderListener>(
     };
     let is_enabled = is_enabled != 0;
     let state = EventPipeProviderState { is_enabled, level, match_any_keywords, match_all_keywords, filter };
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| L::changed(state))) {
-        report::line(format_args!("the listener {} panicked; the application runs on", std::any::type_name::<L>()));
-        crate::adapter::discard(payload);
-    }
+    crate::adapter::catch(
+        || L::changed(state),
+        || report::line(format_args!("the listener {} panicked; the application runs on", std::any::type_name::<L>())),
+    );
 }
 
 impl Info {

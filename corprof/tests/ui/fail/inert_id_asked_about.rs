@@ -1,0 +1,8 @@
+//! Nothing can be asked about what is not loaded yet, or not any more.
+use corprof::prelude::*;
+
+fn module_load_started(cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {
+    let _ = cx.module_info(module);
+}
+
+fn main() {}
