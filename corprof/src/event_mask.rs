@@ -34,9 +34,20 @@ pub(crate) enum Phase {
 }
 
 impl EventMask {
-    /// What the SDK itself must hear of, whatever the profiler asks for: the unloading of modules, after which names and
-    /// metadata that were kept would be those of dead memory.
-    pub(crate) const BOOKKEEPING: Self = Self::MONITOR_MODULE_LOADS;
+    /// These events and what the SDK itself must hear of then: the ends of modules, threads and dynamic methods, after which
+    /// their identifiers, and names and metadata that were kept, would be those of dead memory.
+    pub(crate) fn with_bookkeeping(self) -> Self {
+        let mut mask = self | Self::MONITOR_MODULE_LOADS | Self::MONITOR_THREADS;
+        if self.contains(Self::MONITOR_JIT_COMPILATION) {
+            mask |= Self::HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS;
+        }
+        mask
+    }
+
+    /// Whether the SDK hears of the ends of all dynamic methods that it has heard of.
+    pub(crate) fn watches_dynamic_methods(self) -> bool {
+        self.contains(Self::MONITOR_JIT_COMPILATION | Self::HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS)
+    }
 
     pub(crate) fn from_words(low: u32, high: u32) -> Self {
         Self::from_bits_retain(u64::from(low) | u64::from(high) << 32)

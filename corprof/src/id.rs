@@ -5,12 +5,12 @@
 //! documentation names the callback after which it must no longer be used. [`ObjectId`] is an address that the next
 //! collection may change, and so carries a lifetime.
 //!
-//! # What is not proven
+//! # Dead identifiers
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that was there. An identifier kept beyond its end
-//! and asked about can crash the application, and the types do not forbid it yet (but for [`ObjectId`], and for [`Inert`]
-//! where a callback names what cannot be asked about). Keep identifiers as keys, compare them, and ask from the callback that
-//! brings one, or while you know that what it names is alive.
+//! The runtime does not recognise a dead identifier: it reads the memory that was there. So corprof keeps books of what can
+//! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::ErrorKind))
+//! instead of passing it on; a call under way holds the end up. Identifiers may be kept and compared as long as one likes. But
+//! the runtime uses addresses again: an identifier that was dead may one day name something else.
 
 use std::fmt;
 use std::marker::PhantomData;

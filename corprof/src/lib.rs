@@ -28,6 +28,7 @@
 //! stack or does not return; and [`id`] names the one thing that the types do not prove yet.
 
 mod adapter;
+mod alive;
 pub mod args;
 mod buffer;
 pub mod context;

@@ -11,75 +11,77 @@ use crate::error::{Error, Result};
 use crate::id::{
     AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, Inert, ModuleId, ObjectId, ThreadId,
 };
+use crate::info::Info;
 
 /// A type that one wire argument is made into.
 pub(crate) trait FromWire<W>: Sized {
-    fn from_wire(wire: W) -> Option<Self>;
+    fn from_wire(info: &Info, wire: W) -> Option<Self>;
 }
 
 /// `wire` as a `T`.
 #[inline]
-pub(crate) fn from_wire<W, T: FromWire<W>>(wire: W) -> Option<T> {
-    T::from_wire(wire)
+pub(crate) fn from_wire<W, T: FromWire<W>>(info: &Info, wire: W) -> Option<T> {
+    T::from_wire(info, wire)
 }
 
 macro_rules! ids_from_wire {
-    ($($id:ty),*) => { $(
+    ($($id:ty => $make:expr,)*) => { $(
         impl FromWire<usize> for $id {
             #[inline]
-            fn from_wire(wire: usize) -> Option<Self> {
-                Self::from_raw(wire)
+            fn from_wire(info: &Info, wire: usize) -> Option<Self> {
+                let make: fn(&Info, usize) -> Option<Self> = $make;
+                make(info, wire)
             }
         }
 
         impl FromWire<usize> for Option<$id> {
             #[inline]
-            fn from_wire(wire: usize) -> Option<Self> {
-                Some(<$id>::from_raw(wire))
+            fn from_wire(info: &Info, wire: usize) -> Option<Self> {
+                Some(from_wire(info, wire))
+            }
+        }
+
+        impl FromWire<usize> for Inert<$id> {
+            #[inline]
+            fn from_wire(_info: &Info, wire: usize) -> Option<Self> {
+                <$id>::from_raw(wire).map(Self)
             }
         }
     )* };
 }
 
-ids_from_wire!(
-    AppDomainId,
-    AssemblyId,
-    ClassId,
-    EventPipeProviderId,
-    FunctionId,
-    HandleId,
-    ModuleId,
-    ObjectId<'_>,
-    ThreadId
-);
-
-impl<I: FromWire<usize>> FromWire<usize> for Inert<I> {
-    #[inline]
-    fn from_wire(wire: usize) -> Option<Self> {
-        I::from_wire(wire).map(Self)
-    }
+ids_from_wire! {
+    AppDomainId => |_, raw| Self::from_raw(raw),
+    AssemblyId => |_, raw| Self::from_raw(raw),
+    ClassId => Info::class,
+    EventPipeProviderId => |_, raw| Self::from_raw(raw),
+    FunctionId => Info::function,
+    HandleId => |_, raw| Self::from_raw(raw),
+    ModuleId => |_, raw| Self::from_raw(raw),
+    ObjectId<'_> => |_, raw| Self::from_raw(raw),
+    ThreadId => |_, raw| Self::from_raw(raw),
 }
 
 impl FromWire<u32> for u32 {
-    fn from_wire(wire: u32) -> Option<Self> {
+    fn from_wire(_info: &Info, wire: u32) -> Option<Self> {
         Some(wire)
     }
 }
 
 impl FromWire<usize> for usize {
-    fn from_wire(wire: usize) -> Option<Self> {
+    fn from_wire(_info: &Info, wire: usize) -> Option<Self> {
         Some(wire)
     }
 }
 
 impl FromWire<BOOL> for bool {
-    fn from_wire(wire: BOOL) -> Option<Self> {
+    fn from_wire(_info: &Info, wire: BOOL) -> Option<Self> {
         Some(wire.as_bool())
     }
 }
 
 impl FromWire<HRESULT> for Result<()> {
-    fn from_wire(wire: HRESULT) -> Option<Self> {
+    fn from_wire(_info: &Info, wire: HRESULT) -> Option<Self> {
         Some(Error::check(wire, "hrStatus"))
     }
 }
@@ -154,13 +156,6 @@ pub(crate) unsafe fn answer(out: *mut BOOL, answer: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zero_is_no_id() {
-        assert_eq!(from_wire::<usize, ClassId>(0), None);
-        assert_eq!(from_wire::<usize, Option<ClassId>>(0), Some(None));
-        assert_eq!(from_wire::<usize, ClassId>(8), ClassId::from_raw(8));
-    }
 
     #[test]
     fn null_arrays_are_empty() {

@@ -5,6 +5,7 @@ mod code;
 mod com;
 mod examples;
 mod exceptions;
+mod keeps;
 mod manners;
 mod metadata;
 mod smoke;

@@ -108,7 +108,7 @@ fn an_immutable_flag_after_initialize_is_refused_with_the_rule() -> Result<()> {
                 "too late: SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): ",
                 "too late as well: SetEventMask2(COR_PRF_DISABLE_OPTIMIZATIONS): ",
                 "up to .NET 9 this flag",
-                "mask: EventMask(MONITOR_MODULE_LOADS | DISABLE_INLINING)",
+                "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | DISABLE_INLINING)",
             ],
         )?;
     }

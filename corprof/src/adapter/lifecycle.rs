@@ -49,7 +49,12 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
-        profiler.initialize_for_attach(&mut InTriggers::new(info), data)
+        let mut cx = InTriggers::new(info);
+        // Of those to come, `ModuleLoadFinished` tells.
+        for module in cx.enum_modules()? {
+            info.alive().module_loaded(info, module.as_raw());
+        }
+        profiler.initialize_for_attach(&mut cx, data)
     })
 }
 

@@ -6,6 +6,7 @@
 //! runtime asks the library for it.
 
 pub(crate) mod barrier;
+mod books;
 pub(crate) mod factory;
 pub(crate) mod gate;
 pub(crate) mod lifecycle;
@@ -228,11 +229,14 @@ fn discard(payload: Box<dyn std::any::Any + Send>) {
 pub(crate) unsafe fn in_callback<P: Profiler>(
     this: *mut c_void,
     event: Event,
+    subject: usize,
     user: impl FnOnce(&P, &InCallback<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
-        enter(this, event, |profiler, info, report| user(profiler, &InCallback::new(info, heap_at(event), report)))
+        enter(this, event, subject, |profiler, info, report| {
+            user(profiler, &InCallback::new(info, heap_at(event), report))
+        })
     }
 }
 
@@ -244,41 +248,39 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 pub(crate) unsafe fn in_triggers<P: Profiler>(
     this: *mut c_void,
     event: Event,
+    subject: usize,
     user: impl FnOnce(&P, &mut InTriggers<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
+    unsafe { enter(this, event, subject, |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
 }
 
 /// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
 /// at all or an abort, so there is no other.
 #[inline]
-unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, user: impl FnOnce(&P, &Info, u64)) -> HRESULT {
+unsafe fn enter<P: Profiler>(
+    this: *mut c_void,
+    event: Event,
+    subject: usize,
+    user: impl FnOnce(&P, &Info, u64),
+) -> HRESULT {
     // Also for a profiler that is quiet: objects move all the same.
     let report = if is_about_moving(event) { tracker::count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
-    if !is_implemented && !is_kept_book_of(event) {
+    if !is_implemented && !books::are_kept_of(event) {
         return S_OK;
     }
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return S_OK };
     // The books are kept also when the profiler is quiet, as a callback of before may still be running.
-    if event == Event::ModuleUnloadFinished {
-        // Another thread may have looked names up since the module began to go.
-        info.known_names().evict_all();
-    }
+    books::before(info, event, subject);
     if is_implemented && let Some(_inside) = adapter.gate.enter() {
         // SAFETY: inside the gate, so the profiler has not been dropped.
         let profiler = unsafe { adapter.profiler() };
         catch(|| user(profiler, info, report), || adapter.go_quiet(event.method()));
     }
-    if event == Event::ModuleUnloadStarted {
-        // The user's method was the last that could ask for these names. Identifiers may be used again from here on, also
-        // those of instantiations that other modules made over the classes of this one, so every name goes; and with them
-        // the module's metadata, while it is there to be let go.
-        info.known_names().evict_all();
-    }
+    books::after(info, event, subject);
     S_OK
 }
 
@@ -312,10 +314,4 @@ const fn is_about_moving(event: Event) -> bool {
             | Event::SurvivingReferences2
             | Event::GarbageCollectionFinished
     )
-}
-
-/// Whether the SDK itself must hear of an event.
-#[inline]
-const fn is_kept_book_of(event: Event) -> bool {
-    matches!(event, Event::ModuleUnloadStarted | Event::ModuleUnloadFinished)
 }

@@ -6,7 +6,8 @@ use corprof_sys as sys;
 
 use crate::args::RootKind;
 use crate::id::{ClassId, HandleId, ObjectId};
-use crate::wire::{self, FromWire};
+use crate::info::Info;
+use crate::wire;
 
 /// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old one are gone, those
 /// at the new one are not complete before the collection ends.
@@ -136,9 +137,11 @@ pub struct ClassCounts<'cb> {
 impl ClassCounts<'_> {
     /// # Safety
     /// Each pointer is null or points at `count` values that outlive the result.
-    pub(crate) unsafe fn new(count: u32, classes: *const usize, counts: *const u32) -> Option<Self> {
+    pub(crate) unsafe fn new(info: &Info, count: u32, classes: *const usize, counts: *const u32) -> Option<Self> {
         // SAFETY: the caller's promise.
-        unsafe { Some(Self { classes: wire::slice(count, classes), counts: wire::slice(count, counts) }) }
+        let (classes, counts) = unsafe { (wire::slice(count, classes), wire::slice(count, counts)) };
+        classes.iter().filter_map(|&class| ClassId::from_raw(class)).for_each(|class| info.note_class(class));
+        Some(Self { classes, counts })
     }
 
     /// The classes with their numbers of objects.
@@ -193,9 +196,7 @@ impl<'gc> Roots<'gc> {
     /// The roots, in the runtime's order.
     pub fn iter(&self) -> impl Iterator<Item = Root<'gc>> {
         let rows = self.objects.iter().zip(self.kinds).zip(self.flags).zip(self.ids);
-        rows.filter_map(|(((&object, &kind), &flags), &id)| {
-            Some(Root { object, kind: RootKind::from_wire(kind)?, flags, id })
-        })
+        rows.map(|(((&object, &kind), &flags), &id)| Root { object, kind: kind.into(), flags, id })
     }
 }
 
@@ -268,8 +269,7 @@ mod tests {
 
     #[test]
     fn classes_of_zero_are_left_out() {
-        // SAFETY: two values each, alive.
-        let counts = unsafe { ClassCounts::new(2, [0_usize, 8].as_ptr(), [5_u32, 7].as_ptr()).unwrap() };
+        let counts = ClassCounts { classes: &[0, 8], counts: &[5, 7] };
         assert_eq!(counts.iter().collect::<Vec<_>>(), [(ClassId::from_raw(8).unwrap(), 7)]);
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use corprof_sys as sys;
 use windows_core::BOOL;
 
+use crate::info::Info;
 use crate::wire::FromWire;
 
 macro_rules! open_enums {
@@ -20,12 +21,18 @@ macro_rules! open_enums {
             Unknown(i32),
         }
 
-        impl FromWire<sys::$wire> for $name {
-            fn from_wire(wire: sys::$wire) -> Option<Self> {
-                Some(match wire {
+        impl From<sys::$wire> for $name {
+            fn from(wire: sys::$wire) -> Self {
+                match wire {
                     $(sys::$constant => Self::$value,)*
                     other => Self::Unknown(other.0),
-                })
+                }
+            }
+        }
+
+        impl FromWire<sys::$wire> for $name {
+            fn from_wire(_info: &Info, wire: sys::$wire) -> Option<Self> {
+                Some(wire.into())
             }
         }
 
@@ -124,9 +131,7 @@ impl Generations {
 
     /// The generations that are collected, youngest first.
     pub fn iter(self) -> impl Iterator<Item = Generation> {
-        (0..32)
-            .filter(move |n| self.0 & 1 << n != 0)
-            .filter_map(|n| Generation::from_wire(sys::COR_PRF_GC_GENERATION(n)))
+        (0..32).filter(move |n| self.0 & 1 << n != 0).map(|n| sys::COR_PRF_GC_GENERATION(n).into())
     }
 
     /// Whether `generation` is collected.
@@ -157,8 +162,8 @@ mod tests {
 
     #[test]
     fn unknown_values_arrive() {
-        assert_eq!(SuspendReason::from_wire(sys::COR_PRF_SUSPEND_FOR_GC), Some(SuspendReason::Gc));
-        assert_eq!(SuspendReason::from_wire(sys::COR_PRF_SUSPEND_REASON(77)), Some(SuspendReason::Unknown(77)));
+        assert_eq!(SuspendReason::from(sys::COR_PRF_SUSPEND_FOR_GC), SuspendReason::Gc);
+        assert_eq!(SuspendReason::from(sys::COR_PRF_SUSPEND_REASON(77)), SuspendReason::Unknown(77));
         assert_eq!(SuspendReason::Unknown(77).to_string(), "unknown (77)");
     }
 

@@ -161,10 +161,13 @@ codes! {
         sys::CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, "the thread to walk is not there any more: leave it out";
     }
     InvalidArgument {
-        E_INVALIDARG, "an argument is not what the runtime expects, or the id it names is dead";
+        E_INVALIDARG, "an argument is not what the runtime expects";
         E_POINTER, "a pointer that must not be null is null";
         CLASS_E_CLASSNOTAVAILABLE, "the library has no profiler of this CLSID: mend CORECLR_PROFILER";
         CLASS_E_NOAGGREGATION, "a profiler's object cannot be part of another";
+    }
+    Gone {
+        sys::COR_E_OBJECTDISPOSED, "what was asked about has been unloaded, or has ended";
     }
     BufferTooSmall {
         INSUFFICIENT_BUFFER, "the answer is longer than the room that there was for it";

@@ -43,8 +43,10 @@ pub enum ErrorKind {
     NotSupported,
     /// A stack could not be walked to its end.
     StackWalk,
-    /// An argument is wrong, or an identifier is dead.
+    /// An argument is wrong.
     InvalidArgument,
+    /// What was asked about has been unloaded, or has ended: the identifier is dead.
+    Gone,
     /// The answer is larger than the place for it.
     BufferTooSmall,
     /// There is no memory left.

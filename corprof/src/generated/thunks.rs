@@ -163,8 +163,9 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
     >(
         this,
         Event::AppDomainCreationStarted,
+        0,
         |profiler, cx| {
-            if let Some(app_domain) = wire::from_wire(appDomainId) {
+            if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
                 profiler.app_domain_creation_started(cx, app_domain)
             }
         },
@@ -180,10 +181,11 @@ unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
     >(
         this,
         Event::AppDomainCreationFinished,
+        0,
         |profiler, cx| {
             if let (Some(app_domain), Some(status)) = (
-                wire::from_wire(appDomainId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, appDomainId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.app_domain_creation_finished(cx, app_domain, status)
             }
@@ -199,8 +201,9 @@ unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
     >(
         this,
         Event::AppDomainShutdownStarted,
+        0,
         |profiler, cx| {
-            if let Some(app_domain) = wire::from_wire(appDomainId) {
+            if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
                 profiler.app_domain_shutdown_started(cx, app_domain)
             }
         },
@@ -216,10 +219,11 @@ unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
     >(
         this,
         Event::AppDomainShutdownFinished,
+        0,
         |profiler, cx| {
             if let (Some(app_domain), Some(status)) = (
-                wire::from_wire(appDomainId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, appDomainId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.app_domain_shutdown_finished(cx, app_domain, status)
             }
@@ -235,8 +239,9 @@ unsafe extern "system" fn assembly_load_started<P: Profiler>(
     >(
         this,
         Event::AssemblyLoadStarted,
+        0,
         |profiler, cx| {
-            if let Some(assembly) = wire::from_wire(assemblyId) {
+            if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_load_started(cx, assembly)
             }
         },
@@ -252,10 +257,11 @@ unsafe extern "system" fn assembly_load_finished<P: Profiler>(
     >(
         this,
         Event::AssemblyLoadFinished,
+        0,
         |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
-                wire::from_wire(assemblyId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, assemblyId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.assembly_load_finished(cx, assembly, status)
             }
@@ -271,8 +277,9 @@ unsafe extern "system" fn assembly_unload_started<P: Profiler>(
     >(
         this,
         Event::AssemblyUnloadStarted,
+        0,
         |profiler, cx| {
-            if let Some(assembly) = wire::from_wire(assemblyId) {
+            if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_unload_started(cx, assembly)
             }
         },
@@ -288,10 +295,11 @@ unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
     >(
         this,
         Event::AssemblyUnloadFinished,
+        0,
         |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
-                wire::from_wire(assemblyId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, assemblyId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.assembly_unload_finished(cx, assembly, status)
             }
@@ -307,8 +315,9 @@ unsafe extern "system" fn module_load_started<P: Profiler>(
     >(
         this,
         Event::ModuleLoadStarted,
+        moduleId,
         |profiler, cx| {
-            if let Some(module) = wire::from_wire(moduleId) {
+            if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_load_started(cx, module)
             }
         },
@@ -324,10 +333,11 @@ unsafe extern "system" fn module_load_finished<P: Profiler>(
     >(
         this,
         Event::ModuleLoadFinished,
+        moduleId,
         |profiler, cx| {
             if let (Some(module), Some(status)) = (
-                wire::from_wire(moduleId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, moduleId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.module_load_finished(cx, module, status)
             }
@@ -343,8 +353,9 @@ unsafe extern "system" fn module_unload_started<P: Profiler>(
     >(
         this,
         Event::ModuleUnloadStarted,
+        moduleId,
         |profiler, cx| {
-            if let Some(module) = wire::from_wire(moduleId) {
+            if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_unload_started(cx, module)
             }
         },
@@ -360,10 +371,11 @@ unsafe extern "system" fn module_unload_finished<P: Profiler>(
     >(
         this,
         Event::ModuleUnloadFinished,
+        moduleId,
         |profiler, cx| {
             if let (Some(module), Some(status)) = (
-                wire::from_wire(moduleId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, moduleId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.module_unload_finished(cx, module, status)
             }
@@ -380,10 +392,11 @@ unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
     >(
         this,
         Event::ModuleAttachedToAssembly,
+        moduleId,
         |profiler, cx| {
             if let (Some(module), Some(assembly)) = (
-                wire::from_wire(moduleId),
-                wire::from_wire(AssemblyId),
+                wire::from_wire(cx, moduleId),
+                wire::from_wire(cx, AssemblyId),
             ) {
                 profiler.module_attached_to_assembly(cx, module, assembly)
             }
@@ -399,8 +412,9 @@ unsafe extern "system" fn class_load_started<P: Profiler>(
     >(
         this,
         Event::ClassLoadStarted,
+        classId,
         |profiler, cx| {
-            if let Some(class) = wire::from_wire(classId) {
+            if let Some(class) = wire::from_wire(cx, classId) {
                 profiler.class_load_started(cx, class)
             }
         },
@@ -416,10 +430,11 @@ unsafe extern "system" fn class_load_finished<P: Profiler>(
     >(
         this,
         Event::ClassLoadFinished,
+        classId,
         |profiler, cx| {
             if let (Some(class), Some(status)) = (
-                wire::from_wire(classId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, classId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.class_load_finished(cx, class, status)
             }
@@ -435,8 +450,9 @@ unsafe extern "system" fn class_unload_started<P: Profiler>(
     >(
         this,
         Event::ClassUnloadStarted,
+        classId,
         |profiler, cx| {
-            if let Some(class) = wire::from_wire(classId) {
+            if let Some(class) = wire::from_wire(cx, classId) {
                 profiler.class_unload_started(cx, class)
             }
         },
@@ -452,10 +468,11 @@ unsafe extern "system" fn class_unload_finished<P: Profiler>(
     >(
         this,
         Event::ClassUnloadFinished,
+        classId,
         |profiler, cx| {
             if let (Some(class), Some(status)) = (
-                wire::from_wire(classId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, classId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.class_unload_finished(cx, class, status)
             }
@@ -471,8 +488,9 @@ unsafe extern "system" fn function_unload_started<P: Profiler>(
     >(
         this,
         Event::FunctionUnloadStarted,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.function_unload_started(cx, function)
             }
         },
@@ -488,10 +506,11 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     >(
         this,
         Event::JitCompilationStarted,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(is_safe_to_block)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(fIsSafeToBlock),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, fIsSafeToBlock),
             ) {
                 profiler.jit_compilation_started(cx, function, is_safe_to_block)
             }
@@ -509,11 +528,12 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     >(
         this,
         Event::JitCompilationFinished,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(hrStatus),
-                wire::from_wire(fIsSafeToBlock),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, hrStatus),
+                wire::from_wire(cx, fIsSafeToBlock),
             ) {
                 profiler.jit_compilation_finished(cx, function, status, is_safe_to_block)
             }
@@ -530,8 +550,9 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     >(
         this,
         Event::JitCachedFunctionSearchStarted,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 wire::answer(
                     pbUseCachedFunction,
                     profiler.jit_cached_function_search_started(cx, function),
@@ -550,10 +571,11 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     >(
         this,
         Event::JitCachedFunctionSearchFinished,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(result)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(result),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, result),
             ) {
                 profiler.jit_cached_function_search_finished(cx, function, result)
             }
@@ -569,8 +591,9 @@ unsafe extern "system" fn jit_function_pitched<P: Profiler>(
     >(
         this,
         Event::JitFunctionPitched,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.jit_function_pitched(cx, function)
             }
         },
@@ -587,10 +610,11 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     >(
         this,
         Event::JitInlining,
+        0,
         |profiler, cx| {
             if let (Some(caller), Some(callee)) = (
-                wire::from_wire(callerId),
-                wire::from_wire(calleeId),
+                wire::from_wire(cx, callerId),
+                wire::from_wire(cx, calleeId),
             ) {
                 wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
             }
@@ -606,8 +630,9 @@ unsafe extern "system" fn thread_created<P: Profiler>(
     >(
         this,
         Event::ThreadCreated,
+        threadId,
         |profiler, cx| {
-            if let Some(thread) = wire::from_wire(threadId) {
+            if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.thread_created(cx, thread)
             }
         },
@@ -622,8 +647,9 @@ unsafe extern "system" fn thread_destroyed<P: Profiler>(
     >(
         this,
         Event::ThreadDestroyed,
+        threadId,
         |profiler, cx| {
-            if let Some(thread) = wire::from_wire(threadId) {
+            if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.thread_destroyed(cx, thread)
             }
         },
@@ -639,10 +665,11 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
     >(
         this,
         Event::ThreadAssignedToOsThread,
+        0,
         |profiler, cx| {
             if let (Some(thread), Some(os_thread_id)) = (
-                wire::from_wire(managedThreadId),
-                wire::from_wire(osThreadId),
+                wire::from_wire(cx, managedThreadId),
+                wire::from_wire(cx, osThreadId),
             ) {
                 profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
             }
@@ -657,6 +684,7 @@ unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(
     >(
         this,
         Event::RemotingClientInvocationStarted,
+        0,
         |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
     )
 }
@@ -670,6 +698,7 @@ unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
     >(
         this,
         Event::RemotingClientSendingMessage,
+        0,
         |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
@@ -690,6 +719,7 @@ unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
     >(
         this,
         Event::RemotingClientReceivingReply,
+        0,
         |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
@@ -708,6 +738,7 @@ unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(
     >(
         this,
         Event::RemotingClientInvocationFinished,
+        0,
         |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
     )
 }
@@ -721,6 +752,7 @@ unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
     >(
         this,
         Event::RemotingServerReceivingMessage,
+        0,
         |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
@@ -739,6 +771,7 @@ unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
     >(
         this,
         Event::RemotingServerInvocationStarted,
+        0,
         |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
     )
 }
@@ -750,6 +783,7 @@ unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
     >(
         this,
         Event::RemotingServerInvocationReturned,
+        0,
         |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
     )
 }
@@ -763,6 +797,7 @@ unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
     >(
         this,
         Event::RemotingServerSendingReply,
+        0,
         |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
@@ -783,10 +818,11 @@ unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
     >(
         this,
         Event::UnmanagedToManagedTransition,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(reason)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(reason),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, reason),
             ) {
                 profiler.unmanaged_to_managed_transition(cx, function, reason)
             }
@@ -803,10 +839,11 @@ unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
     >(
         this,
         Event::ManagedToUnmanagedTransition,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(reason)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(reason),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, reason),
             ) {
                 profiler.managed_to_unmanaged_transition(cx, function, reason)
             }
@@ -822,8 +859,9 @@ unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
     >(
         this,
         Event::RuntimeSuspendStarted,
+        0,
         |profiler, cx| {
-            if let Some(reason) = wire::from_wire(suspendReason) {
+            if let Some(reason) = wire::from_wire(cx, suspendReason) {
                 profiler.runtime_suspend_started(cx, reason)
             }
         },
@@ -837,6 +875,7 @@ unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
     >(
         this,
         Event::RuntimeSuspendFinished,
+        0,
         |profiler, cx| { profiler.runtime_suspend_finished(cx) },
     )
 }
@@ -848,6 +887,7 @@ unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
     >(
         this,
         Event::RuntimeSuspendAborted,
+        0,
         |profiler, cx| { profiler.runtime_suspend_aborted(cx) },
     )
 }
@@ -859,6 +899,7 @@ unsafe extern "system" fn runtime_resume_started<P: Profiler>(
     >(
         this,
         Event::RuntimeResumeStarted,
+        0,
         |profiler, cx| { profiler.runtime_resume_started(cx) },
     )
 }
@@ -870,6 +911,7 @@ unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
     >(
         this,
         Event::RuntimeResumeFinished,
+        0,
         |profiler, cx| { profiler.runtime_resume_finished(cx) },
     )
 }
@@ -882,8 +924,9 @@ unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
     >(
         this,
         Event::RuntimeThreadSuspended,
+        threadId,
         |profiler, cx| {
-            if let Some(thread) = wire::from_wire(threadId) {
+            if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.runtime_thread_suspended(cx, thread)
             }
         },
@@ -898,8 +941,9 @@ unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
     >(
         this,
         Event::RuntimeThreadResumed,
+        threadId,
         |profiler, cx| {
-            if let Some(thread) = wire::from_wire(threadId) {
+            if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.runtime_thread_resumed(cx, thread)
             }
         },
@@ -917,6 +961,7 @@ unsafe extern "system" fn moved_references<P: Profiler>(
     >(
         this,
         Event::MovedReferences,
+        0,
         |profiler, cx| {
             if let Some(ranges) = MovedRanges::from_u32(
                 cMovedObjectIDRanges,
@@ -939,10 +984,11 @@ unsafe extern "system" fn object_allocated<P: Profiler>(
     >(
         this,
         Event::ObjectAllocated,
+        0,
         |profiler, cx| {
             if let (Some(object), Some(class)) = (
-                wire::from_wire(objectId),
-                wire::from_wire(classId),
+                wire::from_wire(cx, objectId),
+                wire::from_wire(cx, classId),
             ) {
                 profiler.object_allocated(cx, object, class)
             }
@@ -960,8 +1006,9 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     >(
         this,
         Event::ObjectsAllocatedByClass,
+        0,
         |profiler, cx| {
-            if let Some(counts) = ClassCounts::new(cClassCount, classIds, cObjects) {
+            if let Some(counts) = ClassCounts::new(cx, cClassCount, classIds, cObjects) {
                 profiler.objects_allocated_by_class(cx, counts)
             }
         },
@@ -979,10 +1026,11 @@ unsafe extern "system" fn object_references<P: Profiler>(
     >(
         this,
         Event::ObjectReferences,
+        0,
         |profiler, cx| {
             if let (Some(object), Some(class), Some(references)) = (
-                wire::from_wire(objectId),
-                wire::from_wire(classId),
+                wire::from_wire(cx, objectId),
+                wire::from_wire(cx, classId),
                 Some(wire::objects(cObjectRefs, objectRefIds)),
             ) {
                 profiler.object_references(cx, object, class, references)
@@ -1000,6 +1048,7 @@ unsafe extern "system" fn root_references<P: Profiler>(
     >(
         this,
         Event::RootReferences,
+        0,
         |profiler, cx| {
             if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
                 profiler.root_references(cx, roots)
@@ -1016,8 +1065,9 @@ unsafe extern "system" fn exception_thrown<P: Profiler>(
     >(
         this,
         Event::ExceptionThrown,
+        0,
         |profiler, cx| {
-            if let Some(thrown) = wire::from_wire(thrownObjectId) {
+            if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
                 profiler.exception_thrown(cx, thrown)
             }
         },
@@ -1032,8 +1082,9 @@ unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionSearchFunctionEnter,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_function_enter(cx, function)
             }
         },
@@ -1047,6 +1098,7 @@ unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionSearchFunctionLeave,
+        0,
         |profiler, cx| { profiler.exception_search_function_leave(cx) },
     )
 }
@@ -1059,8 +1111,9 @@ unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionSearchFilterEnter,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_filter_enter(cx, function)
             }
         },
@@ -1074,6 +1127,7 @@ unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionSearchFilterLeave,
+        0,
         |profiler, cx| { profiler.exception_search_filter_leave(cx) },
     )
 }
@@ -1086,8 +1140,9 @@ unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
     >(
         this,
         Event::ExceptionSearchCatcherFound,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_catcher_found(cx, function)
             }
         },
@@ -1102,8 +1157,9 @@ unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionOsHandlerEnter,
+        0,
         |profiler, cx| {
-            if let Some(unused) = wire::from_wire(__unused) {
+            if let Some(unused) = wire::from_wire(cx, __unused) {
                 profiler.exception_os_handler_enter(cx, unused)
             }
         },
@@ -1118,8 +1174,9 @@ unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionOsHandlerLeave,
+        0,
         |profiler, cx| {
-            if let Some(unused) = wire::from_wire(__unused) {
+            if let Some(unused) = wire::from_wire(cx, __unused) {
                 profiler.exception_os_handler_leave(cx, unused)
             }
         },
@@ -1134,8 +1191,9 @@ unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionUnwindFunctionEnter,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_unwind_function_enter(cx, function)
             }
         },
@@ -1149,6 +1207,7 @@ unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionUnwindFunctionLeave,
+        0,
         |profiler, cx| { profiler.exception_unwind_function_leave(cx) },
     )
 }
@@ -1161,8 +1220,9 @@ unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionUnwindFinallyEnter,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_unwind_finally_enter(cx, function)
             }
         },
@@ -1176,6 +1236,7 @@ unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionUnwindFinallyLeave,
+        0,
         |profiler, cx| { profiler.exception_unwind_finally_leave(cx) },
     )
 }
@@ -1189,10 +1250,11 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionCatcherEnter,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(thrown)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(objectId),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, objectId),
             ) {
                 profiler.exception_catcher_enter(cx, function, thrown)
             }
@@ -1207,6 +1269,7 @@ unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
     >(
         this,
         Event::ExceptionCatcherLeave,
+        0,
         |profiler, cx| { profiler.exception_catcher_leave(cx) },
     )
 }
@@ -1222,9 +1285,10 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     >(
         this,
         Event::ComClassicVtableCreated,
+        0,
         |profiler, cx| {
             if let (Some(class), Some(iid), Some(vtable), Some(slots)) = (
-                wire::from_wire(wrappedClassId),
+                wire::from_wire(cx, wrappedClassId),
                 Some(wire::guid(implementedIID)),
                 Some(pVTable as usize),
                 Some(cSlots),
@@ -1245,9 +1309,10 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     >(
         this,
         Event::ComClassicVtableDestroyed,
+        0,
         |profiler, cx| {
             if let (Some(class), Some(iid), Some(vtable)) = (
-                wire::from_wire(wrappedClassId),
+                wire::from_wire(cx, wrappedClassId),
                 Some(wire::guid(implementedIID)),
                 Some(pVTable as usize),
             ) {
@@ -1264,6 +1329,7 @@ unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
     >(
         this,
         Event::ExceptionClrCatcherFound,
+        0,
         |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
     )
 }
@@ -1275,6 +1341,7 @@ unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
     >(
         this,
         Event::ExceptionClrCatcherExecute,
+        0,
         |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
     )
 }
@@ -1289,9 +1356,10 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
     >(
         this,
         Event::ThreadNameChanged,
+        threadId,
         |profiler, cx| {
             if let (Some(thread), Some(name)) = (
-                wire::from_wire(threadId),
+                wire::from_wire(cx, threadId),
                 Some(&wire::utf16(cchName, name)),
             ) {
                 profiler.thread_name_changed(cx, thread, name)
@@ -1310,10 +1378,11 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     >(
         this,
         Event::GarbageCollectionStarted,
+        0,
         |profiler, cx| {
             if let (Some(generations), Some(reason)) = (
                 Some(Generations::new(cGenerations, generationCollected)),
-                wire::from_wire(reason),
+                wire::from_wire(cx, reason),
             ) {
                 profiler.garbage_collection_started(cx, generations, reason)
             }
@@ -1331,6 +1400,7 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
     >(
         this,
         Event::SurvivingReferences,
+        0,
         |profiler, cx| {
             if let Some(ranges) = SurvivingRanges::from_u32(
                 cSurvivingObjectIDRanges,
@@ -1350,6 +1420,7 @@ unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
     >(
         this,
         Event::GarbageCollectionFinished,
+        0,
         |profiler, cx| { profiler.garbage_collection_finished(cx) },
     )
 }
@@ -1363,10 +1434,11 @@ unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
     >(
         this,
         Event::FinalizeableObjectQueued,
+        0,
         |profiler, cx| {
             if let (Some(is_critical), Some(object)) = (
                 Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
-                wire::from_wire(objectID),
+                wire::from_wire(cx, objectID),
             ) {
                 profiler.finalizeable_object_queued(cx, is_critical, object)
             }
@@ -1386,6 +1458,7 @@ unsafe extern "system" fn root_references2<P: Profiler>(
     >(
         this,
         Event::RootReferences2,
+        0,
         |profiler, cx| {
             if let Some(roots) = Roots::new(
                 cRootRefs,
@@ -1409,10 +1482,11 @@ unsafe extern "system" fn handle_created<P: Profiler>(
     >(
         this,
         Event::HandleCreated,
+        0,
         |profiler, cx| {
             if let (Some(handle), Some(object)) = (
-                wire::from_wire(handleId),
-                wire::from_wire(initialObjectId),
+                wire::from_wire(cx, handleId),
+                wire::from_wire(cx, initialObjectId),
             ) {
                 profiler.handle_created(cx, handle, object)
             }
@@ -1428,8 +1502,9 @@ unsafe extern "system" fn handle_destroyed<P: Profiler>(
     >(
         this,
         Event::HandleDestroyed,
+        0,
         |profiler, cx| {
-            if let Some(handle) = wire::from_wire(handleId) {
+            if let Some(handle) = wire::from_wire(cx, handleId) {
                 profiler.handle_destroyed(cx, handle)
             }
         },
@@ -1443,6 +1518,7 @@ unsafe extern "system" fn profiler_attach_complete<P: Profiler>(
     >(
         this,
         Event::ProfilerAttachComplete,
+        0,
         |profiler, cx| { profiler.profiler_attach_complete(cx) },
     )
 }
@@ -1454,6 +1530,7 @@ unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(
     >(
         this,
         Event::ProfilerDetachSucceeded,
+        0,
         |profiler, _| { profiler.profiler_detach_succeeded() },
     )
 }
@@ -1468,9 +1545,10 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     >(
         this,
         Event::RejitCompilationStarted,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(rejit), Some(is_safe_to_block)) = (
-                wire::from_wire(functionId),
+                wire::from_wire(cx, functionId),
                 Some(ReJitId(rejitId)),
                 Some(fIsSafeToBlock.as_bool()),
             ) {
@@ -1490,9 +1568,10 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     >(
         this,
         Event::GetRejitParameters,
+        moduleId,
         |profiler, cx| {
             if let (Some(module), Some(method), Some(control)) = (
-                wire::from_wire(moduleId),
+                wire::from_wire(cx, moduleId),
                 Some(MethodDef(methodId)),
                 FunctionControl::new(&pFunctionControl),
             ) {
@@ -1513,11 +1592,12 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     >(
         this,
         Event::RejitCompilationFinished,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(rejit), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(functionId),
+                wire::from_wire(cx, functionId),
                 Some(ReJitId(rejitId)),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, hrStatus),
                 Some(fIsSafeToBlock.as_bool()),
             ) {
                 profiler
@@ -1544,12 +1624,13 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
     >(
         this,
         Event::RejitError,
+        moduleId,
         |profiler, cx| {
             if let (Some(module), Some(method), Some(function), Some(status)) = (
-                wire::from_wire(moduleId),
+                wire::from_wire(cx, moduleId),
                 Some(MethodDef(methodId)),
-                wire::from_wire(functionId),
-                wire::from_wire(hrStatus),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, hrStatus),
             ) {
                 profiler.rejit_error(cx, module, method, function, status)
             }
@@ -1568,6 +1649,7 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
     >(
         this,
         Event::MovedReferences2,
+        0,
         |profiler, cx| {
             if let Some(ranges) = MovedRanges::from_usize(
                 cMovedObjectIDRanges,
@@ -1591,6 +1673,7 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
     >(
         this,
         Event::SurvivingReferences2,
+        0,
         |profiler, cx| {
             if let Some(ranges) = SurvivingRanges::from_usize(
                 cSurvivingObjectIDRanges,
@@ -1614,6 +1697,7 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
     >(
         this,
         Event::ConditionalWeakTableElementReferences,
+        0,
         |profiler, cx| {
             if let Some(elements) = WeakTableElements::new(
                 cRootRefs,
@@ -1636,6 +1720,7 @@ unsafe extern "system" fn get_assembly_references<P: Profiler>(
     >(
         this,
         Event::GetAssemblyReferences,
+        0,
         |profiler, cx| {
             if let (Some(path), Some(provider)) = (
                 Some(&wire::utf16_z(wszAssemblyPath)),
@@ -1655,8 +1740,9 @@ unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
     >(
         this,
         Event::ModuleInMemorySymbolsUpdated,
+        moduleId,
         |profiler, cx| {
-            if let Some(module) = wire::from_wire(moduleId) {
+            if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_in_memory_symbols_updated(cx, module)
             }
         },
@@ -1674,9 +1760,10 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     >(
         this,
         Event::DynamicMethodJitCompilationStarted,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(is_safe_to_block), Some(il)) = (
-                wire::from_wire(functionId),
+                wire::from_wire(cx, functionId),
                 Some(fIsSafeToBlock.as_bool()),
                 Some(wire::slice(cbILHeader, pILHeader)),
             ) {
@@ -1702,11 +1789,12 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     >(
         this,
         Event::DynamicMethodJitCompilationFinished,
+        functionId,
         |profiler, cx| {
             if let (Some(function), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(functionId),
-                wire::from_wire(hrStatus),
-                wire::from_wire(fIsSafeToBlock),
+                wire::from_wire(cx, functionId),
+                wire::from_wire(cx, hrStatus),
+                wire::from_wire(cx, fIsSafeToBlock),
             ) {
                 profiler
                     .dynamic_method_jit_compilation_finished(
@@ -1728,8 +1816,9 @@ unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
     >(
         this,
         Event::DynamicMethodUnloaded,
+        functionId,
         |profiler, cx| {
-            if let Some(function) = wire::from_wire(functionId) {
+            if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.dynamic_method_unloaded(cx, function)
             }
         },
@@ -1755,6 +1844,7 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     >(
         this,
         Event::EventPipeEventDelivered,
+        0,
         |profiler, cx| {
             if let Some(event) = EventPipeEvent::new(
                 provider,
@@ -1784,8 +1874,9 @@ unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
     >(
         this,
         Event::EventPipeProviderCreated,
+        0,
         |profiler, cx| {
-            if let Some(provider) = wire::from_wire(provider) {
+            if let Some(provider) = wire::from_wire(cx, provider) {
                 profiler.event_pipe_provider_created(cx, provider)
             }
         },

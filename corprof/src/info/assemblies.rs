@@ -25,8 +25,10 @@ impl InCallback<'_> {
     /// `CORPROF_E_DATAINCOMPLETE`: before `assembly_load_finished`.
     #[doc(alias = "GetAssemblyInfo")]
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
+        const CALL: &str = "GetAssemblyInfo";
+        let assembly = self.hold(assembly, CALL)?;
         let (mut app_domain, mut module) = (0, 0);
-        let name = read_utf16("GetAssemblyInfo", |start, room, count| {
+        let name = read_utf16(CALL, |start, room, count| {
             // SAFETY: the call writes the two locals, the count, and at most `room` units of text.
             unsafe {
                 self.as_raw().GetAssemblyInfo(assembly.as_raw(), room, count, start, &mut app_domain, &mut module)

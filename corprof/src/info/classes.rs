@@ -43,6 +43,15 @@ impl Info {
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
+        let held = self.hold(class, "GetClassIDInfo2")?;
+        let info = self.ask_class(class)?;
+        drop(held);
+        info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        Ok(info)
+    }
+
+    /// As [`class_info`](Self::class_info), for a class that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo> {
         const CALL: &str = "GetClassIDInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut module, mut token, mut parent) = (0, 0, 0);
@@ -62,6 +71,15 @@ impl Info {
     #[doc = contract!(IsArrayClass)]
     #[doc(alias = "IsArrayClass")]
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
+        let held = self.hold(class, "IsArrayClass")?;
+        let array = self.ask_array(class)?;
+        drop(held);
+        array.and_then(|array| array.element).into_iter().for_each(|class| self.note_class(class));
+        Ok(array)
+    }
+
+    /// As [`array_class`](Self::array_class), for a class that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
         let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
         // SAFETY: the call writes the three locals and keeps nothing.

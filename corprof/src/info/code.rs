@@ -22,8 +22,8 @@ pub struct FunctionVersion {
 }
 
 impl FunctionVersion {
-    fn from_wire(version: sys::COR_PRF_FUNCTION) -> Option<Self> {
-        FunctionId::from_raw(version.functionId).map(|function| Self { function, rejit: ReJitId(version.reJitId) })
+    fn from_wire(info: &Info, version: sys::COR_PRF_FUNCTION) -> Option<Self> {
+        info.function(version.functionId).map(|function| Self { function, rejit: ReJitId(version.reJitId) })
     }
 }
 
@@ -135,7 +135,7 @@ impl Info {
             return Ok(None);
         }
         Error::check(code, "GetFunctionFromIP")?;
-        Ok(FunctionId::from_raw(function))
+        Ok(self.function(function))
     }
 
     /// Where the native code of `function` lies: its start, and more ranges if it was split.
@@ -150,6 +150,7 @@ impl Info {
     #[doc(alias = "GetCodeInfo")]
     pub fn code_ranges(&self, function: FunctionId) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo2";
+        let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
             // SAFETY: the call writes the count and at most `room` ranges.
@@ -166,6 +167,7 @@ impl Info {
         const CALL: &str = "GetNativeCodeStartAddresses";
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let FunctionVersion { function, rejit } = version.into();
+        let function = self.hold(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
             // SAFETY: the call writes the count and at most `room` addresses.
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
@@ -178,6 +180,7 @@ impl Info {
     #[doc(alias = "IsFunctionDynamic")]
     pub fn is_function_dynamic(&self, function: FunctionId) -> Result<bool> {
         const CALL: &str = "IsFunctionDynamic";
+        let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
         // SAFETY: the call writes one truth value and keeps nothing.
@@ -226,7 +229,7 @@ impl InCallback<'_> {
             CALL,
             // SAFETY: the call writes one reference and keeps nothing.
             |functions| unsafe { info.EnumJITedFunctions(functions) },
-            |function: sys::COR_PRF_FUNCTION| FunctionId::from_raw(function.functionId),
+            |function: sys::COR_PRF_FUNCTION| self.function(function.functionId),
         )
     }
 }
@@ -242,7 +245,7 @@ impl InTriggers<'_> {
             CALL,
             // SAFETY: the call writes one reference and keeps nothing.
             |functions| unsafe { info.EnumJITedFunctions2(functions) },
-            FunctionVersion::from_wire,
+            |version| FunctionVersion::from_wire(self, version),
         )
     }
 
@@ -264,7 +267,7 @@ impl InTriggers<'_> {
             return Ok(None);
         }
         Error::check(code, CALL)?;
-        Ok(FunctionId::from_raw(function).map(|function| FunctionVersion { function, rejit: ReJitId(rejit) }))
+        Ok(self.function(function).map(|function| FunctionVersion { function, rejit: ReJitId(rejit) }))
     }
 
     /// Where `code` lies: its start, and a second range if it was split.
@@ -285,6 +288,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetReJITIDs")]
     pub fn rejit_ids(&mut self, function: FunctionId) -> Result<Vec<ReJitId>> {
         const CALL: &str = "GetReJITIDs";
+        let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // The runtime refuses to be asked for the count alone.
         let ids = read_list_from(CALL, USUAL_REJIT_IDS, |room, count, start| {
@@ -309,6 +313,8 @@ impl InTriggers<'_> {
         inlinee: MethodDef,
     ) -> Result<NgenInliners> {
         const CALL: &str = "EnumNgenModuleMethodsInliningThisMethod";
+        let inliners = self.hold(inliners, CALL)?;
+        let inlinee_module = self.hold(inlinee_module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo6>(CALL)?;
         let mut is_incomplete = BOOL(0);
         let methods = read_all(

@@ -22,7 +22,9 @@ impl Info {
         Ok(EventMask::from_words(low, high))
     }
 
-    /// Turns these events on and all others off, but for `MONITOR_MODULE_LOADS`: the SDK needs it for itself.
+    /// Turns these events on and all others off, but for what the SDK needs itself to know which identifiers are alive:
+    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`,
+    /// `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
     ///
     /// `#[callbacks]` has already asked for what the profiler's callbacks need when `initialize` is called; this is for a
     /// profiler that wants less (a filter) or more ([`add_events`](Self::add_events)).
@@ -60,7 +62,7 @@ impl Info {
                 .about("after Shutdown", "the application ends, and no event is made any more"));
         }
         let current = self.event_mask()?;
-        let mask = change(current) | EventMask::BOOKKEEPING;
+        let mask = change(current).with_bookkeeping();
         EventMask::check(current, mask, self.phase())?;
         // Before or after, objects may move without anybody hearing of it.
         let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
@@ -70,6 +72,9 @@ impl Info {
         let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
         if is_unheard {
             tracker::count_report();
+        }
+        if !mask.watches_dynamic_methods() {
+            self.alive().stop_watching_dynamic_methods();
         }
         set
     }

@@ -32,6 +32,15 @@ impl Info {
     #[doc(alias = "GetFunctionInfo2")]
     #[doc(alias = "GetFunctionInfo")]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
+        let held = self.hold(function, "GetFunctionInfo2")?;
+        let info = self.ask_function(function)?;
+        drop(held);
+        info.class.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        Ok(info)
+    }
+
+    /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo> {
         const CALL: &str = "GetFunctionInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
@@ -73,11 +82,21 @@ impl Info {
     /// The name of a dynamic method: one without metadata.
     #[doc = contract!(GetDynamicFunctionInfo)]
     ///
-    /// `E_INVALIDARG`: the function has metadata, and its name there.
+    /// `E_INVALIDARG`: the function has metadata, and its name there. `CORPROF_E_INCONSISTENT_WITH_FLAGS`:
+    /// `MONITOR_JIT_COMPILATION` was off when it was compiled or has been since, so that it may have ended unheard.
     #[doc(alias = "GetDynamicFunctionInfo")]
     pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
         const CALL: &str = "GetDynamicFunctionInfo";
+        let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
+        if !self.alive().is_watched(function.id()) && self.is_function_dynamic(function.id())? {
+            return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL).about(
+                "function",
+                "a dynamic method may end at any time, and only with MONITOR_JIT_COMPILATION on from before its compilation \
+                 is that heard of",
+            ));
+        }
+        let _name = self.alive().hold_dynamic_method(function.id(), CALL)?;
         read_utf16(CALL, |start, room, count| {
             let (mut module, mut signature, mut signature_size) = (0, std::ptr::null(), 0);
             // SAFETY: the call writes the three locals, the count, and at most `room` units of text.

@@ -16,7 +16,6 @@ use crate::id::ObjectId;
 use crate::info::Info;
 use crate::info::objects::Visitor;
 use crate::own_thread::OwnThread;
-use crate::wire;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +60,7 @@ pub(super) const BLANK_RANGE: sys::COR_PRF_GC_GENERATION_RANGE = sys::COR_PRF_GC
 impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
     fn from(range: sys::COR_PRF_GC_GENERATION_RANGE) -> Self {
         Self {
-            generation: wire::from_wire(range.generation).unwrap_or(Generation::Unknown(range.generation.0)),
+            generation: range.generation.into(),
             start: range.rangeStart,
             length: range.rangeLength,
             reserved: range.rangeLengthReserved,

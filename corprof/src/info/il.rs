@@ -57,6 +57,7 @@ impl Info {
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         const CALL: &str = "GetILFunctionBody";
+        let module = self.hold(module, CALL)?;
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
             // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
@@ -101,6 +102,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetILFunctionBodyAllocator")]
     pub unsafe fn set_il_function_body(&mut self, module: ModuleId, method: MethodDef, body: &[u8]) -> Result<()> {
         const CALL: &str = "SetILFunctionBody";
+        let module = self.hold(module, CALL)?;
         let size = check_body(body, CALL)?;
         let mut allocator = None;
         // SAFETY: the call writes one reference and keeps nothing.
@@ -134,6 +136,7 @@ impl InTriggers<'_> {
         map: &[IlMapEntry],
     ) -> Result<()> {
         const CALL: &str = "SetILInstrumentedCodeMap";
+        let function = self.hold(function, CALL)?;
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
         // SAFETY: the call reads `count` entries and keeps a copy.
         let code = unsafe {

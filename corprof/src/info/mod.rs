@@ -34,6 +34,7 @@ use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
 use crate::adapter::own_threads::OwnThreads;
+use crate::alive::Alive;
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::Phase;
 use crate::names::NameCache;
@@ -72,6 +73,7 @@ struct Shared {
     /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has let go of
     /// what the call needs.
     is_mask_sealed: Mutex<bool>,
+    alive: Arc<Alive>,
     names: NameCache,
     own_threads: Arc<OwnThreads>,
 }
@@ -136,6 +138,7 @@ impl Info {
             version,
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
+            alive: Arc::new(Alive::new()),
             names: NameCache::new(),
             own_threads,
         })))
@@ -144,6 +147,12 @@ impl Info {
     /// The newest `ICorProfilerInfo` that the runtime has: 11 for .NET Core 3.1, 14 for .NET 8.
     pub fn version(&self) -> u8 {
         self.0.version
+    }
+
+    /// Which identifiers are alive.
+    #[inline]
+    pub(crate) fn alive(&self) -> &Arc<Alive> {
+        &self.0.alive
     }
 
     /// The names that have been looked up.

@@ -3,6 +3,7 @@
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
+use crate::alive::Lifeline;
 use crate::buffer::read_utf16;
 use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
@@ -35,6 +36,7 @@ impl Info {
     #[doc(alias = "GetModuleInfo")]
     pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
         const CALL: &str = "GetModuleInfo2";
+        let module = self.hold(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut base, mut assembly, mut flags) = (std::ptr::null(), 0, 0);
         let path = read_utf16(CALL, |start, room, count| {
@@ -47,6 +49,20 @@ impl Info {
             assembly: AssemblyId::from_raw(assembly),
             flags: sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags),
         })
+    }
+}
+
+impl Info {
+    /// The assembly and the flags of a module that cannot go meanwhile.
+    pub(crate) fn ask_module(&self, module: ModuleId) -> Result<(Option<AssemblyId>, sys::COR_PRF_MODULE_FLAGS)> {
+        const CALL: &str = "GetModuleInfo2";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
+        let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
+        // SAFETY: the call writes the four locals, and no text where there is room for none.
+        let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
+        Error::check(code, CALL)?;
+        Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
     }
 }
 
@@ -71,16 +87,18 @@ impl InCallback<'_> {
     /// As of [`metadata`](Self::metadata).
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
-        self.metadata_interface(module, sys::ofRead | sys::ofWrite).map(MetadataEmit::from_raw)
+        let metadata = self.metadata_interface(module, sys::ofRead | sys::ofWrite)?;
+        Ok(MetadataEmit::new(metadata, Lifeline::of(self, module)))
     }
 
     /// The metadata of `module`, for a cache that lets go of it when the module does.
     pub(crate) fn kept_metadata(&self, module: ModuleId) -> Result<MetadataImport<'static>> {
-        self.metadata_interface(module, sys::ofRead).map(MetadataImport::from_raw)
+        Ok(MetadataImport::new(self.metadata_interface(module, sys::ofRead)?, Lifeline::of(self, module)))
     }
 
     fn metadata_interface<I: Interface>(&self, module: ModuleId, access: sys::CorOpenFlags) -> Result<I> {
         const CALL: &str = "GetModuleMetaData";
+        let module = self.hold(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
         // SAFETY: the call writes one reference, of whichever interface is asked for, and every interface is an `IUnknown`.
         let code = unsafe { self.as_raw().GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata) };
@@ -110,6 +128,7 @@ impl InTriggers<'_> {
     #[doc(alias = "ApplyMetaData")]
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";
+        let module = self.hold(module, CALL)?;
         // SAFETY: the call takes an id.
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo7>(CALL)?.ApplyMetaData(module.as_raw()) };
         Error::check(code, CALL)

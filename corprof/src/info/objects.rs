@@ -74,7 +74,7 @@ impl InCallback<'_> {
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
         let code = unsafe { self.as_raw().GetClassFromObject(object.as_raw(), &mut class) };
         Error::check(code, CALL)?;
-        ClassId::from_raw(class).ok_or(Error::new(E_INVALIDARG, CALL))
+        self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
     /// The size of `object` in bytes.

@@ -27,10 +27,11 @@ impl Info {
     /// The application domain that `thread` runs in.
     #[doc = contract!(GetThreadAppDomain)]
     ///
-    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    /// `E_INVALIDARG`: `thread` has not started yet. `COR_E_OBJECTDISPOSED`: it has ended.
     #[doc(alias = "GetThreadAppDomain")]
     pub fn thread_app_domain(&self, thread: ThreadId) -> Result<AppDomainId> {
         const CALL: &str = "GetThreadAppDomain";
+        let thread = self.hold(thread, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut app_domain = 0;
         // SAFETY: the call writes one id and keeps nothing.
@@ -42,10 +43,11 @@ impl Info {
     /// The context that `thread` runs in; CoreCLR has one for each application domain.
     #[doc = contract!(GetThreadContext)]
     ///
-    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    /// `E_INVALIDARG`: `thread` has not started yet. `COR_E_OBJECTDISPOSED`: it has ended.
     #[doc(alias = "GetThreadContext")]
     pub fn thread_context(&self, thread: ThreadId) -> Result<ContextId> {
         const CALL: &str = "GetThreadContext";
+        let thread = self.hold(thread, CALL)?;
         let mut context = 0;
         // SAFETY: the call writes one id and keeps nothing.
         let code = unsafe { self.as_raw().GetThreadContext(thread.as_raw(), &mut context) };
@@ -62,6 +64,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetThreadInfo")]
     pub fn os_thread_id(&self, thread: ThreadId) -> Result<u32> {
         const CALL: &str = "GetThreadInfo";
+        let thread = self.hold(thread, CALL)?;
         let mut id = 0;
         // SAFETY: the call writes one number and keeps nothing.
         let code = unsafe { self.as_raw().GetThreadInfo(thread.as_raw(), &mut id) };
@@ -74,10 +77,11 @@ impl InCallback<'_> {
     /// Outside of Windows it is a handle of the runtime's own, with which nothing can be done.
     #[doc = contract!(GetHandleFromThread)]
     ///
-    /// `E_INVALIDARG`: `thread` has ended or has not started yet.
+    /// `E_INVALIDARG`: `thread` has not started yet. `COR_E_OBJECTDISPOSED`: it has ended.
     #[doc(alias = "GetHandleFromThread")]
     pub fn handle_from_thread(&self, thread: ThreadId) -> Result<usize> {
         const CALL: &str = "GetHandleFromThread";
+        let thread = self.hold(thread, CALL)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the call writes one handle and keeps nothing.
         let code = unsafe { self.as_raw().GetHandleFromThread(thread.as_raw(), &mut handle) };

@@ -20,12 +20,13 @@ impl InCallback<'_> {
     #[doc(alias = "GetFunctionFromToken")]
     pub fn function_from_token(&self, module: ModuleId, method: impl Into<Token>) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromToken";
+        let module = self.hold(module, CALL)?;
         let mut function = 0;
         // SAFETY: the call writes one id and keeps nothing.
         let code =
             unsafe { self.as_raw().GetFunctionFromToken(module.as_raw(), method.into().as_raw(), &mut function) };
         Error::check(code, CALL)?;
-        FunctionId::from_raw(function).ok_or(Error::new(E_INVALIDARG, CALL))
+        self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
     /// Whether the metadata gives `owner` as many generic parameters as these. The runtime takes that for granted where
@@ -58,6 +59,8 @@ impl InTriggers<'_> {
     ) -> Result<ClassId> {
         const CALL: &str = "GetClassFromTokenAndTypeArgs";
         self.check_type_args(CALL, module, definition.token(), type_args)?;
+        let module = self.hold(module, CALL)?;
+        let _type_args = self.hold_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut class = 0;
         // SAFETY: a `ClassId` is transparent over the number on the wire; the call reads as many as there are, and writes
@@ -72,7 +75,7 @@ impl InTriggers<'_> {
             )
         };
         Error::check(code, CALL)?;
-        ClassId::from_raw(class).ok_or(Error::new(E_INVALIDARG, CALL))
+        self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
     /// The function that `method` stands for in `class`, with these type arguments of its own.
@@ -97,6 +100,8 @@ impl InTriggers<'_> {
             return Err(Error::new(E_INVALIDARG, CALL).about("class", "it must be the one that declares the method"));
         }
         self.check_type_args(CALL, owner.module, method.token(), type_args)?;
+        let class = self.hold(class, CALL)?;
+        let _type_args = self.hold_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut function = 0;
         // SAFETY: as for a class; besides, the class declares the method, so the method has its place in the class's own.
@@ -111,6 +116,6 @@ impl InTriggers<'_> {
             )
         };
         Error::check(code, CALL)?;
-        FunctionId::from_raw(function).ok_or(Error::new(E_INVALIDARG, CALL))
+        self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 }

@@ -24,10 +24,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumCustomAttributes")]
     pub fn custom_attributes(&self, owner: impl Into<Token>) -> Result<Vec<CustomAttribute>> {
+        let raw = self.raw()?;
         let owner = owner.into().as_raw();
         self.tokens("EnumCustomAttributes", CustomAttribute, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all types.
-            unsafe { self.raw().EnumCustomAttributes(handle, owner, 0, start, room, count) }
+            unsafe { raw.EnumCustomAttributes(handle, owner, 0, start, room, count) }
         })
     }
 
@@ -37,12 +38,13 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetCustomAttributeProps")]
     pub fn custom_attribute(&self, attribute: CustomAttribute) -> Result<CustomAttributeProps> {
+        let raw = self.raw()?;
         let (mut owner, mut constructor) = (0, 0);
         let (mut start, mut size) = (std::ptr::null(), 0);
         // SAFETY: the call writes the four locals and keeps nothing.
         let code = unsafe {
             let (owner, constructor) = (&mut owner, &mut constructor);
-            self.raw().GetCustomAttributeProps(attribute.as_raw(), owner, constructor, &mut start, &mut size)
+            raw.GetCustomAttributeProps(attribute.as_raw(), owner, constructor, &mut start, &mut size)
         };
         Error::check(code, "GetCustomAttributeProps")?;
         let blob = Blob { start: start.cast(), size };
@@ -60,12 +62,12 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
     #[doc(alias = "GetCustomAttributeByName")]
     pub fn custom_attribute_named(&self, owner: impl Into<Token>, type_name: &str) -> Result<Option<Vec<u8>>> {
+        let raw = self.raw()?;
         const CALL: &str = "GetCustomAttributeByName";
         let name = wide(CALL, type_name)?;
         let (mut start, mut size) = (std::ptr::null(), 0);
         // SAFETY: the name ends with a NUL; the call writes the two locals and keeps nothing.
-        let code =
-            unsafe { self.raw().GetCustomAttributeByName(owner.into().as_raw(), name.as_ptr(), &mut start, &mut size) };
+        let code = unsafe { raw.GetCustomAttributeByName(owner.into().as_raw(), name.as_ptr(), &mut start, &mut size) };
         Error::check(code, CALL)?;
         if code == S_FALSE {
             return Ok(None);

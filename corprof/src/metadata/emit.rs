@@ -6,12 +6,13 @@ use std::marker::PhantomData;
 use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
-use super::raw::{length, wide};
+use super::raw::{Loaded, Metadata, length, wide};
 use super::references::NO_DATA;
 use super::{
     AssemblyIdentity, AssemblyRef, CustomAttribute, FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec,
     ModuleRef, ParamDef, StandAloneSignature, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec, UserString,
 };
+use crate::alive::Lifeline;
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 
 /// The metadata of one module, to add to.
@@ -46,14 +47,13 @@ use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 /// Of all methods: `E_INVALIDARG` for a name with a NUL inside or a blob of more than 4 GiB, `CLDB_E_…` for a token that the
 /// module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
 pub struct MetadataEmit<'cb> {
-    raw: sys::IMetaDataEmit2,
-    _module: PhantomData<&'cb ()>,
+    metadata: Metadata<sys::IMetaDataEmit2>,
+    _cb: PhantomData<&'cb ()>,
 }
 
 impl<'cb> MetadataEmit<'cb> {
-    /// Whoever calls this vouches, by the lifetime, that the module stays loaded while the metadata is in use.
-    pub(crate) fn from_raw(raw: sys::IMetaDataEmit2) -> Self {
-        Self { raw, _module: PhantomData }
+    pub(crate) fn new(raw: sys::IMetaDataEmit2, module: Lifeline) -> Self {
+        Self { metadata: Metadata { raw, module }, _cb: PhantomData }
     }
 
     /// The runtime's interface itself, for what has no safe form yet.
@@ -61,7 +61,7 @@ impl<'cb> MetadataEmit<'cb> {
     /// # Safety
     /// A copy of it must not be kept: it reads the memory of the module.
     pub unsafe fn as_raw(&self) -> &sys::IMetaDataEmit2 {
-        &self.raw
+        &self.metadata.raw
     }
 
     /// The same metadata, to read: sees what has been added.
@@ -69,7 +69,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// # Errors
     /// `E_NOINTERFACE` if the runtime does not let it be read, which no known one does.
     pub fn import(&self) -> Result<MetadataImport<'cb>> {
-        self.raw.cast().map(MetadataImport::from_raw).map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataImport2"))
+        let raw = self.raw()?.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataImport2"))?;
+        Ok(MetadataImport::new(raw, self.metadata.module.clone()))
+    }
+
+    fn raw(&self) -> Result<Loaded<'_, sys::IMetaDataEmit2>> {
+        self.metadata.loaded()
     }
 
     /// A literal string, for `ldstr`.
@@ -78,12 +83,13 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`]; also if the module's strings take more than 16 MiB.
     #[doc(alias = "DefineUserString")]
     pub fn define_user_string(&self, text: &str) -> Result<UserString> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineUserString";
         let units: Vec<u16> = text.encode_utf16().collect();
         let count = length(CALL, &units)?;
         define(CALL, UserString, |token| {
             // SAFETY: the call reads `count` units, writes the token and keeps neither.
-            unsafe { self.raw.DefineUserString(units.as_ptr(), count, token) }
+            unsafe { raw.DefineUserString(units.as_ptr(), count, token) }
         })
     }
 
@@ -93,11 +99,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "GetTokenFromSig")]
     pub fn define_signature(&self, signature: &[u8]) -> Result<StandAloneSignature> {
+        let raw = self.raw()?;
         const CALL: &str = "GetTokenFromSig";
         let size = length(CALL, signature)?;
         define(CALL, StandAloneSignature, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
-            unsafe { self.raw.GetTokenFromSig(signature.as_ptr(), size, token) }
+            unsafe { raw.GetTokenFromSig(signature.as_ptr(), size, token) }
         })
     }
 
@@ -107,11 +114,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "GetTokenFromTypeSpec")]
     pub fn define_type_spec(&self, signature: &[u8]) -> Result<TypeSpec> {
+        let raw = self.raw()?;
         const CALL: &str = "GetTokenFromTypeSpec";
         let size = length(CALL, signature)?;
         define(CALL, TypeSpec, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
-            unsafe { self.raw.GetTokenFromTypeSpec(signature.as_ptr(), size, token) }
+            unsafe { raw.GetTokenFromTypeSpec(signature.as_ptr(), size, token) }
         })
     }
 
@@ -122,11 +130,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineTypeRefByName")]
     pub fn define_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<TypeRef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineTypeRefByName";
         let (scope, name) = (scope.into().as_raw(), wide(CALL, name)?);
         define(CALL, TypeRef, |token| {
             // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
-            unsafe { self.raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
+            unsafe { raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
         })
     }
 
@@ -136,11 +145,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineMemberRef")]
     pub fn define_member_ref(&self, parent: impl Into<Token>, name: &str, signature: &[u8]) -> Result<MemberRef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineMemberRef";
         let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MemberRef, |token| {
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
-            unsafe { self.raw.DefineMemberRef(parent, name.as_ptr(), signature.as_ptr(), size, token) }
+            unsafe { raw.DefineMemberRef(parent, name.as_ptr(), signature.as_ptr(), size, token) }
         })
     }
 
@@ -150,11 +160,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineMethodSpec")]
     pub fn define_method_spec(&self, parent: impl Into<Token>, signature: &[u8]) -> Result<MethodSpec> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineMethodSpec";
         let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
         define(CALL, MethodSpec, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
-            unsafe { self.raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
+            unsafe { raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
         })
     }
 
@@ -164,9 +175,10 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineAssemblyRef")]
     pub fn define_assembly_ref(&self, assembly: &AssemblyIdentity) -> Result<AssemblyRef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineAssemblyRef";
         let emit: sys::IMetaDataAssemblyEmit =
-            self.raw.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyEmit"))?;
+            raw.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyEmit"))?;
         let name = wide(CALL, &assembly.name)?;
         let mut culture = wide(CALL, &assembly.culture)?;
         let key = &assembly.public_key;
@@ -206,11 +218,12 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineModuleRef")]
     pub fn define_module_ref(&self, name: &str) -> Result<ModuleRef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineModuleRef";
         let name = wide(CALL, name)?;
         define(CALL, ModuleRef, |token| {
             // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
-            unsafe { self.raw.DefineModuleRef(name.as_ptr(), token) }
+            unsafe { raw.DefineModuleRef(name.as_ptr(), token) }
         })
     }
 
@@ -228,6 +241,7 @@ impl<'cb> MetadataEmit<'cb> {
         interfaces: &[TypeDefOrRef],
         enclosing: Option<TypeDef>,
     ) -> Result<TypeDef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineTypeDef";
         let name = wide(CALL, name)?;
         let extends = extends.map_or(0, |base| base.token().as_raw());
@@ -238,8 +252,8 @@ impl<'cb> MetadataEmit<'cb> {
             // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing.
             unsafe {
                 match enclosing {
-                    None => self.raw.DefineTypeDef(name, flags, extends, interfaces, token),
-                    Some(outer) => self.raw.DefineNestedType(name, flags, extends, interfaces, outer.as_raw(), token),
+                    None => raw.DefineTypeDef(name, flags, extends, interfaces, token),
+                    Some(outer) => raw.DefineNestedType(name, flags, extends, interfaces, outer.as_raw(), token),
                 }
             }
         })
@@ -258,6 +272,7 @@ impl<'cb> MetadataEmit<'cb> {
         impl_flags: sys::CorMethodImpl,
         signature: &[u8],
     ) -> Result<MethodDef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineMethod";
         let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MethodDef, |token| {
@@ -266,7 +281,7 @@ impl<'cb> MetadataEmit<'cb> {
             // 0 says that there is no body in the file.
             unsafe {
                 let (class, blob) = (class.as_raw(), signature.as_ptr());
-                self.raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
+                raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
             }
         })
     }
@@ -283,14 +298,13 @@ impl<'cb> MetadataEmit<'cb> {
         name: &str,
         flags: sys::CorParamAttr,
     ) -> Result<ParamDef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineParam";
         let name = wide(CALL, name)?;
         define(CALL, ParamDef, |token| {
             let (method, flags) = (method.as_raw(), flags.bits());
             // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing.
-            unsafe {
-                self.raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token)
-            }
+            unsafe { raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token) }
         })
     }
 
@@ -306,6 +320,7 @@ impl<'cb> MetadataEmit<'cb> {
         flags: sys::CorFieldAttr,
         signature: &[u8],
     ) -> Result<FieldDef> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineField";
         let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, FieldDef, |token| {
@@ -313,7 +328,7 @@ impl<'cb> MetadataEmit<'cb> {
             let no_value = std::ptr::null();
             // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
             // keeps none of them.
-            unsafe { self.raw.DefineField(class, name.as_ptr(), flags, blob, size, NO_VALUE, no_value, 0, token) }
+            unsafe { raw.DefineField(class, name.as_ptr(), flags, blob, size, NO_VALUE, no_value, 0, token) }
         })
     }
 
@@ -329,12 +344,13 @@ impl<'cb> MetadataEmit<'cb> {
         constructor: impl Into<Token>,
         value: &[u8],
     ) -> Result<CustomAttribute> {
+        let raw = self.raw()?;
         const CALL: &str = "DefineCustomAttribute";
         let (owner, constructor) = (owner.into().as_raw(), constructor.into().as_raw());
         let size = length(CALL, value)?;
         define(CALL, CustomAttribute, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
-            unsafe { self.raw.DefineCustomAttribute(owner, constructor, value.as_ptr().cast(), size, token) }
+            unsafe { raw.DefineCustomAttribute(owner, constructor, value.as_ptr().cast(), size, token) }
         })
     }
 
@@ -350,10 +366,11 @@ impl<'cb> MetadataEmit<'cb> {
         function: &str,
         library: ModuleRef,
     ) -> Result<()> {
+        let raw = self.raw()?;
         const CALL: &str = "DefinePinvokeMap";
         let name = wide(CALL, function)?;
         // SAFETY: the name ends with a NUL, and the call does not keep it.
-        let code = unsafe { self.raw.DefinePinvokeMap(method.as_raw(), flags.bits(), name.as_ptr(), library.as_raw()) };
+        let code = unsafe { raw.DefinePinvokeMap(method.as_raw(), flags.bits(), name.as_ptr(), library.as_raw()) };
         Error::check(code, CALL)
     }
 }

@@ -31,10 +31,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumGenericParams")]
     pub fn generic_params(&self, owner: impl Into<Token>) -> Result<Vec<GenericParamProps>> {
+        let raw = self.raw()?;
         let owner = owner.into().as_raw();
         let tokens = self.tokens("EnumGenericParams", GenericParam, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumGenericParams(handle, owner, start, room, count) }
+            unsafe { raw.EnumGenericParams(handle, owner, start, room, count) }
         })?;
         let mut params = tokens.into_iter().map(|param| self.generic_param(param)).collect::<Result<Vec<_>>>()?;
         params.sort_by_key(|param| param.index);
@@ -47,11 +48,12 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetGenericParamProps")]
     pub fn generic_param(&self, param: GenericParam) -> Result<GenericParamProps> {
+        let raw = self.raw()?;
         let (mut index, mut flags, mut owner, mut reserved) = (0, 0, 0, 0);
         let name = read_utf16("GetGenericParamProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
-                self.raw().GetGenericParamProps(
+                raw.GetGenericParamProps(
                     param.as_raw(),
                     &mut index,
                     &mut flags,
@@ -79,15 +81,16 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumGenericParamConstraints")]
     #[doc(alias = "GetGenericParamConstraintProps")]
     pub fn generic_param_constraints(&self, param: GenericParam) -> Result<Vec<Token>> {
+        let raw = self.raw()?;
         let rows =
             self.tokens("EnumGenericParamConstraints", GenericParamConstraint, |handle, start, room, count| {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-                unsafe { self.raw().EnumGenericParamConstraints(handle, param.as_raw(), start, room, count) }
+                unsafe { raw.EnumGenericParamConstraints(handle, param.as_raw(), start, room, count) }
             })?;
         let constraint = |row: GenericParamConstraint| {
             let (mut of, mut constraint) = (0, 0);
             // SAFETY: the call writes the two locals and keeps nothing.
-            let code = unsafe { self.raw().GetGenericParamConstraintProps(row.as_raw(), &mut of, &mut constraint) };
+            let code = unsafe { raw.GetGenericParamConstraintProps(row.as_raw(), &mut of, &mut constraint) };
             Error::check(code, "GetGenericParamConstraintProps")?;
             Ok(Token(constraint))
         };

@@ -10,7 +10,9 @@ use std::marker::PhantomData;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
+use super::raw::{Loaded, Metadata};
 use super::{Token, raw};
+use crate::alive::Lifeline;
 use crate::buffer::read_utf16;
 use crate::error::Result;
 
@@ -36,8 +38,8 @@ use crate::error::Result;
 /// }
 /// ```
 pub struct MetadataImport<'cb> {
-    raw: sys::IMetaDataImport2,
-    _module: PhantomData<&'cb ()>,
+    metadata: Metadata<sys::IMetaDataImport2>,
+    _cb: PhantomData<&'cb ()>,
 }
 
 // SAFETY: the runtime makes this object with `MDThreadSafetyOn` (GetMDPublicInterfaceFromInternal, coreclr/md/enc/
@@ -48,9 +50,8 @@ unsafe impl Send for MetadataImport<'_> {}
 unsafe impl Sync for MetadataImport<'_> {}
 
 impl MetadataImport<'_> {
-    /// Whoever calls this vouches, by the lifetime, that the module stays loaded while the metadata is in use.
-    pub(crate) fn from_raw(raw: sys::IMetaDataImport2) -> Self {
-        Self { raw, _module: PhantomData }
+    pub(crate) fn new(raw: sys::IMetaDataImport2, module: Lifeline) -> Self {
+        Self { metadata: Metadata { raw, module }, _cb: PhantomData }
     }
 
     /// The runtime's interface itself, for questions that have no safe form yet.
@@ -58,7 +59,7 @@ impl MetadataImport<'_> {
     /// # Safety
     /// A copy of it must not be kept: it reads the memory of the module.
     pub unsafe fn as_raw(&self) -> &sys::IMetaDataImport2 {
-        &self.raw
+        &self.metadata.raw
     }
 
     /// The module's name, as it was compiled: usually its file's name.
@@ -67,22 +68,23 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "GetScopeProps")]
     pub fn module_name(&self) -> Result<String> {
+        let raw = self.raw()?;
         read_utf16("GetScopeProps", |start, room, count| {
             let mut mvid = windows_core::GUID::zeroed();
             // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { self.raw.GetScopeProps(start, room, count, &mut mvid) }
+            unsafe { raw.GetScopeProps(start, room, count, &mut mvid) }
         })
     }
 
-    /// Whether the module has this token.
+    /// Whether the module has this token, and is still loaded.
     #[doc(alias = "IsValidToken")]
     pub fn is_valid_token(&self, token: impl Into<Token>) -> bool {
         // SAFETY: the call takes a number and gives one.
-        unsafe { self.raw.IsValidToken(token.into().as_raw()) }.as_bool()
+        self.raw().is_ok_and(|raw| unsafe { raw.IsValidToken(token.into().as_raw()) }.as_bool())
     }
 
-    pub(super) fn raw(&self) -> &sys::IMetaDataImport2 {
-        &self.raw
+    pub(super) fn raw(&self) -> Result<Loaded<'_, sys::IMetaDataImport2>> {
+        self.metadata.loaded()
     }
 
     /// All tokens that an enumeration of this very object gives: see [`raw::tokens`] for what `list` is asked for. It may
@@ -94,7 +96,7 @@ impl MetadataImport<'_> {
         list: impl FnMut(*mut sys::HCORENUM, *mut u32, u32, *mut u32) -> HRESULT,
     ) -> Result<Vec<T>> {
         // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
-        raw::tokens(call, kind, list, |handle| unsafe { self.raw.CloseEnum(handle) })
+        raw::tokens(call, kind, list, |handle| unsafe { self.metadata.raw.CloseEnum(handle) })
     }
 }
 

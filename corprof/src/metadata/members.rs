@@ -90,9 +90,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumMethods")]
     pub fn methods(&self, class: TypeDef) -> Result<Vec<MethodDef>> {
+        let raw = self.raw()?;
         self.tokens("EnumMethods", MethodDef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumMethods(handle, class.as_raw(), start, room, count) }
+            unsafe { raw.EnumMethods(handle, class.as_raw(), start, room, count) }
         })
     }
 
@@ -102,11 +103,12 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
     #[doc(alias = "EnumMethodsWithName")]
     pub fn methods_named(&self, class: TypeDef, name: &str) -> Result<Vec<MethodDef>> {
+        let raw = self.raw()?;
         const CALL: &str = "EnumMethodsWithName";
         let name = wide(CALL, name)?;
         self.tokens(CALL, MethodDef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
+            unsafe { raw.EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
         })
     }
 
@@ -116,12 +118,13 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetMethodProps")]
     pub fn method(&self, method: MethodDef) -> Result<MethodProps> {
+        let raw = self.raw()?;
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
         let mut blob = Blob::default();
         let name = read_utf16("GetMethodProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
-                self.raw().GetMethodProps(
+                raw.GetMethodProps(
                     method.as_raw(),
                     &mut class,
                     start,
@@ -152,9 +155,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumFields")]
     pub fn fields(&self, class: TypeDef) -> Result<Vec<FieldDef>> {
+        let raw = self.raw()?;
         self.tokens("EnumFields", FieldDef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumFields(handle, class.as_raw(), start, room, count) }
+            unsafe { raw.EnumFields(handle, class.as_raw(), start, room, count) }
         })
     }
 
@@ -164,12 +168,13 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetFieldProps")]
     pub fn field(&self, field: FieldDef) -> Result<FieldProps> {
+        let raw = self.raw()?;
         let (mut class, mut flags) = (0, 0);
         let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
         let name = read_utf16("GetFieldProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
-                self.raw().GetFieldProps(
+                raw.GetFieldProps(
                     field.as_raw(),
                     &mut class,
                     start,
@@ -201,9 +206,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumParams")]
     pub fn params(&self, method: MethodDef) -> Result<Vec<ParamDef>> {
+        let raw = self.raw()?;
         self.tokens("EnumParams", ParamDef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumParams(handle, method.as_raw(), start, room, count) }
+            unsafe { raw.EnumParams(handle, method.as_raw(), start, room, count) }
         })
     }
 
@@ -213,12 +219,13 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetParamProps")]
     pub fn param(&self, param: ParamDef) -> Result<ParamProps> {
+        let raw = self.raw()?;
         let (mut method, mut sequence, mut flags) = (0, 0, 0);
         let mut constant = RawConstant::default();
         let name = read_utf16("GetParamProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
-                self.raw().GetParamProps(
+                raw.GetParamProps(
                     param.as_raw(),
                     &mut method,
                     &mut sequence,
@@ -249,10 +256,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumMemberRefs")]
     pub fn member_refs(&self, parent: impl Into<Token>) -> Result<Vec<MemberRef>> {
+        let raw = self.raw()?;
         let parent = parent.into().as_raw();
         self.tokens("EnumMemberRefs", MemberRef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumMemberRefs(handle, parent, start, room, count) }
+            unsafe { raw.EnumMemberRefs(handle, parent, start, room, count) }
         })
     }
 
@@ -262,12 +270,13 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetMemberRefProps")]
     pub fn member_ref(&self, reference: MemberRef) -> Result<MemberRefProps> {
+        let raw = self.raw()?;
         let mut parent = 0;
         let mut blob = Blob::default();
         let name = read_utf16("GetMemberRefProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
-                self.raw().GetMemberRefProps(
+                raw.GetMemberRefProps(
                     reference.as_raw(),
                     &mut parent,
                     start,
@@ -288,9 +297,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumMethodSpecs")]
     pub fn method_specs(&self) -> Result<Vec<MethodSpec>> {
+        let raw = self.raw()?;
         self.tokens("EnumMethodSpecs", MethodSpec, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all methods.
-            unsafe { self.raw().EnumMethodSpecs(handle, 0, start, room, count) }
+            unsafe { raw.EnumMethodSpecs(handle, 0, start, room, count) }
         })
     }
 
@@ -300,11 +310,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetMethodSpecProps")]
     pub fn method_spec(&self, spec: MethodSpec) -> Result<MethodSpecProps> {
+        let raw = self.raw()?;
         let mut parent = 0;
         let mut blob = Blob::default();
         // SAFETY: the call writes the local and the two halves of the blob, and keeps nothing.
-        let code =
-            unsafe { self.raw().GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
+        let code = unsafe { raw.GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
         Error::check(code, "GetMethodSpecProps")?;
         // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
         Ok(MethodSpecProps { parent: Token(parent), signature: unsafe { blob.copy() } })

@@ -56,9 +56,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumProperties")]
     pub fn properties(&self, class: TypeDef) -> Result<Vec<Property>> {
+        let raw = self.raw()?;
         self.tokens("EnumProperties", Property, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumProperties(handle, class.as_raw(), start, room, count) }
+            unsafe { raw.EnumProperties(handle, class.as_raw(), start, room, count) }
         })
     }
 
@@ -68,13 +69,14 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetPropertyProps")]
     pub fn property(&self, property: Property) -> Result<PropertyProps> {
+        let raw = self.raw()?;
         let (mut class, mut flags, mut setter, mut getter, mut others) = (0, 0, 0, 0, 0);
         let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
         let name = read_utf16("GetPropertyProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
             // nothing.
             unsafe {
-                self.raw().GetPropertyProps(
+                raw.GetPropertyProps(
                     property.as_raw(),
                     &mut class,
                     start,
@@ -113,9 +115,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumEvents")]
     pub fn events(&self, class: TypeDef) -> Result<Vec<Event>> {
+        let raw = self.raw()?;
         self.tokens("EnumEvents", Event, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumEvents(handle, class.as_raw(), start, room, count) }
+            unsafe { raw.EnumEvents(handle, class.as_raw(), start, room, count) }
         })
     }
 
@@ -125,13 +128,14 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetEventProps")]
     pub fn event(&self, event: Event) -> Result<EventProps> {
+        let raw = self.raw()?;
         let (mut class, mut flags, mut handler, mut others) = (0, 0, 0, 0);
         let (mut add, mut remove, mut fire) = (0, 0, 0);
         let name = read_utf16("GetEventProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
             // nothing.
             unsafe {
-                self.raw().GetEventProps(
+                raw.GetEventProps(
                     event.as_raw(),
                     &mut class,
                     start,

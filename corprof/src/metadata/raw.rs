@@ -1,9 +1,43 @@
 //! What all metadata calls share: blobs, enumerations, text to pass in.
 
+use std::ops::Deref;
+
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
+use crate::alive::{Held, Lifeline};
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::id::ModuleId;
+
+/// One of the runtime's interfaces to a module's metadata.
+pub(super) struct Metadata<I> {
+    pub(super) raw: I,
+    pub(super) module: Lifeline,
+}
+
+impl<I> Metadata<I> {
+    /// The interface, with the module kept loaded until the answer is dropped.
+    ///
+    /// # Errors
+    /// `COR_E_OBJECTDISPOSED`: the module has been unloaded.
+    pub(super) fn loaded(&self) -> Result<Loaded<'_, I>> {
+        Ok(Loaded { raw: &self.raw, _module: self.module.hold("metadata")? })
+    }
+}
+
+/// An interface to the metadata of a module that is loaded.
+pub(super) struct Loaded<'a, I> {
+    raw: &'a I,
+    _module: Option<Held<'a, ModuleId>>,
+}
+
+impl<I> Deref for Loaded<'_, I> {
+    type Target = I;
+
+    fn deref(&self) -> &I {
+        self.raw
+    }
+}
 
 /// Bytes of the module, as the runtime points to them.
 pub(super) struct Blob {

@@ -4,7 +4,7 @@ use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
 use super::import::MetadataImport;
-use super::raw::{Blob, found, tokens, wide};
+use super::raw::{Blob, Loaded, found, tokens, wide};
 use super::{Assembly, AssemblyRef, ExportedType, Module, ModuleRef, Token, TypeDef};
 use crate::buffer::read_utf16;
 use crate::error::{E_NOINTERFACE, Error, Result};
@@ -57,9 +57,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumModuleRefs")]
     pub fn module_refs(&self) -> Result<Vec<ModuleRef>> {
+        let raw = self.raw()?;
         self.tokens("EnumModuleRefs", ModuleRef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumModuleRefs(handle, start, room, count) }
+            unsafe { raw.EnumModuleRefs(handle, start, room, count) }
         })
     }
 
@@ -69,9 +70,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetModuleRefProps")]
     pub fn module_ref(&self, reference: ModuleRef) -> Result<String> {
+        let raw = self.raw()?;
         read_utf16("GetModuleRefProps", |start, room, count| {
             // SAFETY: the call writes the count and at most `room` units of text, and keeps nothing.
-            unsafe { self.raw().GetModuleRefProps(reference.as_raw(), start, room, count) }
+            unsafe { raw.GetModuleRefProps(reference.as_raw(), start, room, count) }
         })
     }
 
@@ -81,9 +83,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "GetModuleFromScope")]
     pub fn module(&self) -> Result<Module> {
+        let raw = self.raw()?;
         let mut token = 0;
         // SAFETY: the call writes the local and keeps nothing.
-        let code = unsafe { self.raw().GetModuleFromScope(&mut token) };
+        let code = unsafe { raw.GetModuleFromScope(&mut token) };
         Error::check(code, "GetModuleFromScope")?;
         Ok(Module(token))
     }
@@ -94,11 +97,12 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetPinvokeMap")]
     pub fn pinvoke_map(&self, method: impl Into<Token>) -> Result<Option<PinvokeMap>> {
+        let raw = self.raw()?;
         let method = method.into().as_raw();
         let (mut flags, mut module) = (0, 0);
         let name = read_utf16("GetPinvokeMap", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { self.raw().GetPinvokeMap(method, &mut flags, start, room, count, &mut module) }
+            unsafe { raw.GetPinvokeMap(method, &mut flags, start, room, count, &mut module) }
         });
         match name {
             Ok(name) => {
@@ -117,7 +121,7 @@ impl MetadataImport<'_> {
     pub fn assembly(&self) -> Result<Option<Assembly>> {
         let mut token = 0;
         // SAFETY: the call writes the local and keeps nothing.
-        let code = unsafe { self.assembly_import()?.GetAssemblyFromScope(&mut token) };
+        let code = unsafe { self.assembly_import()?.0.GetAssemblyFromScope(&mut token) };
         found(code, "GetAssemblyFromScope", Assembly(token))
     }
 
@@ -127,7 +131,7 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetAssemblyProps")]
     pub fn assembly_identity(&self, assembly: Assembly) -> Result<AssemblyIdentity> {
-        let import = self.assembly_import()?;
+        let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyProps", |start, room, count, data, key, size, flags| {
             let mut hash = 0;
             // SAFETY: the call writes the local, what `identity` passes, and at most `room` units of text; keeps nothing.
@@ -141,7 +145,7 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumAssemblyRefs")]
     pub fn assembly_refs(&self) -> Result<Vec<AssemblyRef>> {
-        let import = self.assembly_import()?;
+        let (import, _loaded) = self.assembly_import()?;
         tokens(
             "EnumAssemblyRefs",
             AssemblyRef,
@@ -160,7 +164,7 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetAssemblyRefProps")]
     pub fn assembly_ref(&self, reference: AssemblyRef) -> Result<AssemblyIdentity> {
-        let import = self.assembly_import()?;
+        let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyRefProps", |start, room, count, data, key, size, flags| {
             let reference = reference.as_raw();
             let (mut hash, mut hash_size) = (std::ptr::null(), 0);
@@ -188,7 +192,7 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumExportedTypes")]
     pub fn exported_types(&self) -> Result<Vec<ExportedType>> {
-        let import = self.assembly_import()?;
+        let (import, _loaded) = self.assembly_import()?;
         tokens(
             "EnumExportedTypes",
             ExportedType,
@@ -212,7 +216,7 @@ impl MetadataImport<'_> {
         let enclosing = enclosing.map_or(0, ExportedType::as_raw);
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
-        let code = unsafe { self.assembly_import()?.FindExportedTypeByName(name.as_ptr(), enclosing, &mut token) };
+        let code = unsafe { self.assembly_import()?.0.FindExportedTypeByName(name.as_ptr(), enclosing, &mut token) };
         found(code, CALL, ExportedType(token))
     }
 
@@ -222,7 +226,7 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetExportedTypeProps")]
     pub fn exported_type(&self, exported: ExportedType) -> Result<ExportedTypeProps> {
-        let import = self.assembly_import()?;
+        let (import, _loaded) = self.assembly_import()?;
         let (mut implementation, mut definition, mut flags) = (0, 0, 0);
         let name = read_utf16("GetExportedTypeProps", |start, room, count| {
             let exported = exported.as_raw();
@@ -247,8 +251,10 @@ impl MetadataImport<'_> {
         })
     }
 
-    fn assembly_import(&self) -> Result<sys::IMetaDataAssemblyImport> {
-        self.raw().cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyImport"))
+    fn assembly_import(&self) -> Result<(sys::IMetaDataAssemblyImport, Loaded<'_, sys::IMetaDataImport2>)> {
+        let loaded = self.raw()?;
+        let import = loaded.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataAssemblyImport"))?;
+        Ok((import, loaded))
     }
 }
 

@@ -13,9 +13,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumUserStrings")]
     pub fn user_strings(&self) -> Result<Vec<UserString>> {
+        let raw = self.raw()?;
         self.tokens("EnumUserStrings", UserString, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumUserStrings(handle, start, room, count) }
+            unsafe { raw.EnumUserStrings(handle, start, room, count) }
         })
     }
 
@@ -35,10 +36,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetUserString")]
     pub fn user_string_units(&self, string: UserString) -> Result<Vec<u16>> {
+        let raw = self.raw()?;
         // No NUL ends it, and there may be some inside.
         read_list("GetUserString", |room, count, start| {
             // SAFETY: the call writes the count and at most `room` units, and keeps nothing.
-            unsafe { self.raw().GetUserString(string.as_raw(), start, room, count) }
+            unsafe { raw.GetUserString(string.as_raw(), start, room, count) }
         })
     }
 
@@ -48,9 +50,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumSignatures")]
     pub fn signatures(&self) -> Result<Vec<StandAloneSignature>> {
+        let raw = self.raw()?;
         self.tokens("EnumSignatures", StandAloneSignature, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumSignatures(handle, start, room, count) }
+            unsafe { raw.EnumSignatures(handle, start, room, count) }
         })
     }
 
@@ -60,9 +63,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetSigFromToken")]
     pub fn signature(&self, signature: StandAloneSignature) -> Result<Vec<u8>> {
+        let raw = self.raw()?;
         let mut blob = Blob::default();
         // SAFETY: the call writes the two halves of the blob and keeps nothing.
-        let code = unsafe { self.raw().GetSigFromToken(signature.as_raw(), &mut blob.start, &mut blob.size) };
+        let code = unsafe { raw.GetSigFromToken(signature.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetSigFromToken")?;
         // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
         Ok(unsafe { blob.copy() })

@@ -55,9 +55,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumTypeDefs")]
     pub fn type_defs(&self) -> Result<Vec<TypeDef>> {
+        let raw = self.raw()?;
         self.tokens("EnumTypeDefs", TypeDef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumTypeDefs(handle, start, room, count) }
+            unsafe { raw.EnumTypeDefs(handle, start, room, count) }
         })
     }
 
@@ -68,12 +69,13 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
     #[doc(alias = "FindTypeDefByName")]
     pub fn find_type_def(&self, name: &str, enclosing: Option<TypeDef>) -> Result<Option<TypeDef>> {
+        let raw = self.raw()?;
         const CALL: &str = "FindTypeDefByName";
         let name = wide(CALL, name)?;
         let enclosing = enclosing.map_or(0, TypeDef::as_raw);
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
-        let code = unsafe { self.raw().FindTypeDefByName(name.as_ptr(), enclosing, &mut token) };
+        let code = unsafe { raw.FindTypeDefByName(name.as_ptr(), enclosing, &mut token) };
         found(code, CALL, TypeDef(token))
     }
 
@@ -83,10 +85,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetTypeDefProps")]
     pub fn type_def(&self, definition: TypeDef) -> Result<TypeDefProps> {
+        let raw = self.raw()?;
         let (mut flags, mut extends) = (0, 0);
         let name = read_utf16("GetTypeDefProps", |start, room, count| {
             // SAFETY: the call writes the two locals, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { self.raw().GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends) }
+            unsafe { raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends) }
         })?;
         Ok(TypeDefProps {
             name,
@@ -101,9 +104,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetNestedClassProps")]
     pub fn enclosing_class(&self, nested: TypeDef) -> Result<Option<TypeDef>> {
+        let raw = self.raw()?;
         let mut enclosing = 0;
         // SAFETY: the call writes the local and keeps nothing.
-        let code = unsafe { self.raw().GetNestedClassProps(nested.as_raw(), &mut enclosing) };
+        let code = unsafe { raw.GetNestedClassProps(nested.as_raw(), &mut enclosing) };
         let enclosing = found(code, "GetNestedClassProps", TypeDef(enclosing))?;
         Ok(enclosing.filter(|enclosing| !enclosing.is_nil()))
     }
@@ -114,9 +118,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "EnumInterfaceImpls")]
     pub fn interface_impls(&self, class: TypeDef) -> Result<Vec<InterfaceImpl>> {
+        let raw = self.raw()?;
         self.tokens("EnumInterfaceImpls", InterfaceImpl, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumInterfaceImpls(handle, class.as_raw(), start, room, count) }
+            unsafe { raw.EnumInterfaceImpls(handle, class.as_raw(), start, room, count) }
         })
     }
 
@@ -126,9 +131,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetInterfaceImplProps")]
     pub fn interface_impl(&self, implementation: InterfaceImpl) -> Result<InterfaceImplProps> {
+        let raw = self.raw()?;
         let (mut class, mut interface) = (0, 0);
         // SAFETY: the call writes the two locals and keeps nothing.
-        let code = unsafe { self.raw().GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
+        let code = unsafe { raw.GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
         Error::check(code, "GetInterfaceImplProps")?;
         Ok(InterfaceImplProps { class: TypeDef(class), interface: Token(interface) })
     }
@@ -139,9 +145,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumTypeRefs")]
     pub fn type_refs(&self) -> Result<Vec<TypeRef>> {
+        let raw = self.raw()?;
         self.tokens("EnumTypeRefs", TypeRef, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumTypeRefs(handle, start, room, count) }
+            unsafe { raw.EnumTypeRefs(handle, start, room, count) }
         })
     }
 
@@ -152,11 +159,12 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
     #[doc(alias = "FindTypeRef")]
     pub fn find_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<Option<TypeRef>> {
+        let raw = self.raw()?;
         const CALL: &str = "FindTypeRef";
         let name = wide(CALL, name)?;
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
-        let code = unsafe { self.raw().FindTypeRef(scope.into().as_raw(), name.as_ptr(), &mut token) };
+        let code = unsafe { raw.FindTypeRef(scope.into().as_raw(), name.as_ptr(), &mut token) };
         found(code, CALL, TypeRef(token))
     }
 
@@ -166,10 +174,11 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetTypeRefProps")]
     pub fn type_ref(&self, reference: TypeRef) -> Result<TypeRefProps> {
+        let raw = self.raw()?;
         let mut scope = 0;
         let name = read_utf16("GetTypeRefProps", |start, room, count| {
             // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { self.raw().GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count) }
+            unsafe { raw.GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count) }
         })?;
         Ok(TypeRefProps { scope: Token(scope), name })
     }
@@ -180,9 +189,10 @@ impl MetadataImport<'_> {
     /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
     #[doc(alias = "EnumTypeSpecs")]
     pub fn type_specs(&self) -> Result<Vec<TypeSpec>> {
+        let raw = self.raw()?;
         self.tokens("EnumTypeSpecs", TypeSpec, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
-            unsafe { self.raw().EnumTypeSpecs(handle, start, room, count) }
+            unsafe { raw.EnumTypeSpecs(handle, start, room, count) }
         })
     }
 
@@ -192,9 +202,10 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetTypeSpecFromToken")]
     pub fn type_spec(&self, spec: TypeSpec) -> Result<Vec<u8>> {
+        let raw = self.raw()?;
         let mut blob = Blob::default();
         // SAFETY: the call writes the two halves of the blob and keeps nothing.
-        let code = unsafe { self.raw().GetTypeSpecFromToken(spec.as_raw(), &mut blob.start, &mut blob.size) };
+        let code = unsafe { raw.GetTypeSpecFromToken(spec.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetTypeSpecFromToken")?;
         // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
         Ok(unsafe { blob.copy() })

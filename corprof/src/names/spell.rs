@@ -356,7 +356,7 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     fn dynamic_function(&mut self, function: FunctionId) -> String {
-        // The runtime uses the identifiers of dead dynamic methods again, and tells only who asked for it by a high flag.
+        // The runtime uses the identifiers of dead dynamic methods again, so their names are not kept.
         self.passing = true;
         match self.source.dynamic_function_name(function) {
             Ok(name) if name.starts_with("IL_STUB") => format!("<stub {}>", self.text(&name)),

@@ -14,9 +14,9 @@ use crate::generated::fake_info::InfoAnswers;
 use crate::metadata::Table;
 
 use super::com::{self, Face, ImportFace, InfoFace};
-use super::here;
 use super::metadata::row;
 use super::world::{Class, Function, Object};
+use super::{enumerator, here};
 
 type Answer<T> = Result<T, HRESULT>;
 
@@ -383,6 +383,19 @@ impl InfoAnswers for InfoFace {
             put(process, std::process::id() as usize);
         }
         S_OK
+    }
+
+    unsafe fn EnumModules(&self, modules: *mut Option<sys::ICorProfilerModuleEnum>) -> HRESULT {
+        let mut ids: Vec<_> = self.runtime.world().modules.keys().copied().collect();
+        ids.sort_unstable();
+        // SAFETY: the trait's promise.
+        unsafe { enumerator::put(modules, ids) }
+    }
+
+    unsafe fn EnumThreads(&self, threads: *mut Option<sys::ICorProfilerThreadEnum>) -> HRESULT {
+        let ids = self.runtime.world().threads.keys().copied().collect();
+        // SAFETY: the trait's promise; the interface of threads has the vtable of that of modules.
+        unsafe { enumerator::put(threads, ids) }
     }
 
     unsafe fn GetThreadInfo(&self, thread: usize, os_id: *mut u32) -> HRESULT {

@@ -48,6 +48,7 @@ mod clr;
 mod code;
 pub(crate) mod com;
 pub(crate) mod contract;
+mod enumerator;
 mod exceptions;
 mod heap;
 mod here;

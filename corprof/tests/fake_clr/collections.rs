@@ -93,13 +93,15 @@ fn a_callback_comes_only_if_its_flag_is_on() {
     clr.create_thread();
     clr.collect();
     use Event::*;
-    // MONITOR_MODULE_LOADS is on for the SDK's own sake.
+    // MONITOR_MODULE_LOADS and MONITOR_THREADS are on for the SDK's own sake.
     let expected = [
         Initialize,
         ModuleLoadStarted,
         ModuleLoadFinished,
         ModuleAttachedToAssembly,
         ObjectAllocated,
+        ThreadCreated,
+        ThreadAssignedToOsThread,
         GarbageCollectionStarted,
         ObjectsAllocatedByClass,
         MovedReferences2,

@@ -1,7 +1,7 @@
 //! `thunks.rs`: one function for each slot of the vtable.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{ToTokens as _, format_ident, quote};
 
 use super::{event, parse};
 use crate::callbacks::Callback;
@@ -50,7 +50,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
         Some(wires) => wires.iter().map(|wire| parse(callback, wire)).collect::<Result<Vec<_>, _>>()?,
         None => {
             let ins = callback.method.params.iter().filter(|param| Some(&param.name) != callback.facts.out.as_ref());
-            ins.map(|param| ident(&param.name)).map(|param| quote!(wire::from_wire(#param))).collect()
+            ins.map(|param| ident(&param.name)).map(|param| quote!(wire::from_wire(cx, #param))).collect()
         }
     };
     if wires.len() != args.len() {
@@ -71,12 +71,20 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
         ([arg], [wire]) => quote!(if let Some(#arg) = #wire { #call }),
         _ => quote!(if let (#(Some(#args)),*) = (#(#wires),*) { #call }),
     };
-    let cx = if has_context { quote!(cx) } else { quote!(_) };
+    let cx = if has_context || body.to_string().contains("cx") { quote!(cx) } else { quote!(_) };
+    let subject = subject(callback);
     Ok(quote! {
         unsafe extern "system" fn #name<P: Profiler>(this: *mut c_void, #(#params),*) -> HRESULT {
-            #enter::<P>(this, Event::#event, |profiler, #cx| { #body })
+            #enter::<P>(this, Event::#event, #subject, |profiler, #cx| { #body })
         }
     })
+}
+
+/// What the event is about, where it is something that the SDK keeps its books of; else 0.
+fn subject(callback: &Callback<'_>) -> TokenStream {
+    let first = callback.method.params.first();
+    let first = first.filter(|param| ["moduleId", "classId", "threadId", "functionId"].contains(&param.name.as_str()));
+    first.map_or_else(|| quote!(0), |param| ident(&param.name).to_token_stream())
 }
 
 /// The names in `args`, which the signature is parsed for.

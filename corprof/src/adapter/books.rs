@@ -1,0 +1,59 @@
+//! What the SDK itself must hear of: which identifiers begin and cease to be good, and which names with them.
+//!
+//! A user cannot forget it, as it is not the user's: it happens around the user's method, and for a profiler that has none
+//! for the event or has gone quiet.
+
+use crate::event_mask::Event;
+use crate::info::Info;
+
+/// Whether there is anything to note for an event.
+#[inline]
+pub(super) const fn are_kept_of(event: Event) -> bool {
+    matches!(
+        event,
+        Event::ModuleLoadFinished
+            | Event::ModuleAttachedToAssembly
+            | Event::ModuleUnloadStarted
+            | Event::ModuleUnloadFinished
+            | Event::ClassUnloadStarted
+            | Event::ThreadCreated
+            | Event::ThreadDestroyed
+            | Event::DynamicMethodJitCompilationStarted
+            | Event::DynamicMethodUnloaded
+    )
+}
+
+/// Before the user's method. `subject` is the identifier that the event is about.
+#[inline]
+pub(super) fn before(info: &Info, event: Event, subject: usize) {
+    match event {
+        Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => info.alive().module_loaded(info, subject),
+        Event::ModuleUnloadFinished => {
+            info.alive().module_gone();
+            // Another thread may have looked names up since the module began to go.
+            info.known_names().evict_all();
+        }
+        Event::ClassUnloadStarted => info.alive().class_going(info, subject),
+        Event::ThreadCreated => info.alive().thread_created(subject),
+        Event::ThreadDestroyed => info.alive().thread_ending(subject),
+        Event::DynamicMethodJitCompilationStarted => info.alive().dynamic_method_compiled(subject),
+        _ => {}
+    }
+}
+
+/// After the user's method, which is the last that may ask about what goes.
+#[inline]
+pub(super) fn after(info: &Info, event: Event, subject: usize) {
+    match event {
+        Event::ModuleUnloadStarted => {
+            info.alive().module_going(info, subject);
+            // Identifiers may be used again from here on, also those of instantiations that other modules made over the
+            // classes of this one, so every name goes; and with them the module's metadata, while it is there to be let go.
+            info.known_names().evict_all();
+        }
+        Event::ClassUnloadStarted => info.alive().class_gone(info, subject),
+        Event::ThreadDestroyed => info.alive().thread_ended(subject),
+        Event::DynamicMethodUnloaded => info.alive().dynamic_method_unloaded(subject),
+        _ => {}
+    }
+}

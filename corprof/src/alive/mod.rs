@@ -1,0 +1,310 @@
+//! Which identifiers may still be passed to the runtime.
+//!
+//! The runtime does not recognise a dead identifier: it reads the memory that was there. So each call that is given one asks
+//! here first ([`Info::hold`]), and answers with an error if it is dead; while the call lasts, the callback that announces
+//! the end waits for it (the same wait is what makes `thread_destroyed` wait for a walk of its thread: suspension rule 2).
+//!
+//! What can die:
+//! - **threads**: between `ThreadCreated` and `ThreadDestroyed`;
+//! - **what was loaded for unloading**: collectible modules, their assembly, classes and functions, and instantiations of
+//!   others over their classes. Before the first collectible module is loaded nothing of this sort exists, and a call pays
+//!   for one load and one branch. From then on the functions and classes that the runtime hands out are noted
+//!   ([`Info::function`], [`Info::class`]), and when a module begins to go, those noted are looked into: which of them belong to it
+//!   (`sweep.rs`);
+//! - **dynamic methods**: until `DynamicMethodUnloaded`.
+
+mod sweep;
+mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use corprof_sys as sys;
+
+use crate::error::{Error, Result};
+use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
+use crate::info::Info;
+use crate::report;
+
+use table::{Entry, State, Table};
+
+/// The identifiers that can die, and those that have.
+pub(crate) struct Alive {
+    /// Whether something that can be unloaded was ever loaded.
+    is_unloading_possible: AtomicBool,
+    /// Whether a dynamic method was ever compiled.
+    has_dynamic_methods: AtomicBool,
+    /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
+    unloading: AtomicU32,
+    assemblies: Table,
+    modules: Table,
+    classes: Table,
+    functions: Table,
+    dynamic_methods: Table,
+    threads: Table,
+}
+
+/// An identifier that stays alive until this is dropped.
+pub(crate) struct Held<'a, I> {
+    id: I,
+    /// None for what cannot die.
+    entry: Option<&'a Entry>,
+}
+
+impl<I: Mortal> Held<'_, I> {
+    /// What goes over the wire.
+    #[inline]
+    pub(crate) fn as_raw(&self) -> usize {
+        self.id.as_wire()
+    }
+
+    /// The identifier itself.
+    pub(crate) fn id(&self) -> I {
+        self.id
+    }
+}
+
+impl<I> Drop for Held<'_, I> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            entry.end_use();
+        }
+    }
+}
+
+/// A kind of identifier that can die.
+pub(crate) trait Mortal: Copy {
+    /// What is said of a dead one.
+    const RULE: &'static str;
+    /// The kind, for messages.
+    const KIND: &'static str;
+
+    fn as_wire(self) -> usize;
+
+    /// What is known of it, if it can die at all.
+    fn entry(self, alive: &Alive) -> Option<&Entry>;
+
+    /// Whether it has died in a way that nobody needs to wait for.
+    fn has_ended(self, alive: &Alive) -> bool;
+}
+
+macro_rules! mortals {
+    ($($id:ident $kind:literal $entry:expr, $has_ended:expr, $rule:literal;)*) => { $(
+        impl Mortal for $id {
+            const RULE: &'static str = $rule;
+            const KIND: &'static str = $kind;
+
+            #[inline]
+            fn as_wire(self) -> usize {
+                self.as_raw()
+            }
+
+            #[inline]
+            fn entry(self, alive: &Alive) -> Option<&Entry> {
+                let entry: fn(&Alive, usize) -> Option<&Entry> = $entry;
+                entry(alive, self.as_raw())
+            }
+
+            #[inline]
+            fn has_ended(self, alive: &Alive) -> bool {
+                let has_ended: fn(&Alive, usize) -> bool = $has_ended;
+                has_ended(alive, self.as_raw())
+            }
+        }
+    )* };
+}
+
+mortals! {
+    AssemblyId "assembly" |alive, id| alive.if_unloading(&alive.assemblies, id), |_, _| false,
+        "the assembly has been unloaded: ask before `module_unload_started` of its module returns";
+    ModuleId "module" |alive, id| alive.if_unloading(&alive.modules, id), |_, _| false,
+        "the module has been unloaded: ask before its `module_unload_started` returns";
+    ClassId "class" |alive, id| alive.if_unloading(&alive.classes, id), |_, _| false,
+        "the class went with its module, or with that of a type argument: ask before `module_unload_started` returns";
+    FunctionId "function" |alive, id| alive.if_unloading(&alive.functions, id),
+        // What other calls read of a dynamic method stays, and is used for the next one.
+        |alive, id| alive.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
+        "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
+         `dynamic_method_unloaded`, returns";
+    ThreadId "thread" |alive, id| Some(alive.threads.insert(id, State::Mortal)), |_, _| false,
+        "the thread has ended: ask before its `thread_destroyed` returns";
+}
+
+impl Info {
+    /// Keeps `id` alive until the answer is dropped: its end waits for that, so it must be soon.
+    ///
+    /// # Errors
+    /// `COR_E_OBJECTDISPOSED` if it is dead.
+    #[inline]
+    pub(crate) fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
+        self.alive().hold(id, call)
+    }
+}
+
+impl Info {
+    /// [`hold`](Self::hold), for several.
+    pub(crate) fn hold_all<I: Mortal>(&self, ids: &[I], call: &'static str) -> Result<Vec<Held<'_, I>>> {
+        ids.iter().map(|&id| self.hold(id, call)).collect()
+    }
+
+    /// A class that the runtime hands out.
+    #[inline]
+    pub(crate) fn class(&self, raw: usize) -> Option<ClassId> {
+        ClassId::from_raw(raw).inspect(|&class| self.note_class(class))
+    }
+
+    /// Takes note of a class that the runtime hands out.
+    #[inline]
+    pub(crate) fn note_class(&self, class: ClassId) {
+        self.alive().note(&self.alive().classes, class.as_raw());
+    }
+
+    /// A function that the runtime hands out.
+    #[inline]
+    pub(crate) fn function(&self, raw: usize) -> Option<FunctionId> {
+        FunctionId::from_raw(raw).inspect(|_| self.alive().note(&self.alive().functions, raw))
+    }
+}
+
+impl Alive {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_unloading_possible: AtomicBool::new(false),
+            has_dynamic_methods: AtomicBool::new(false),
+            unloading: AtomicU32::new(0),
+            assemblies: Table::new(),
+            modules: Table::new(),
+            classes: Table::new(),
+            functions: Table::new(),
+            dynamic_methods: Table::new(),
+            threads: Table::new(),
+        }
+    }
+
+    #[inline]
+    fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
+        if id.has_ended(self) {
+            return Err(dead::<I>(call));
+        }
+        held(id, id.entry(self), call)
+    }
+
+    #[inline]
+    fn if_unloading<'a>(&'a self, table: &'a Table, id: usize) -> Option<&'a Entry> {
+        if self.is_unloading_possible.load(Ordering::Relaxed) { table.get(id) } else { None }
+    }
+
+    #[inline]
+    fn dynamic_method(&self, id: usize) -> Option<&Entry> {
+        if self.has_dynamic_methods.load(Ordering::Relaxed) { self.dynamic_methods.get(id) } else { None }
+    }
+
+    /// Takes note of what the runtime hands out, once it can die.
+    #[inline]
+    fn note(&self, table: &Table, id: usize) {
+        if self.is_unloading_possible.load(Ordering::Relaxed) {
+            self.note_mortal(table, id);
+        }
+    }
+
+    /// What is handed out is alive, also if something else at its address has died; unless it is handed out while it goes.
+    #[cold]
+    fn note_mortal(&self, table: &Table, id: usize) {
+        let entry = table.insert(id, State::Fresh);
+        if entry.state() == State::Dead && self.unloading.load(Ordering::Acquire) == 0 {
+            entry.set(State::Fresh);
+        }
+    }
+
+    pub(crate) fn thread_created(&self, thread: usize) {
+        self.threads.insert(thread, State::Mortal).set(State::Mortal);
+    }
+
+    /// Before anybody hears of the end: from now on the thread is not walked any more.
+    pub(crate) fn thread_ending(&self, thread: usize) {
+        end(self.threads.insert(thread, State::Ending), State::Ending, "a walk of a thread that ends");
+    }
+
+    /// When everybody has heard of it.
+    pub(crate) fn thread_ended(&self, thread: usize) {
+        end(self.threads.insert(thread, State::Dead), State::Dead, "a call about a thread that ends");
+    }
+
+    pub(crate) fn dynamic_method_compiled(&self, function: usize) {
+        self.has_dynamic_methods.store(true, Ordering::Relaxed);
+        self.dynamic_methods.insert(function, State::Mortal).set(State::Mortal);
+    }
+
+    pub(crate) fn dynamic_method_unloaded(&self, function: usize) {
+        end(self.dynamic_methods.insert(function, State::Dead), State::Dead, "a call about a dynamic method that ends");
+    }
+
+    /// Whether the end of a dynamic method will be heard of.
+    pub(crate) fn is_watched(&self, function: FunctionId) -> bool {
+        self.dynamic_method(function.as_raw()).is_some()
+    }
+
+    /// Keeps what only a dynamic method has, its name and signature. Its end waits in cooperative mode, so a collection may
+    /// wait for it in turn: this is for calls that have nothing to do with collections.
+    pub(crate) fn hold_dynamic_method(&self, function: FunctionId, call: &'static str) -> Result<Held<'_, FunctionId>> {
+        held(function, self.dynamic_method(function.as_raw()), call)
+    }
+
+    /// From now on nobody hears of their ends.
+    pub(crate) fn stop_watching_dynamic_methods(&self) {
+        self.dynamic_methods.iter().for_each(|entry| entry.set(State::Dead));
+    }
+}
+
+fn dead<I: Mortal>(call: &'static str) -> Error {
+    Error::new(sys::COR_E_OBJECTDISPOSED, call).about(I::KIND, I::RULE)
+}
+
+#[inline]
+fn held<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) -> Result<Held<'a, I>> {
+    match entry {
+        Some(entry) if !entry.begin_use(&[State::Dead]) => Err(dead::<I>(call)),
+        entry => Ok(Held { id, entry }),
+    }
+}
+
+/// Says of one module's metadata whether the module is still there.
+#[derive(Clone)]
+pub(crate) struct Lifeline(Option<(Arc<Alive>, ModuleId)>);
+
+impl Lifeline {
+    pub(crate) fn of(info: &Info, module: ModuleId) -> Self {
+        Self(module.entry(info.alive()).map(|_| (Arc::clone(info.alive()), module)))
+    }
+
+    /// Keeps the module loaded until the answer is dropped.
+    ///
+    /// # Errors
+    /// `COR_E_OBJECTDISPOSED` if it is gone.
+    pub(crate) fn hold(&self, call: &'static str) -> Result<Option<Held<'_, ModuleId>>> {
+        self.0.as_ref().map(|(alive, module)| alive.hold(*module, call)).transpose()
+    }
+}
+
+/// Puts an entry into a state that refuses new uses, and waits until those that began before are over.
+///
+/// They are calls to the runtime, and walks that a watchdog sees to: they end.
+fn end(entry: &Entry, state: State, what: &str) {
+    const PAUSE: Duration = Duration::from_micros(200);
+    const PATIENCE: Duration = Duration::from_secs(2);
+    entry.set(state);
+    if !entry.is_used() {
+        return;
+    }
+    let begin = Instant::now();
+    let mut is_told = false;
+    while entry.is_used() {
+        std::thread::sleep(PAUSE);
+        if !is_told && begin.elapsed() > PATIENCE {
+            report::line(format_args!("{what} has lasted {PATIENCE:?}; the application waits for it"));
+            is_told = true;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What goes with a module: looked into when it begins to go, while all that goes can still be asked about.
+
+use std::sync::atomic::Ordering;
+
+use corprof_sys as sys;
+
+use super::table::{Entry, State, Table};
+use super::{Alive, end};
+use crate::error::Result;
+use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+use crate::info::Info;
+
+/// How deep type arguments and array elements are followed; what is deeper counts as going.
+const DEPTH: u32 = 16;
+
+/// What the end of a module means for something else. The greatest of all parts' is the whole's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// Stays for ever.
+    Immortal,
+    /// Goes with another module.
+    Mortal,
+    /// Goes with this one, or cannot be told.
+    Goes,
+}
+
+impl Alive {
+    /// A module has been loaded, or has got its assembly: can they be unloaded?
+    pub(crate) fn module_loaded(&self, info: &Info, module: usize) {
+        let Some(id) = ModuleId::from_raw(module) else { return };
+        let Ok((assembly, flags)) = info.ask_module(id) else { return };
+        if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
+            // Before anything in it can be handed out.
+            self.is_unloading_possible.store(true, Ordering::Relaxed);
+            self.modules.insert(module, State::Mortal).set(State::Mortal);
+            if let Some(assembly) = assembly {
+                self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
+            }
+        } else {
+            // Where something collectible may have been before.
+            let revive = |entry: &Entry| entry.set(State::Immortal);
+            self.modules.get(module).map(revive);
+            assembly.and_then(|assembly| self.assemblies.get(assembly.as_raw())).map(revive);
+        }
+    }
+
+    /// A module begins to go, and the profiler has heard of it.
+    pub(crate) fn module_going(&self, info: &Info, module: usize) {
+        self.unloading.fetch_add(1, Ordering::AcqRel);
+        let Some(id) = ModuleId::from_raw(module) else { return };
+        let assembly = info.ask_module(id).ok().and_then(|(assembly, _)| assembly);
+        let sweep = Sweep { alive: self, info, module: id };
+        sweep.table(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| sweep.function(function)));
+        sweep.table(&self.classes, |raw| ClassId::from_raw(raw).map(|class| sweep.class(class, DEPTH)));
+        if let Some(assembly) = assembly.map(AssemblyId::as_raw) {
+            end(
+                self.assemblies.insert(assembly, State::Dead),
+                State::Dead,
+                "a call about an assembly that is unloaded",
+            );
+        }
+        end(self.modules.insert(module, State::Dead), State::Dead, "a call about a module that is unloaded");
+    }
+
+    /// The runtime tells of a class that goes, after its module began to: for so long it can be asked about once more.
+    pub(crate) fn class_going(&self, info: &Info, class: usize) {
+        self.set_class(info, class, |entry| entry.set(State::Mortal));
+    }
+
+    /// The profiler has heard of it.
+    pub(crate) fn class_gone(&self, info: &Info, class: usize) {
+        self.set_class(info, class, |entry| end(entry, State::Dead, "a call about a class that is unloaded"));
+    }
+
+    fn set_class(&self, info: &Info, class: usize, set: impl Fn(&Entry)) {
+        // Alive as long as the callback about it lasts.
+        let Some(module) = ClassId::from_raw(class).and_then(|class| info.ask_class(class).ok()) else { return };
+        set(self.classes.insert(class, State::Dead));
+        set(self.modules.insert(module.module.as_raw(), State::Dead));
+    }
+
+    /// It is gone.
+    pub(crate) fn module_gone(&self) {
+        // A module whose beginning to go was not heard of, as callbacks were turned on in between, must not be counted.
+        let _ = self.unloading.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| count.checked_sub(1));
+    }
+}
+
+struct Sweep<'a> {
+    alive: &'a Alive,
+    info: &'a Info,
+    module: ModuleId,
+}
+
+impl Sweep<'_> {
+    /// Everything in `table` that goes, goes. All of it can be asked about: what went earlier is marked.
+    fn table(&self, table: &Table, fate: impl Fn(usize) -> Option<Fate>) {
+        for entry in table.iter().filter(|entry| matches!(entry.state(), State::Fresh | State::Mortal)) {
+            match fate(entry.id()) {
+                Some(Fate::Goes) => end(entry, State::Dead, "a call about something in a module that is unloaded"),
+                Some(Fate::Mortal) => entry.set(State::Mortal),
+                Some(Fate::Immortal) => entry.set(State::Immortal),
+                None => {}
+            }
+        }
+    }
+
+    fn module(&self, module: ModuleId) -> Fate {
+        if module == self.module {
+            return Fate::Goes;
+        }
+        match self.alive.modules.get(module.as_raw()).map(Entry::state) {
+            None | Some(State::Immortal) => Fate::Immortal,
+            Some(_) => Fate::Mortal,
+        }
+    }
+
+    fn function(&self, function: FunctionId) -> Fate {
+        let Ok(function) = self.info.ask_function(function) else { return Fate::Goes };
+        let classes = function.class.iter().chain(&function.type_args).map(|&class| self.class(class, DEPTH));
+        classes.fold(self.module(function.module), Fate::max)
+    }
+
+    fn class(&self, class: ClassId, depth: u32) -> Fate {
+        self.parts(class, depth).unwrap_or(Fate::Goes)
+    }
+
+    fn parts(&self, class: ClassId, depth: u32) -> Result<Fate> {
+        let Some(depth) = depth.checked_sub(1) else { return Ok(Fate::Goes) };
+        if let Some(array) = self.info.ask_array(class)? {
+            return Ok(array.element.map_or(Fate::Goes, |element| self.class(element, depth)));
+        }
+        let class = self.info.ask_class(class)?;
+        let args = class.type_args.iter().map(|&arg| self.class(arg, depth));
+        Ok(args.fold(self.module(class.module), Fate::max))
+    }
+}

@@ -1,0 +1,232 @@
+//! [`Table`]: what is known of identifiers, readable from anywhere.
+//!
+//! A look-up takes no lock and allocates nothing, for it is part of calls that are made while a thread is stopped at an
+//! unknown place. That is why this is no map of a library: those either lock, or reclaim memory with the help of the reading
+//! thread. Nothing is reclaimed here: an entry stays as long as the table, and is used again when the runtime uses the
+//! address again, so that there are no more entries than addresses the runtime has ever used.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
+const CHAINS: usize = 1 << 14;
+
+/// What is known of one identifier.
+///
+/// The state and the number of calls that use the identifier right now are one word, so that nobody can begin to use it
+/// between the look at the state and the count.
+pub(crate) struct Entry {
+    id: usize,
+    next: *mut Entry,
+    word: AtomicU32,
+}
+
+/// In an [`Entry`]'s word, above the number of uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Handed out by the runtime; whether it can die has not been looked into.
+    Fresh = 0,
+    /// It cannot die before the process does.
+    Immortal = 1 << STATE_SHIFT,
+    /// It will die with something that can be unloaded.
+    Mortal = 2 << STATE_SHIFT,
+    /// It is about to die: may be asked about, not be walked.
+    Ending = 3 << STATE_SHIFT,
+    /// It must not be passed to the runtime again.
+    Dead = 4 << STATE_SHIFT,
+}
+
+const STATE_SHIFT: u32 = 28;
+const USES: u32 = (1 << STATE_SHIFT) - 1;
+
+impl State {
+    const fn of(word: u32) -> Self {
+        match word >> STATE_SHIFT {
+            0 => Self::Fresh,
+            1 => Self::Immortal,
+            2 => Self::Mortal,
+            3 => Self::Ending,
+            _ => Self::Dead,
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn id(&self) -> usize {
+        self.id
+    }
+
+    pub(super) fn state(&self) -> State {
+        State::of(self.word.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set(&self, state: State) {
+        self.change(|_| Some(state));
+    }
+
+    /// Goes over to the state that `to` makes of the present one, if any.
+    pub(super) fn change(&self, to: impl Fn(State) -> Option<State>) {
+        let next = |word: u32| to(State::of(word)).map(|state| state as u32 | word & USES);
+        // An unchanged state is no failure.
+        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    }
+
+    /// Counts one more use, unless the state is one of these.
+    pub(super) fn begin_use(&self, refused: &[State]) -> bool {
+        if refused.contains(&State::of(self.word.fetch_add(1, Ordering::AcqRel))) {
+            self.end_use();
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn end_use(&self) {
+        self.word.fetch_sub(1, Ordering::Release);
+    }
+
+    pub(super) fn is_used(&self) -> bool {
+        self.word.load(Ordering::Acquire) & USES != 0
+    }
+}
+
+/// Entries by identifier.
+pub(super) struct Table {
+    /// Not there before the first entry: most applications never unload anything.
+    chains: OnceLock<Box<[AtomicPtr<Entry>]>>,
+}
+
+impl Table {
+    pub(super) const fn new() -> Self {
+        Self { chains: OnceLock::new() }
+    }
+
+    fn chain(chains: &[AtomicPtr<Entry>], id: usize) -> Option<&AtomicPtr<Entry>> {
+        // The lowest bits of an address are alike; a multiplication by an odd number spreads the rest over the upper half.
+        let spread = (id as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        chains.get(spread as usize % CHAINS)
+    }
+
+    fn find(mut at: *mut Entry, id: usize) -> Option<*mut Entry> {
+        while !at.is_null() {
+            // SAFETY: a chain holds entries that `insert` has made whole before it linked them in, and none goes before
+            // the table does.
+            let entry = unsafe { &*at };
+            if entry.id == id {
+                return Some(at);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    pub(super) fn get(&self, id: usize) -> Option<&Entry> {
+        let head = Self::chain(self.chains.get()?, id)?.load(Ordering::Acquire);
+        // SAFETY: entries live as long as the table.
+        Self::find(head, id).map(|entry| unsafe { &*entry })
+    }
+
+    /// The entry of `id`; a new one begins in this state.
+    pub(super) fn insert(&self, id: usize, state: State) -> &Entry {
+        let chains = self.chains.get_or_init(|| (0..CHAINS).map(|_| AtomicPtr::new(ptr::null_mut())).collect());
+        let Some(chain) = Self::chain(chains, id) else { unreachable!("the remainder is a chain's index") };
+        let mut head = chain.load(Ordering::Acquire);
+        let mut new: *mut Entry = ptr::null_mut();
+        loop {
+            if let Some(entry) = Self::find(head, id) {
+                if !new.is_null() {
+                    // SAFETY: made below by `Box::into_raw`, and not linked in, as another thread was first.
+                    drop(unsafe { Box::from_raw(new) });
+                }
+                // SAFETY: entries live as long as the table.
+                return unsafe { &*entry };
+            }
+            if new.is_null() {
+                new = Box::into_raw(Box::new(Entry { id, next: head, word: AtomicU32::new(state as u32) }));
+            } else {
+                // SAFETY: not linked in yet, so nobody else has it.
+                unsafe { (*new).next = head };
+            }
+            match chain.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: entries live as long as the table.
+                Ok(_) => return unsafe { &*new },
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// All entries that are there from the beginning to the end of the iteration.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let heads = self.chains.get().into_iter().flatten().map(|chain| chain.load(Ordering::Acquire));
+        heads.flat_map(|head| {
+            // SAFETY: as in `find`.
+            std::iter::successors(unsafe { head.as_ref() }, |entry| unsafe { entry.next.as_ref() })
+        })
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        for chain in self.chains.get_mut().into_iter().flatten() {
+            let mut at = *chain.get_mut();
+            while !at.is_null() {
+                // SAFETY: made by `Box::into_raw` in `insert`; nobody else has the table, and so its entries, any more.
+                let entry = unsafe { Box::from_raw(at) };
+                at = entry.next;
+            }
+        }
+    }
+}
+
+// SAFETY: what entries hold may be read and written by any thread, and their pointers are only followed to entries that live
+// as long as the table.
+unsafe impl Send for Table {}
+// SAFETY: as above.
+unsafe impl Sync for Table {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_inserted_is_found_whichever_chain_it_is_in() {
+        let table = Table::new();
+        assert!(table.get(8).is_none());
+        for id in 1..40_000 {
+            table.insert(id * 8, State::Mortal);
+        }
+        assert!((1..40_000).all(|id| table.get(id * 8).is_some_and(|entry| entry.id() == id * 8)));
+        assert!(table.get(4).is_none());
+        assert_eq!(table.iter().count(), 39_999);
+        table.insert(8, State::Fresh);
+        assert_eq!(table.get(8).map(Entry::state), Some(State::Mortal), "an entry is made once");
+    }
+
+    #[test]
+    fn threads_that_insert_at_once_share_the_entries() {
+        let table = Table::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (1..5_000).for_each(|id| assert!(table.insert(id * 16, State::Fresh).begin_use(&[]))));
+            }
+        });
+        assert_eq!(table.iter().count(), 4_999);
+        assert!(table.iter().all(|entry| entry.word.load(Ordering::Relaxed) == 4));
+    }
+
+    #[test]
+    fn a_refused_use_is_not_counted() {
+        let table = Table::new();
+        let entry = table.insert(8, State::Mortal);
+        assert!(entry.begin_use(&[State::Dead]));
+        entry.set(State::Dead);
+        assert!(entry.is_used(), "the use that began before goes on");
+        assert!(!entry.begin_use(&[State::Dead]));
+        entry.end_use();
+        assert!(!entry.is_used());
+        assert_eq!(entry.state(), State::Dead);
+        entry.change(|state| (state == State::Dead).then_some(State::Fresh));
+        assert_eq!(entry.state(), State::Fresh);
+    }
+}

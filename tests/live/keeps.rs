@@ -1,0 +1,27 @@
+//! Identifiers that a profiler keeps for ever: what is dead is refused, by name, and nothing else is.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Run, Runtime};
+
+/// What the profiler counted under `name`.
+fn count(told: &str, name: &str) -> Result<u64> {
+    let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
+}
+
+#[test]
+fn what_was_unloaded_is_refused_while_everything_is_asked_about_without_pause() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Unloads").args(["40"]).profiler_named("keeps", "Keeps").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "unloaded 40 of 40\n", "{outcome}");
+        let told =
+            outcome.stderr.lines().find(|line| line.starts_with("kept=")).with_context(|| outcome.to_string())?;
+        ensure!(count(told, "unexpected")? == 0, "{outcome}");
+        ensure!(count(told, "good")? > 1_000, "what is alive is answered about: {outcome}");
+        for kind in ["assemblies", "modules", "classes", "functions", "threads"] {
+            ensure!(count(told, kind)? > 0, "{kind} that have died are refused: {outcome}");
+        }
+    }
+    Ok(())
+}

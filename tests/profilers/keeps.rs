@@ -1,0 +1,171 @@
+//! A profiler that keeps every identifier it meets and never stops asking about all of them: for `live/keeps.rs`.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use corprof::prelude::*;
+use corprof::{ErrorKind, InCallback, sys};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kept {
+    Assembly(AssemblyId),
+    Module(ModuleId),
+    Class(ClassId),
+    Function(FunctionId),
+    Thread(ThreadId),
+}
+
+#[derive(Default)]
+struct Answers {
+    good: AtomicU64,
+    dead: [AtomicU64; 5],
+    unexpected: AtomicU64,
+}
+
+/// Asks on a thread of its own, beside the application, and in each callback about what it brings.
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0301", no_export)]
+struct Keeps {
+    ids: Arc<Mutex<HashSet<Kept>>>,
+    answers: Arc<Answers>,
+}
+
+impl Keeps {
+    fn keep(&self, ids: impl IntoIterator<Item = Kept>) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    }
+}
+
+impl Answers {
+    fn count<T>(&self, kind: usize, call: &str, answer: Result<T>) {
+        match answer {
+            Ok(_) => self.good.fetch_add(1, Relaxed),
+            Err(error) if error.code() == sys::COR_E_OBJECTDISPOSED => self.dead[kind].fetch_add(1, Relaxed),
+            // Ordinary for what is alive: not loaded so far, an array, never compiled.
+            Err(error)
+                if [ErrorKind::NotYet, ErrorKind::WrongSubject, ErrorKind::InvalidArgument].contains(&error.kind()) =>
+            {
+                self.good.fetch_add(1, Relaxed)
+            }
+            Err(error) => {
+                eprintln!("unexpected: {call}: {error}");
+                self.unexpected.fetch_add(1, Relaxed)
+            }
+        };
+    }
+
+    fn ask(&self, cx: &InCallback<'_>, id: Kept) {
+        match id {
+            Kept::Assembly(assembly) => self.count(0, "assembly_info", cx.assembly_info(assembly)),
+            Kept::Module(module) => {
+                self.count(1, "module_info", cx.module_info(module));
+                let methods = |metadata: corprof::metadata::MetadataImport<'_>| {
+                    metadata.type_defs()?.iter().map(|&class| metadata.methods(class)).collect::<Result<Vec<_>>>()
+                };
+                self.count(1, "methods", cx.metadata(module).and_then(methods));
+            }
+            Kept::Class(class) => {
+                self.count(2, "class_info", cx.class_info(class));
+                self.count(2, "array_class", cx.array_class(class));
+                let _ = cx.names().class(class);
+            }
+            Kept::Function(function) => {
+                self.count(3, "function_info", cx.function_info(function));
+                self.count(3, "code_ranges", cx.code_ranges(function));
+                let _ = cx.names().function(function);
+            }
+            Kept::Thread(thread) => {
+                self.count(4, "os_thread_id", cx.os_thread_id(thread));
+                self.count(4, "thread_app_domain", cx.thread_app_domain(thread));
+            }
+        }
+    }
+}
+
+#[callbacks]
+impl Callbacks for Keeps {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let (ids, answers) = (Arc::clone(&self.ids), Arc::clone(&self.answers));
+        cx.spawn_own_thread("asker", move |cx| {
+            while cx.wait(Duration::from_millis(1)).is_continue() {
+                let kept: Vec<_> = ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+                for id in kept {
+                    if cx.is_stopping() {
+                        break;
+                    }
+                    answers.ask(cx, id);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+        if status.is_ok() {
+            self.keep([Kept::Assembly(assembly)]);
+        }
+    }
+
+    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+        if status.is_ok() {
+            self.keep([Kept::Module(module)]);
+        }
+    }
+
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+        if status.is_ok() {
+            self.keep([Kept::Class(class)]);
+        }
+    }
+
+    fn jit_compilation_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        self.keep([Kept::Function(function)]);
+        if let Ok(info) = cx.function_info(function) {
+            self.keep(info.class.into_iter().chain(info.type_args).map(Kept::Class));
+        }
+    }
+
+    fn thread_created(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+        self.keep([Kept::Thread(thread)]);
+    }
+
+    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+        // The last moment, at which everything about it can still be asked.
+        let alive = cx.module_info(module).is_ok() && cx.metadata(module).and_then(|it| it.type_defs()).is_ok();
+        if !alive {
+            eprintln!("unexpected: a module is dead when it begins to go");
+            self.answers.unexpected.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        let ids: Vec<_> = self.ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        for &id in &ids {
+            self.answers.ask(cx, id);
+        }
+        let [assemblies, modules, classes, functions, threads] = &self.answers.dead;
+        eprintln!(
+            "kept={} good={} assemblies={} modules={} classes={} functions={} threads={} unexpected={}",
+            ids.len(),
+            self.answers.good.load(Relaxed),
+            assemblies.load(Relaxed),
+            modules.load(Relaxed),
+            classes.load(Relaxed),
+            functions.load(Relaxed),
+            threads.load(Relaxed),
+            self.answers.unexpected.load(Relaxed),
+        );
+    }
+}
+
+corprof::export!(Keeps);
