@@ -8,5 +8,6 @@ mod exceptions;
 mod keeps;
 mod manners;
 mod metadata;
+mod rejit;
 mod smoke;
 mod world;

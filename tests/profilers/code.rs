@@ -4,15 +4,13 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "that is how it fails")]
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
-use std::thread::JoinHandle;
 
 use corprof::info::{FunctionVersion, IlMapEntry, IlOffset};
 use corprof::metadata::{MethodDef, TypeDef};
 use corprof::prelude::*;
 use corprof::{NativeCode, sys};
-use windows_core::Interface;
 
 /// Only the test's own threads wait for these, and never while they make a call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -237,7 +235,7 @@ impl Callbacks for AsksAboutCode {
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0102", no_export)]
 struct CompilesAgain {
-    requests: Mutex<Vec<JoinHandle<()>>>,
+    is_requested: AtomicBool,
 }
 
 #[callbacks]
@@ -249,18 +247,12 @@ impl Callbacks for CompilesAgain {
         _status: Result<()>,
         _is_safe_to_block: bool,
     ) {
-        if !cx.names().function(function).to_string().contains("Packer.Pack(") || !lock(&self.requests).is_empty() {
+        if !cx.names().function(function).to_string().contains("Packer.Pack(") || self.is_requested.swap(true, Relaxed)
+        {
             return;
         }
-        let (info, is_in) = (Info::clone(cx), cx.function_info(function).unwrap());
-        let request = std::thread::spawn(move || {
-            // SAFETY: it is kept for the length of this thread only, while the runtime runs.
-            let raw: sys::ICorProfilerInfo4 = unsafe { info.as_raw() }.cast().unwrap();
-            // SAFETY: this thread is the profiler's own; one module and one method are given.
-            let code = unsafe { raw.RequestReJIT(1, &is_in.module.as_raw(), &is_in.token.as_raw()) };
-            assert!(code.is_ok(), "{code:?}");
-        });
-        lock(&self.requests).push(request);
+        let is_in = cx.function_info(function).unwrap();
+        cx.spawn_own_thread("requests", move |cx| cx.request_rejit(&[(is_in.module, is_in.token)]).unwrap()).unwrap();
     }
 
     fn get_rejit_parameters(
@@ -314,9 +306,6 @@ impl Callbacks for CompilesAgain {
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        for request in lock(&self.requests).drain(..) {
-            request.join().unwrap();
-        }
         eprintln!("no complaint");
     }
 }

@@ -20,6 +20,7 @@ mod il;
 mod layouts;
 mod modules;
 mod objects;
+mod rejit;
 mod runtime;
 mod statics;
 mod symbols;

@@ -1,0 +1,58 @@
+//! ReJIT: what a program prints changes with the bodies that a profiler gives its methods, and changes back.
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Run, Runtime};
+
+const LIBRARY: &str = "rejit";
+
+/// What the program prints: a method without callers, one called directly, the same through the method it was inlined into,
+/// and one that nobody touches.
+const REPLACED_AND_REVERTED: &str = "before: 41 51 51 61\n\
+                                     answer: 42 51 51 61\n\
+                                     inlined: 42 52 51 61\n\
+                                     inliners: 42 52 52 61\n\
+                                     reverted: 41 51 51 61\n";
+
+#[test]
+fn a_body_takes_effect_and_is_reverted() -> Result<()> {
+    for runtime in Runtime::all()? {
+        // So that what is inlined is inlined at once.
+        let run = Run::new(&runtime, "ReJit").env("COMPlus_TieredCompilation", "0");
+        let outcome = run.profiler_named(LIBRARY, "Replaces").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == REPLACED_AND_REVERTED, "{outcome}");
+        let lines: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("rejit| ")).collect();
+        for expected in [
+            "answer: Ok(())",
+            "finished Answer: Ok(()) true",
+            "finished Inlined: Ok(()) true",
+            "finished Caller: Ok(()) true",
+            "revert: Ok([Ok(()), Ok(()), Ok(()), Ok(())])",
+        ] {
+            ensure!(lines.contains(&expected), "not told: {expected}: {outcome}");
+        }
+        for refused in ["none: RequestReJIT: E_INVALIDARG", "revert none: RequestRevert: E_INVALIDARG"] {
+            ensure!(lines.iter().any(|line| line.starts_with(refused)), "not refused: {refused}: {outcome}");
+        }
+        // A token that names nothing: once in a request, and once in a revert, whose status does not tell.
+        let errors = lines.iter().filter(|line| line.starts_with("error 0x6ffffff: None "));
+        ensure!(errors.clone().count() == 2, "{outcome}");
+        ensure!(errors.clone().all(|line| line.contains("E_INVALIDARG")), "{outcome}");
+        ensure!(lines.contains(&"revert no method: Ok([Ok(())])"), "{outcome}");
+        ensure!(!outcome.stderr.contains("parameters of another method"), "asked for an inliner: {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_the_flag_every_request_is_refused() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "ReJit").args(["alone"]).profiler_named(LIBRARY, "LacksFlag").run()?;
+        outcome.exited_with(0)?;
+        for call in ["RequestReJIT", "RequestReJITWithInliners", "RequestRevert"] {
+            let refused = format!("rejit| refused {call}: CORPROF_E_REJIT_NOT_ENABLED");
+            ensure!(outcome.stderr.contains(&refused), "{call} was not refused: {outcome}");
+        }
+    }
+    Ok(())
+}
