@@ -9,5 +9,6 @@ mod keeps;
 mod manners;
 mod metadata;
 mod rejit;
+mod sequence;
 mod smoke;
 mod world;

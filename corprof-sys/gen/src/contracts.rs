@@ -198,6 +198,7 @@ pub struct CallbackRow {
     pub method: String,
     pub slot: usize,
     pub since: String,
+    pub made_since: Option<String>,
     pub entrypoint: String,
     pub gc: Gc,
     pub mode: Mode,

@@ -138,7 +138,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: collectible assemblies.
+    /// Runtimes before .NET 8.0 never make it.
+    ///
+    /// Note: collectible assemblies; dotnet/runtime issue 86178 is of the runtimes that never make it.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyUnloadStarted`).
     #[doc(alias = "AssemblyUnloadStarted")]
@@ -229,6 +231,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
+    /// Note: not made for classes of arrays.
+    ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadStarted`).
     #[doc(alias = "ClassLoadStarted")]
     fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>) {}
@@ -237,6 +241,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
+    ///
+    /// Note: not made for classes of arrays.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadFinished`).
     #[doc(alias = "ClassLoadFinished")]
@@ -252,7 +258,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: collectible assemblies.
+    /// Note: collectible assemblies; not made for classes of arrays.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassUnloadStarted`).
     #[doc(alias = "ClassUnloadStarted")]
@@ -263,7 +269,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: collectible assemblies.
+    /// Note: collectible assemblies; not made for classes of arrays.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassUnloadFinished`).
     #[doc(alias = "ClassUnloadFinished")]

@@ -1373,7 +1373,7 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AssemblyUnloadStarted,
-        since: Release(2, 0),
+        since: Release(8, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,

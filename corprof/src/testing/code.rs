@@ -81,6 +81,26 @@ impl FakeClr {
     /// If there is no such function.
     #[track_caller]
     pub fn jit(&self, function: FunctionId) {
+        self.jit_with(function, || ());
+    }
+
+    /// As [`jit`](Self::jit), and `meanwhile` is what the compiler makes happen: it loads the classes that the function
+    /// needs first, and asks what it may [`inline`](Self::inline).
+    ///
+    /// ```
+    /// # use corprof::testing::FakeClr;
+    /// # fn play(clr: &FakeClr, main: corprof::FunctionId, get: corprof::FunctionId) {
+    /// clr.jit_with(main, || {
+    ///     clr.core_class("System.Console");
+    ///     clr.inline(main, get);
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such function.
+    #[track_caller]
+    pub fn jit_with(&self, function: FunctionId, meanwhile: impl FnOnce()) {
         let raw = function.as_raw();
         let Some(known) = self.runtime.world().functions.get(&raw).cloned() else {
             misuse(format_args!("{function:?} is not there"));
@@ -93,12 +113,14 @@ impl FakeClr {
             let (start, size) = (il.as_ptr(), il.len() as u32);
             make!(self, DynamicMethodJitCompilationStarted, |callback| callback
                 .DynamicMethodJITCompilationStarted(raw, safe, start, size));
+            meanwhile();
             self.give_code(raw);
             make!(self, DynamicMethodJitCompilationFinished, |callback| callback
                 .DynamicMethodJITCompilationFinished(raw, ok, safe));
             return;
         }
         make!(self, JitCompilationStarted, |callback| callback.JITCompilationStarted(raw, safe));
+        meanwhile();
         self.give_code(raw);
         make!(self, JitCompilationFinished, |callback| callback.JITCompilationFinished(raw, ok, safe));
     }

@@ -12,13 +12,18 @@ impl FakeClr {
     /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
     /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
     /// `ExceptionUnwindFunctionLeave`; in the frame that catches, `ExceptionCatcherEnter` and `ExceptionCatcherLeave`
-    /// stand for the end of the unwinding.
+    /// stand for the end of the unwinding. As seen on .NET Core 3.1 and .NET 8, the runtime holds the exception by two
+    /// handles for as long: `HandleCreated` before all, `HandleDestroyed` after all.
     ///
     /// # Panics
     /// If there is no such class.
     #[track_caller]
     pub fn throw(&self, class: ClassId, frames: &[Frame]) -> FakeObject {
         let exception = self.allocate(class);
+        let handles = [(); 2].map(|()| self.runtime.world_mut().new_id());
+        for handle in handles {
+            self.create_handle(handle, exception);
+        }
         make!(self, ExceptionThrown, |callback| callback.ExceptionThrown(self.address_of(exception)));
         for frame in frames {
             let function = frame.function.as_raw();
@@ -52,6 +57,9 @@ impl FakeClr {
                 break;
             }
             make!(self, ExceptionUnwindFunctionLeave, |callback| callback.ExceptionUnwindFunctionLeave());
+        }
+        for handle in handles {
+            self.destroy_handle(handle);
         }
         exception
     }

@@ -15,10 +15,7 @@ use super::clr::{FakeClr, make, misuse};
 use super::here;
 use super::runtime::lock;
 use super::spec::FakeObject;
-use super::world::{Collected, Object};
-
-/// From this size on, an object is a large one.
-const LARGE: usize = 85_000;
+use super::world::{Collected, LARGE, Object};
 
 impl FakeClr {
     /// Allocates a small object: `ObjectAllocated`.
@@ -65,9 +62,26 @@ impl FakeClr {
         self.address(object).unwrap_or(0)
     }
 
-    /// Pins an object: collections leave it where it is.
+    /// Pins an object by a handle, so that collections leave it where it is: `HandleCreated`.
     pub fn pin(&self, object: FakeObject) {
         self.change_object(object, |object| object.pinned = true);
+        self.create_handle(object.0, object);
+    }
+
+    /// Destroys the handle that pins an object: `HandleDestroyed`.
+    pub fn unpin(&self, object: FakeObject) {
+        self.change_object(object, |object| object.pinned = false);
+        self.destroy_handle(object.0);
+    }
+
+    pub(super) fn create_handle(&self, handle: usize, object: FakeObject) {
+        self.current_thread();
+        make!(self, HandleCreated, |callback| callback.HandleCreated(handle, self.address_of(object)));
+    }
+
+    pub(super) fn destroy_handle(&self, handle: usize) {
+        self.current_thread();
+        make!(self, HandleDestroyed, |callback| callback.HandleDestroyed(handle));
     }
 
     /// Lets go of an object: the next collection takes it.
@@ -86,9 +100,10 @@ impl FakeClr {
         }
     }
 
-    /// Runs a collection of all generations, which moves every object that is not pinned. The runtime is suspended,
-    /// `GarbageCollectionStarted`, `ObjectsAllocatedByClass`, what was moved and what was left in place, the roots (every
-    /// object is one), `ObjectReferences` of each object, `GarbageCollectionFinished`, and the runtime is resumed.
+    /// Runs a collection of all generations, which moves every object that is neither pinned nor large. The runtime is
+    /// suspended, `GarbageCollectionStarted`, `ObjectsAllocatedByClass`, `SurvivingReferences2` of large objects,
+    /// `MovedReferences2` of the others (pinned ones have moved to where they were), the roots (every object is one),
+    /// `ObjectReferences` of each object, `GarbageCollectionFinished`, and the runtime is resumed.
     pub fn collect(&self) {
         self.current_thread();
         let _one_at_a_time = lock(&self.suspension);
@@ -131,6 +146,13 @@ impl FakeClr {
         let narrow = |lengths: &[usize]| -> Vec<u32> {
             lengths.iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX)).collect()
         };
+        if !collected.survivor_starts.is_empty() {
+            let (starts, count) = (collected.survivor_starts.as_ptr(), collected.survivor_starts.len() as u32);
+            let lengths = narrow(&collected.survivor_lengths);
+            let (wide, narrow) = (collected.survivor_lengths.as_ptr(), lengths.as_ptr());
+            make!(self, SurvivingReferences2, |callback| callback.SurvivingReferences2(count, starts, wide));
+            make!(self, SurvivingReferences, |callback| callback.SurvivingReferences(count, starts, narrow));
+        }
         if !collected.old_starts.is_empty() {
             let (old, new) = (collected.old_starts.as_ptr(), collected.new_starts.as_ptr());
             let (count, wide) = (collected.old_starts.len() as u32, collected.moved_lengths.as_ptr());
@@ -138,13 +160,6 @@ impl FakeClr {
             let narrow = lengths.as_ptr();
             make!(self, MovedReferences2, |callback| callback.MovedReferences2(count, old, new, wide));
             make!(self, MovedReferences, |callback| callback.MovedReferences(count, old, new, narrow));
-        }
-        if !collected.survivor_starts.is_empty() {
-            let (starts, count) = (collected.survivor_starts.as_ptr(), collected.survivor_starts.len() as u32);
-            let lengths = narrow(&collected.survivor_lengths);
-            let (wide, narrow) = (collected.survivor_lengths.as_ptr(), lengths.as_ptr());
-            make!(self, SurvivingReferences2, |callback| callback.SurvivingReferences2(count, starts, wide));
-            make!(self, SurvivingReferences, |callback| callback.SurvivingReferences(count, starts, narrow));
         }
     }
 

@@ -86,7 +86,7 @@ impl FakeClr {
         self.introduce(Class { module, token, parent, type_args, array: None, alive: false })
     }
 
-    /// Loads the class of arrays of these elements, of this many dimensions.
+    /// Loads the class of arrays of these elements, of this many dimensions. No callback tells of classes of arrays.
     ///
     /// # Panics
     /// If there is no such class.
@@ -106,6 +106,7 @@ impl FakeClr {
 
     fn introduce(&self, class: Class) -> ClassId {
         self.current_thread();
+        let is_array = class.array.is_some();
         let mut world = self.runtime.world_mut();
         let known = world.find_class(class.module, class.token, &class.type_args, class.array);
         if let Some(known) = ClassId::from_raw(known) {
@@ -117,11 +118,15 @@ impl FakeClr {
         // Two threads must not load it both: it can be found from here on, though nothing can be asked about it yet.
         world.classes.insert(raw, class);
         drop(world);
-        make!(self, ClassLoadStarted, |callback| callback.ClassLoadStarted(raw));
+        if !is_array {
+            make!(self, ClassLoadStarted, |callback| callback.ClassLoadStarted(raw));
+        }
         if let Some(class) = self.runtime.world_mut().classes.get_mut(&raw) {
             class.alive = true;
         }
-        make!(self, ClassLoadFinished, |callback| callback.ClassLoadFinished(raw, OK));
+        if !is_array {
+            make!(self, ClassLoadFinished, |callback| callback.ClassLoadFinished(raw, OK));
+        }
         made(ClassId::from_raw(raw))
     }
 
@@ -147,8 +152,9 @@ impl FakeClr {
         assembly
     }
 
-    /// Unloads a module's assembly with all that is in it: `ClassUnloadStarted` and `ClassUnloadFinished` for each class,
-    /// `ModuleUnloadStarted`, `ModuleUnloadFinished`, `AssemblyUnloadStarted`, `AssemblyUnloadFinished`.
+    /// Unloads a module's assembly with all that is in it: `AssemblyUnloadStarted` (from .NET 8 on), `ModuleUnloadStarted`,
+    /// `ClassUnloadStarted` and `ClassUnloadFinished` for each class, `ModuleUnloadFinished`, `AssemblyUnloadFinished`. A
+    /// runtime does this on its finalizer's thread.
     ///
     /// # Panics
     /// If there is no such module.
@@ -157,22 +163,26 @@ impl FakeClr {
         let assembly = self.assembly_of(module).as_raw();
         self.current_thread();
         let module = module.as_raw();
-        let mut classes: Vec<usize> = {
+        let mut classes: Vec<(usize, bool)> = {
             let world = self.runtime.world();
             let of_module = world.classes.iter().filter(|(_, class)| class.module == module && class.alive);
-            of_module.map(|(&id, _)| id).collect()
+            of_module.map(|(&id, class)| (id, class.array.is_some())).collect()
         };
         classes.sort_unstable();
-        for class in classes {
-            make!(self, ClassUnloadStarted, |callback| callback.ClassUnloadStarted(class));
-            self.runtime.world_mut().classes.remove(&class);
-            make!(self, ClassUnloadFinished, |callback| callback.ClassUnloadFinished(class, OK));
-        }
+        make!(self, AssemblyUnloadStarted, |callback| callback.AssemblyUnloadStarted(assembly));
         make!(self, ModuleUnloadStarted, |callback| callback.ModuleUnloadStarted(module));
+        for (class, is_array) in classes {
+            if !is_array {
+                make!(self, ClassUnloadStarted, |callback| callback.ClassUnloadStarted(class));
+            }
+            self.runtime.world_mut().classes.remove(&class);
+            if !is_array {
+                make!(self, ClassUnloadFinished, |callback| callback.ClassUnloadFinished(class, OK));
+            }
+        }
         self.change_module(module, |module| module.alive = false);
         self.runtime.world_mut().functions.retain(|_, function| function.module != module);
         make!(self, ModuleUnloadFinished, |callback| callback.ModuleUnloadFinished(module, OK));
-        make!(self, AssemblyUnloadStarted, |callback| callback.AssemblyUnloadStarted(assembly));
         self.change_assembly(assembly, false);
         self.change_module(module, |module| module.assembly = 0);
         make!(self, AssemblyUnloadFinished, |callback| callback.AssemblyUnloadFinished(assembly, OK));

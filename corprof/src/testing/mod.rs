@@ -2,7 +2,7 @@
 //!
 //! [`FakeClr::load`] loads a profiler as a runtime does, and from then on the test plays the program: it loads classes,
 //! compiles functions, throws exceptions, collects garbage. The profiler gets the callbacks that it has asked for, in the
-//! order of a runtime, and its questions are answered:
+//! order of a runtime (a live test of corprof compares the two), and its questions are answered:
 //!
 //! ```
 //! use corprof::{prelude::*, testing::{ClassSpec, FakeClr}};

@@ -8,6 +8,9 @@ use corprof_sys as sys;
 
 use super::metadata::Metadata;
 
+/// From this size on, an object is a large one: it has a heap apart, where nothing is moved.
+pub(crate) const LARGE: usize = 85_000;
+
 /// Everything there is, by identifier.
 pub(crate) struct World {
     next_id: usize,
@@ -83,7 +86,7 @@ pub(crate) struct Heap {
     pub(crate) objects: BTreeMap<usize, Object>,
     /// The keys of the objects that an object refers to.
     pub(crate) references: BTreeMap<usize, Vec<usize>>,
-    /// How many objects of each class have been allocated since the last collection.
+    /// How many objects of each class have been allocated since the last collection; large ones are not counted.
     pub(crate) allocated: BTreeMap<usize, u32>,
 }
 
@@ -168,11 +171,13 @@ impl Heap {
         let size = object_size(size);
         let address = self.next_address;
         self.next_address += size;
-        *self.allocated.entry(class).or_default() += 1;
+        if size < LARGE {
+            *self.allocated.entry(class).or_default() += 1;
+        }
         self.objects.insert(key, Object { address, class, size, pinned: false, garbage: false });
     }
 
-    /// Drops the garbage and moves all that is not pinned to fresh addresses, in order and without holes.
+    /// Drops the garbage and moves all that is neither pinned nor large to fresh addresses, in order and without holes.
     pub(crate) fn compact(&mut self) -> Collected {
         self.allocated.clear();
         self.objects.retain(|_, object| !object.garbage);
@@ -182,11 +187,11 @@ impl Heap {
         let mut target = self.next_address.next_multiple_of(0x1_0000);
         let mut by_address: Vec<&mut Object> = self.objects.values_mut().collect();
         by_address.sort_by_key(|object| object.address);
-        let mut end_of_moved = 0;
+        let mut end_of_moved = (0, 0);
         let mut end_of_kept = 0;
         for object in by_address {
             let (old, size) = (object.address, object.size);
-            if object.pinned {
+            if size >= LARGE {
                 match collected.survivor_lengths.last_mut() {
                     Some(length) if end_of_kept == old => *length += size,
                     _ => {
@@ -197,17 +202,21 @@ impl Heap {
                 end_of_kept = old + size;
                 continue;
             }
+            // What is pinned is reported with the others, as moved to where it was.
+            let new = if object.pinned { old } else { target };
             match collected.moved_lengths.last_mut() {
-                Some(length) if end_of_moved == old => *length += size,
+                Some(length) if end_of_moved == (old, new) => *length += size,
                 _ => {
                     collected.old_starts.push(old);
-                    collected.new_starts.push(target);
+                    collected.new_starts.push(new);
                     collected.moved_lengths.push(size);
                 }
             }
-            object.address = target;
-            target += size;
-            end_of_moved = old + size;
+            if !object.pinned {
+                object.address = target;
+                target += size;
+            }
+            end_of_moved = (old + size, new + size);
         }
         self.next_address = target;
         collected
@@ -224,18 +233,20 @@ mod tests {
         for key in 1..=5 {
             heap.allocate(key, 0x20, 20);
         }
+        heap.allocate(6, 0x20, LARGE);
         let before: Vec<usize> = heap.objects.values().map(|object| object.address).collect();
         heap.objects.get_mut(&2).unwrap().garbage = true;
         heap.objects.get_mut(&4).unwrap().pinned = true;
         let collected = heap.compact();
-        assert_eq!(collected.survivor_starts, [before[3]]);
-        assert_eq!(collected.old_starts, [before[0], before[2], before[4]]);
-        assert_eq!(collected.moved_lengths, [24, 24, 24]);
+        assert_eq!(collected.survivor_starts, [before[5]]);
+        assert_eq!(collected.old_starts, [before[0], before[2], before[3], before[4]]);
+        assert_eq!(collected.new_starts[2], before[3]);
+        assert_eq!(collected.moved_lengths, [24, 24, 24, 24]);
         let after: Vec<usize> = heap.objects.values().map(|object| object.address).collect();
-        assert_eq!(after.len(), 4);
+        assert_eq!(after.len(), 5);
         assert_eq!((after[1], after[3]), (after[0] + 24, after[1] + 24));
-        assert_eq!(after[2], before[3]);
+        assert_eq!((after[2], after[4]), (before[3], before[5]));
         // Side by side now, they are one range the next time.
-        assert_eq!(heap.compact().moved_lengths, [72]);
+        assert_eq!(heap.compact().moved_lengths, [24, 72]);
     }
 }

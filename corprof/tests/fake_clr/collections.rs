@@ -57,7 +57,7 @@ impl Callbacks for Tracker {
 fn a_collection_moves_objects() {
     let clr = FakeClr::load::<Tracker>().unwrap();
     let string = clr.core_class("System.String");
-    let objects = [(); 4].map(|()| clr.allocate(string));
+    let objects = [24, 24, 24, 24, 100_000].map(|size| clr.allocate_sized(string, size));
     let before = objects.map(|object| clr.address(object).unwrap());
     let tracker = clr.profiler::<Tracker>().unwrap();
     assert_eq!(*tracker.allocated.lock().unwrap(), before);
@@ -67,19 +67,20 @@ fn a_collection_moves_objects() {
     clr.refer(objects[0], objects[2]);
     clr.collect();
     assert_eq!(clr.address(objects[2]), None);
-    assert_eq!(clr.address(objects[1]), Some(before[1]));
+    assert_eq!([1, 4].map(|at| clr.address(objects[at])), [1, 4].map(|at| Some(before[at])));
     let now = |at: usize| clr.address(objects[at]).unwrap();
     assert!(now(0) != before[0] && now(3) != before[3]);
     let moved = tracker.moved.lock().unwrap();
     let expected = [
         MovedRange { old_start: before[0], new_start: now(0), length: 24 },
+        MovedRange { old_start: before[1], new_start: before[1], length: 24 },
         MovedRange { old_start: before[3], new_start: now(3), length: 24 },
     ];
     assert_eq!(*moved, expected);
-    assert_eq!(*tracker.kept.lock().unwrap(), [SurvivingRange { start: before[1], length: 24 }]);
+    assert_eq!(*tracker.kept.lock().unwrap(), [SurvivingRange { start: before[4], length: 100_000 }]);
     assert_eq!(*tracker.counts.lock().unwrap(), [("System.String".to_owned(), 4)]);
-    assert_eq!(tracker.roots.load(SeqCst), 3);
-    let expected = [(now(0), vec![before[1]]), (before[1], vec![]), (now(3), vec![])];
+    assert_eq!(tracker.roots.load(SeqCst), 4);
+    let expected = [(now(0), vec![before[1]]), (before[1], vec![]), (now(3), vec![]), (before[4], vec![])];
     assert_eq!(*tracker.references.lock().unwrap(), expected);
     assert!(!clr.has_panicked() && clr.refusals().is_empty());
 }
@@ -102,6 +103,8 @@ fn a_callback_comes_only_if_its_flag_is_on() {
         ObjectAllocated,
         ThreadCreated,
         ThreadAssignedToOsThread,
+        HandleCreated,
+        HandleCreated,
         GarbageCollectionStarted,
         ObjectsAllocatedByClass,
         MovedReferences2,

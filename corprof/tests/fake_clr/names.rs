@@ -88,8 +88,6 @@ fn names_come_from_the_fake_world() {
         "assembly System.Private.CoreLib",
         "class System.Int32",
         "class System.String",
-        "class string[]",
-        "class string[][,]",
         "class App.Shelf<int32>",
         "class App.Shelf<string>+Batch<string[][,]>",
     ];

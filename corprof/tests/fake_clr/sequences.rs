@@ -1,4 +1,4 @@
-//! The order of callbacks, as a runtime makes them.
+//! The order of callbacks, as a runtime makes them. That it is a runtime's order, `tests/live/sequence.rs` finds out.
 
 use corprof::Event;
 use corprof::prelude::*;
@@ -70,4 +70,22 @@ fn callbacks_come_in_the_order_of_a_runtime() {
         ClassLoadFinished,
     ];
     assert_eq!(clr.delivered(), start);
+}
+
+#[test]
+fn an_assembly_takes_what_is_in_it_along() {
+    use Event::*;
+    let parts =
+        [ModuleUnloadStarted, ClassUnloadStarted, ClassUnloadFinished, ModuleUnloadFinished, AssemblyUnloadFinished];
+    // Runtimes before .NET 8 do not tell that an assembly begins to go.
+    for (newest_info, first) in [(14, Some(AssemblyUnloadStarted)), (11, None)] {
+        let clr = FakeClr::builder().info_version(newest_info).load::<Everything>().unwrap();
+        let guest = clr.load_assembly("Guest");
+        let class = clr.load_class(guest, "Guest");
+        clr.load_array(class, 1);
+        clr.forget_delivered();
+        clr.unload_assembly(guest);
+        let expected: Vec<Event> = first.into_iter().chain(parts).collect();
+        assert_eq!(clr.delivered(), expected);
+    }
 }

@@ -60,7 +60,7 @@ fn entry(entry: Entry) -> TokenStream {
 
 fn delivery(callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let row = callback.row;
-    let (event, since) = (event(callback), release(&row.since)?);
+    let (event, since) = (event(callback), release(row.made_since.as_ref().unwrap_or(&row.since))?);
     let sync_info = match row.sync_info {
         SyncInfo::All => quote!(SyncInfo::All),
         SyncInfo::NoTrigger => quote!(SyncInfo::NoTrigger),

@@ -144,6 +144,7 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
     }
     let mut more: Vec<String> = Vec::new();
     more.extend(row.blocking.as_ref().map(|blocking| format!("Blocking: {blocking}.")));
+    more.extend(row.made_since.as_ref().map(|since| format!("Runtimes before {} never make it.", runtime(since))));
     more.extend(row.platform.as_ref().filter(|platform| !platform.is_empty()).map(|name| format!("Only on: {name}.")));
     if !row.allowed_for_attach {
         more.push("Not made to a profiler that attached.".to_owned());
