@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use super::{barrier, thread_key};
 
-/// Callbacks are let through.
+/// Callbacks are let through, and closing pays for the fences of those who pass.
 const OPEN: u8 = 0;
 /// A callback has panicked: the profiler is quiet.
 const QUIET: u8 = 1;
 /// The application ends.
 const CLOSED: u8 = 2;
+/// Callbacks are let through, and each pays for a fence of its own.
+const OPEN_FENCED: u8 = 3;
 
 /// How many threads get a slot of their own; those beyond share one, with locked instructions.
 const SLOTS: usize = 2048;
@@ -43,8 +45,8 @@ static CROWD: AtomicUsize = AtomicUsize::new(0);
 /// Whether callbacks are let through to one profiler.
 pub(crate) struct Gate {
     state: AtomicU8,
-    /// Whether closing pays for the fences of those who pass.
-    is_asymmetric: bool,
+    /// Which state it is open in: decided once, by what the system offers.
+    open: u8,
 }
 
 /// A callback under way: the gate cannot finish closing while one lives.
@@ -54,31 +56,47 @@ pub(crate) struct Inside {
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(OPEN), is_asymmetric: barrier::prepare() }
+        let open = if barrier::prepare() { OPEN } else { OPEN_FENCED };
+        Self { state: AtomicU8::new(open), open }
+    }
+
+    /// As [`enter`](Self::enter) in the usual case, and nothing in any other: whoever gets nothing has to ask `enter`.
+    #[inline]
+    pub(crate) fn enter_as_usual(&self) -> Option<Inside> {
+        let slot = Slot::at_home(thread_key::current())?;
+        slot.count_in();
+        let inside = Inside { slot: Some(slot) };
+        // As in `enter`.
+        compiler_fence(Ordering::SeqCst);
+        if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
     }
 
     /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
-    #[inline]
     pub(crate) fn enter(&self) -> Option<Inside> {
         let inside = Inside::count_in();
         // Having counted itself must come before the look at the gate: against the compiler this fence sees to it, against
-        // the processor the barrier of whoever closes, or else a full fence.
-        if self.is_asymmetric {
-            compiler_fence(Ordering::SeqCst)
-        } else {
-            fence(Ordering::SeqCst)
+        // the processor the barrier of whoever closes, or else a full fence and a second look.
+        compiler_fence(Ordering::SeqCst);
+        match self.state.load(Ordering::Relaxed) {
+            OPEN => Some(inside),
+            OPEN_FENCED if self.is_open_after_fence() => Some(inside),
+            _ => None,
         }
-        if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
+    }
+
+    fn is_open_after_fence(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.is_open()
     }
 
     /// No further callback is let in; `true` the first time. Those inside go on.
     pub(crate) fn quieten(&self) -> bool {
-        self.state.compare_exchange(OPEN, QUIET, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.state.compare_exchange(self.open, QUIET, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Whether callbacks are let in.
     pub(crate) fn is_open(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == OPEN
+        self.state.load(Ordering::Relaxed) == self.open
     }
 
     /// Whether callbacks are no longer let in because of a panic.
@@ -115,18 +133,36 @@ impl Gate {
 }
 
 impl Slot {
-    /// The calling thread's slot: its own from before, or a free one.
     #[inline]
+    fn count_in(&self) {
+        // Only this thread writes the count, so it needs no locked instruction.
+        self.depth.store(self.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// The calling thread's slot: its own from before, or a free one.
     fn mine() -> Option<&'static Slot> {
         let key = thread_key::current();
-        // Keys are addresses of thread control blocks, which are pages apart.
-        let home = (key >> 6).wrapping_mul(0x9E37_79B9) >> 8;
-        let slot = &TABLE[home % SLOTS];
-        if slot.owner.load(Ordering::Relaxed) == key { Some(slot) } else { Self::find(key, home) }
+        Self::at_home(key).or_else(|| Self::find(key))
+    }
+
+    /// The slot that is nearly always the right one.
+    #[inline]
+    fn at_home(key: usize) -> Option<&'static Slot> {
+        let slot = &TABLE[Self::home(key)];
+        (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
+    }
+
+    /// Where the owner of a key looks first. Keys are addresses of thread control blocks, which are stacks apart: mostly a
+    /// multiple of a large power of two, so it is the upper bits of the product that differ.
+    #[inline]
+    const fn home(key: usize) -> usize {
+        const GOLDEN: usize = 0x9E37_79B9_7F4A_7C15_u64 as usize;
+        key.wrapping_mul(GOLDEN) >> (usize::BITS - SLOTS.trailing_zeros())
     }
 
     #[cold]
-    fn find(key: usize, home: usize) -> Option<&'static Slot> {
+    fn find(key: usize) -> Option<&'static Slot> {
+        let home = Self::home(key);
         for step in 0..PROBES {
             let slot = &TABLE[(home + step) % SLOTS];
             // Looking first keeps a neighbour's cache line his.
@@ -141,14 +177,10 @@ impl Slot {
 }
 
 impl Inside {
-    #[inline]
     fn count_in() -> Self {
         let slot = Slot::mine();
         match slot {
-            Some(slot) => {
-                // Only this thread writes the count, so it needs no locked instruction.
-                slot.depth.store(slot.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            }
+            Some(slot) => slot.count_in(),
             None => {
                 CROWD.fetch_add(1, Ordering::SeqCst);
             }
@@ -178,6 +210,20 @@ mod tests {
 
     /// The table is the process's, so tests that close gates would wait for one another's callbacks.
     static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+    #[test]
+    fn homes_of_threads_lie_apart_whatever_their_stacks() {
+        // glibc's default with and without a guard page, .NET's 1.5 MiB, and control blocks on pages of their own.
+        for distance in [0x80_0000, 0x80_1000, 0x18_0000, 0x18_1000, 0x1000] {
+            let mut taken = [false; SLOTS];
+            let homeless = (1..=SLOTS / 4).filter(|at| {
+                let home = Slot::home(0x7f12_3456_7000 + at * distance + 0x640);
+                let free = (0..PROBES).map(|step| (home + step) % SLOTS).find(|&slot| !taken[slot]);
+                free.is_none_or(|slot| std::mem::replace(&mut taken[slot], true))
+            });
+            assert_eq!(homeless.count(), 0, "{distance:#x}");
+        }
+    }
 
     #[test]
     fn a_closed_gate_lets_nobody_in() {

@@ -31,7 +31,7 @@ use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::{report, tracker};
 
-use gate::Gate;
+use gate::{Gate, Inside};
 
 /// A profiler, as the runtime holds it.
 #[repr(C)]
@@ -234,7 +234,7 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
-        enter(this, event, subject, |profiler, info, report| {
+        enter(this, event, subject, move |profiler, info, report| {
             user(profiler, &InCallback::new(info, heap_at(event), report))
         })
     }
@@ -252,7 +252,7 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
     user: impl FnOnce(&P, &mut InTriggers<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, subject, |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
+    unsafe { enter(this, event, subject, move |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
 }
 
 /// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
@@ -272,16 +272,33 @@ unsafe fn enter<P: Profiler>(
     }
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let Some(info) = adapter.info.get() else { return S_OK };
+    let Some(info) = adapter.info.get() else { return apart(|| S_OK) };
     // The books are kept also when the profiler is quiet, as a callback of before may still be running.
     books::before(info, event, subject);
-    if is_implemented && let Some(_inside) = adapter.gate.enter() {
-        // SAFETY: inside the gate, so the profiler has not been dropped.
-        let profiler = unsafe { adapter.profiler() };
-        catch(|| user(profiler, info, report), || adapter.go_quiet(event.method()));
+    if is_implemented {
+        let run = move |_inside: Inside| {
+            // SAFETY: inside the gate, so the profiler has not been dropped.
+            let profiler = unsafe { adapter.profiler() };
+            catch(|| user(profiler, info, report), || adapter.go_quiet(event.method()));
+        };
+        // The rare cases are kept apart, so that the usual one saves no registers for them: this runs for every object that is
+        // allocated.
+        match adapter.gate.enter_as_usual() {
+            Some(inside) => run(inside),
+            None => {
+                apart(move || adapter.gate.enter().map(run));
+            }
+        }
     }
     books::after(info, event, subject);
     S_OK
+}
+
+/// Runs what is rare, and keeps it out of the caller.
+#[cold]
+#[inline(never)]
+fn apart<R>(rare: impl FnOnce() -> R) -> R {
+    rare()
 }
 
 /// Whether objects stay where they are during a callback.

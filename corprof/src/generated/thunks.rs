@@ -164,7 +164,7 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
         this,
         Event::AppDomainCreationStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
                 profiler.app_domain_creation_started(cx, app_domain)
             }
@@ -182,7 +182,7 @@ unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
         this,
         Event::AppDomainCreationFinished,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(app_domain), Some(status)) = (
                 wire::from_wire(cx, appDomainId),
                 wire::from_wire(cx, hrStatus),
@@ -202,7 +202,7 @@ unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
         this,
         Event::AppDomainShutdownStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
                 profiler.app_domain_shutdown_started(cx, app_domain)
             }
@@ -220,7 +220,7 @@ unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
         this,
         Event::AppDomainShutdownFinished,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(app_domain), Some(status)) = (
                 wire::from_wire(cx, appDomainId),
                 wire::from_wire(cx, hrStatus),
@@ -240,7 +240,7 @@ unsafe extern "system" fn assembly_load_started<P: Profiler>(
         this,
         Event::AssemblyLoadStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_load_started(cx, assembly)
             }
@@ -258,7 +258,7 @@ unsafe extern "system" fn assembly_load_finished<P: Profiler>(
         this,
         Event::AssemblyLoadFinished,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
                 wire::from_wire(cx, assemblyId),
                 wire::from_wire(cx, hrStatus),
@@ -278,7 +278,7 @@ unsafe extern "system" fn assembly_unload_started<P: Profiler>(
         this,
         Event::AssemblyUnloadStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_unload_started(cx, assembly)
             }
@@ -296,7 +296,7 @@ unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
         this,
         Event::AssemblyUnloadFinished,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
                 wire::from_wire(cx, assemblyId),
                 wire::from_wire(cx, hrStatus),
@@ -316,7 +316,7 @@ unsafe extern "system" fn module_load_started<P: Profiler>(
         this,
         Event::ModuleLoadStarted,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_load_started(cx, module)
             }
@@ -334,7 +334,7 @@ unsafe extern "system" fn module_load_finished<P: Profiler>(
         this,
         Event::ModuleLoadFinished,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(module), Some(status)) = (
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, hrStatus),
@@ -354,7 +354,7 @@ unsafe extern "system" fn module_unload_started<P: Profiler>(
         this,
         Event::ModuleUnloadStarted,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_unload_started(cx, module)
             }
@@ -372,7 +372,7 @@ unsafe extern "system" fn module_unload_finished<P: Profiler>(
         this,
         Event::ModuleUnloadFinished,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(module), Some(status)) = (
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, hrStatus),
@@ -393,7 +393,7 @@ unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
         this,
         Event::ModuleAttachedToAssembly,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(module), Some(assembly)) = (
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, AssemblyId),
@@ -413,7 +413,7 @@ unsafe extern "system" fn class_load_started<P: Profiler>(
         this,
         Event::ClassLoadStarted,
         classId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(class) = wire::from_wire(cx, classId) {
                 profiler.class_load_started(cx, class)
             }
@@ -431,7 +431,7 @@ unsafe extern "system" fn class_load_finished<P: Profiler>(
         this,
         Event::ClassLoadFinished,
         classId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(class), Some(status)) = (
                 wire::from_wire(cx, classId),
                 wire::from_wire(cx, hrStatus),
@@ -451,7 +451,7 @@ unsafe extern "system" fn class_unload_started<P: Profiler>(
         this,
         Event::ClassUnloadStarted,
         classId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(class) = wire::from_wire(cx, classId) {
                 profiler.class_unload_started(cx, class)
             }
@@ -469,7 +469,7 @@ unsafe extern "system" fn class_unload_finished<P: Profiler>(
         this,
         Event::ClassUnloadFinished,
         classId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(class), Some(status)) = (
                 wire::from_wire(cx, classId),
                 wire::from_wire(cx, hrStatus),
@@ -489,7 +489,7 @@ unsafe extern "system" fn function_unload_started<P: Profiler>(
         this,
         Event::FunctionUnloadStarted,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.function_unload_started(cx, function)
             }
@@ -507,7 +507,7 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
         this,
         Event::JitCompilationStarted,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(is_safe_to_block)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, fIsSafeToBlock),
@@ -529,7 +529,7 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
         this,
         Event::JitCompilationFinished,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(status), Some(is_safe_to_block)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, hrStatus),
@@ -551,7 +551,7 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
         this,
         Event::JitCachedFunctionSearchStarted,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 wire::answer(
                     pbUseCachedFunction,
@@ -572,7 +572,7 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
         this,
         Event::JitCachedFunctionSearchFinished,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(result)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, result),
@@ -592,7 +592,7 @@ unsafe extern "system" fn jit_function_pitched<P: Profiler>(
         this,
         Event::JitFunctionPitched,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.jit_function_pitched(cx, function)
             }
@@ -611,7 +611,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
         this,
         Event::JitInlining,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(caller), Some(callee)) = (
                 wire::from_wire(cx, callerId),
                 wire::from_wire(cx, calleeId),
@@ -631,7 +631,7 @@ unsafe extern "system" fn thread_created<P: Profiler>(
         this,
         Event::ThreadCreated,
         threadId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.thread_created(cx, thread)
             }
@@ -648,7 +648,7 @@ unsafe extern "system" fn thread_destroyed<P: Profiler>(
         this,
         Event::ThreadDestroyed,
         threadId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.thread_destroyed(cx, thread)
             }
@@ -666,7 +666,7 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
         this,
         Event::ThreadAssignedToOsThread,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(thread), Some(os_thread_id)) = (
                 wire::from_wire(cx, managedThreadId),
                 wire::from_wire(cx, osThreadId),
@@ -685,7 +685,7 @@ unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(
         this,
         Event::RemotingClientInvocationStarted,
         0,
-        |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
+        move |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
     )
 }
 unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
@@ -699,7 +699,7 @@ unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
         this,
         Event::RemotingClientSendingMessage,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
                 Some(fIsAsync.as_bool()),
@@ -720,7 +720,7 @@ unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
         this,
         Event::RemotingClientReceivingReply,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
                 Some(fIsAsync.as_bool()),
@@ -739,7 +739,7 @@ unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(
         this,
         Event::RemotingClientInvocationFinished,
         0,
-        |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
+        move |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
     )
 }
 unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
@@ -753,7 +753,7 @@ unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
         this,
         Event::RemotingServerReceivingMessage,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
                 Some(fIsAsync.as_bool()),
@@ -772,7 +772,7 @@ unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
         this,
         Event::RemotingServerInvocationStarted,
         0,
-        |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
+        move |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
     )
 }
 unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
@@ -784,7 +784,7 @@ unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
         this,
         Event::RemotingServerInvocationReturned,
         0,
-        |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
+        move |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
     )
 }
 unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
@@ -798,7 +798,7 @@ unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
         this,
         Event::RemotingServerSendingReply,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(cookie), Some(is_async)) = (
                 Some(wire::guid(pCookie)),
                 Some(fIsAsync.as_bool()),
@@ -819,7 +819,7 @@ unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
         this,
         Event::UnmanagedToManagedTransition,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(reason)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, reason),
@@ -840,7 +840,7 @@ unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
         this,
         Event::ManagedToUnmanagedTransition,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(reason)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, reason),
@@ -860,7 +860,7 @@ unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
         this,
         Event::RuntimeSuspendStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(reason) = wire::from_wire(cx, suspendReason) {
                 profiler.runtime_suspend_started(cx, reason)
             }
@@ -876,7 +876,7 @@ unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
         this,
         Event::RuntimeSuspendFinished,
         0,
-        |profiler, cx| { profiler.runtime_suspend_finished(cx) },
+        move |profiler, cx| { profiler.runtime_suspend_finished(cx) },
     )
 }
 unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
@@ -888,7 +888,7 @@ unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
         this,
         Event::RuntimeSuspendAborted,
         0,
-        |profiler, cx| { profiler.runtime_suspend_aborted(cx) },
+        move |profiler, cx| { profiler.runtime_suspend_aborted(cx) },
     )
 }
 unsafe extern "system" fn runtime_resume_started<P: Profiler>(
@@ -900,7 +900,7 @@ unsafe extern "system" fn runtime_resume_started<P: Profiler>(
         this,
         Event::RuntimeResumeStarted,
         0,
-        |profiler, cx| { profiler.runtime_resume_started(cx) },
+        move |profiler, cx| { profiler.runtime_resume_started(cx) },
     )
 }
 unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
@@ -912,7 +912,7 @@ unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
         this,
         Event::RuntimeResumeFinished,
         0,
-        |profiler, cx| { profiler.runtime_resume_finished(cx) },
+        move |profiler, cx| { profiler.runtime_resume_finished(cx) },
     )
 }
 unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
@@ -925,7 +925,7 @@ unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
         this,
         Event::RuntimeThreadSuspended,
         threadId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.runtime_thread_suspended(cx, thread)
             }
@@ -942,7 +942,7 @@ unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
         this,
         Event::RuntimeThreadResumed,
         threadId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
                 profiler.runtime_thread_resumed(cx, thread)
             }
@@ -962,7 +962,7 @@ unsafe extern "system" fn moved_references<P: Profiler>(
         this,
         Event::MovedReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(ranges) = MovedRanges::from_u32(
                 cMovedObjectIDRanges,
                 oldObjectIDRangeStart,
@@ -985,7 +985,7 @@ unsafe extern "system" fn object_allocated<P: Profiler>(
         this,
         Event::ObjectAllocated,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(object), Some(class)) = (
                 wire::from_wire(cx, objectId),
                 wire::from_wire(cx, classId),
@@ -1007,7 +1007,7 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
         this,
         Event::ObjectsAllocatedByClass,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(counts) = ClassCounts::new(cx, cClassCount, classIds, cObjects) {
                 profiler.objects_allocated_by_class(cx, counts)
             }
@@ -1027,7 +1027,7 @@ unsafe extern "system" fn object_references<P: Profiler>(
         this,
         Event::ObjectReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(object), Some(class), Some(references)) = (
                 wire::from_wire(cx, objectId),
                 wire::from_wire(cx, classId),
@@ -1049,7 +1049,7 @@ unsafe extern "system" fn root_references<P: Profiler>(
         this,
         Event::RootReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
                 profiler.root_references(cx, roots)
             }
@@ -1066,7 +1066,7 @@ unsafe extern "system" fn exception_thrown<P: Profiler>(
         this,
         Event::ExceptionThrown,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
                 profiler.exception_thrown(cx, thrown)
             }
@@ -1083,7 +1083,7 @@ unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
         this,
         Event::ExceptionSearchFunctionEnter,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_function_enter(cx, function)
             }
@@ -1099,7 +1099,7 @@ unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
         this,
         Event::ExceptionSearchFunctionLeave,
         0,
-        |profiler, cx| { profiler.exception_search_function_leave(cx) },
+        move |profiler, cx| { profiler.exception_search_function_leave(cx) },
     )
 }
 unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
@@ -1112,7 +1112,7 @@ unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
         this,
         Event::ExceptionSearchFilterEnter,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_filter_enter(cx, function)
             }
@@ -1128,7 +1128,7 @@ unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
         this,
         Event::ExceptionSearchFilterLeave,
         0,
-        |profiler, cx| { profiler.exception_search_filter_leave(cx) },
+        move |profiler, cx| { profiler.exception_search_filter_leave(cx) },
     )
 }
 unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
@@ -1141,7 +1141,7 @@ unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
         this,
         Event::ExceptionSearchCatcherFound,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_search_catcher_found(cx, function)
             }
@@ -1158,7 +1158,7 @@ unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(
         this,
         Event::ExceptionOsHandlerEnter,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(unused) = wire::from_wire(cx, __unused) {
                 profiler.exception_os_handler_enter(cx, unused)
             }
@@ -1175,7 +1175,7 @@ unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(
         this,
         Event::ExceptionOsHandlerLeave,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(unused) = wire::from_wire(cx, __unused) {
                 profiler.exception_os_handler_leave(cx, unused)
             }
@@ -1192,7 +1192,7 @@ unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
         this,
         Event::ExceptionUnwindFunctionEnter,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_unwind_function_enter(cx, function)
             }
@@ -1208,7 +1208,7 @@ unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
         this,
         Event::ExceptionUnwindFunctionLeave,
         0,
-        |profiler, cx| { profiler.exception_unwind_function_leave(cx) },
+        move |profiler, cx| { profiler.exception_unwind_function_leave(cx) },
     )
 }
 unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
@@ -1221,7 +1221,7 @@ unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
         this,
         Event::ExceptionUnwindFinallyEnter,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.exception_unwind_finally_enter(cx, function)
             }
@@ -1237,7 +1237,7 @@ unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
         this,
         Event::ExceptionUnwindFinallyLeave,
         0,
-        |profiler, cx| { profiler.exception_unwind_finally_leave(cx) },
+        move |profiler, cx| { profiler.exception_unwind_finally_leave(cx) },
     )
 }
 unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
@@ -1251,7 +1251,7 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
         this,
         Event::ExceptionCatcherEnter,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(thrown)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, objectId),
@@ -1270,7 +1270,7 @@ unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
         this,
         Event::ExceptionCatcherLeave,
         0,
-        |profiler, cx| { profiler.exception_catcher_leave(cx) },
+        move |profiler, cx| { profiler.exception_catcher_leave(cx) },
     )
 }
 unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
@@ -1286,7 +1286,7 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
         this,
         Event::ComClassicVtableCreated,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(class), Some(iid), Some(vtable), Some(slots)) = (
                 wire::from_wire(cx, wrappedClassId),
                 Some(wire::guid(implementedIID)),
@@ -1310,7 +1310,7 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
         this,
         Event::ComClassicVtableDestroyed,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(class), Some(iid), Some(vtable)) = (
                 wire::from_wire(cx, wrappedClassId),
                 Some(wire::guid(implementedIID)),
@@ -1330,7 +1330,7 @@ unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
         this,
         Event::ExceptionClrCatcherFound,
         0,
-        |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
+        move |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
     )
 }
 unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
@@ -1342,7 +1342,7 @@ unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
         this,
         Event::ExceptionClrCatcherExecute,
         0,
-        |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
+        move |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
     )
 }
 unsafe extern "system" fn thread_name_changed<P: Profiler>(
@@ -1357,7 +1357,7 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
         this,
         Event::ThreadNameChanged,
         threadId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(thread), Some(name)) = (
                 wire::from_wire(cx, threadId),
                 Some(&wire::utf16(cchName, name)),
@@ -1379,7 +1379,7 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
         this,
         Event::GarbageCollectionStarted,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(generations), Some(reason)) = (
                 Some(Generations::new(cGenerations, generationCollected)),
                 wire::from_wire(cx, reason),
@@ -1401,7 +1401,7 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
         this,
         Event::SurvivingReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(ranges) = SurvivingRanges::from_u32(
                 cSurvivingObjectIDRanges,
                 objectIDRangeStart,
@@ -1421,7 +1421,7 @@ unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
         this,
         Event::GarbageCollectionFinished,
         0,
-        |profiler, cx| { profiler.garbage_collection_finished(cx) },
+        move |profiler, cx| { profiler.garbage_collection_finished(cx) },
     )
 }
 unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
@@ -1435,7 +1435,7 @@ unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
         this,
         Event::FinalizeableObjectQueued,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(is_critical), Some(object)) = (
                 Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
                 wire::from_wire(cx, objectID),
@@ -1459,7 +1459,7 @@ unsafe extern "system" fn root_references2<P: Profiler>(
         this,
         Event::RootReferences2,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(roots) = Roots::new(
                 cRootRefs,
                 rootRefIds,
@@ -1483,7 +1483,7 @@ unsafe extern "system" fn handle_created<P: Profiler>(
         this,
         Event::HandleCreated,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(handle), Some(object)) = (
                 wire::from_wire(cx, handleId),
                 wire::from_wire(cx, initialObjectId),
@@ -1503,7 +1503,7 @@ unsafe extern "system" fn handle_destroyed<P: Profiler>(
         this,
         Event::HandleDestroyed,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(handle) = wire::from_wire(cx, handleId) {
                 profiler.handle_destroyed(cx, handle)
             }
@@ -1519,7 +1519,7 @@ unsafe extern "system" fn profiler_attach_complete<P: Profiler>(
         this,
         Event::ProfilerAttachComplete,
         0,
-        |profiler, cx| { profiler.profiler_attach_complete(cx) },
+        move |profiler, cx| { profiler.profiler_attach_complete(cx) },
     )
 }
 unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(
@@ -1531,7 +1531,7 @@ unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(
         this,
         Event::ProfilerDetachSucceeded,
         0,
-        |profiler, _| { profiler.profiler_detach_succeeded() },
+        move |profiler, _| { profiler.profiler_detach_succeeded() },
     )
 }
 unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
@@ -1546,7 +1546,7 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
         this,
         Event::RejitCompilationStarted,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(rejit), Some(is_safe_to_block)) = (
                 wire::from_wire(cx, functionId),
                 Some(ReJitId(rejitId)),
@@ -1569,7 +1569,7 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
         this,
         Event::GetRejitParameters,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(module), Some(method), Some(control)) = (
                 wire::from_wire(cx, moduleId),
                 Some(MethodDef(methodId)),
@@ -1593,7 +1593,7 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
         this,
         Event::RejitCompilationFinished,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(rejit), Some(status), Some(is_safe_to_block)) = (
                 wire::from_wire(cx, functionId),
                 Some(ReJitId(rejitId)),
@@ -1625,7 +1625,7 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
         this,
         Event::RejitError,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(module), Some(method), Some(function), Some(status)) = (
                 wire::from_wire(cx, moduleId),
                 Some(MethodDef(methodId)),
@@ -1650,7 +1650,7 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
         this,
         Event::MovedReferences2,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(ranges) = MovedRanges::from_usize(
                 cMovedObjectIDRanges,
                 oldObjectIDRangeStart,
@@ -1674,7 +1674,7 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
         this,
         Event::SurvivingReferences2,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(ranges) = SurvivingRanges::from_usize(
                 cSurvivingObjectIDRanges,
                 objectIDRangeStart,
@@ -1698,7 +1698,7 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
         this,
         Event::ConditionalWeakTableElementReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(elements) = WeakTableElements::new(
                 cRootRefs,
                 keyRefIds,
@@ -1721,7 +1721,7 @@ unsafe extern "system" fn get_assembly_references<P: Profiler>(
         this,
         Event::GetAssemblyReferences,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(path), Some(provider)) = (
                 Some(&wire::utf16_z(wszAssemblyPath)),
                 AssemblyReferenceProvider::new(&pAsmRefProvider),
@@ -1741,7 +1741,7 @@ unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
         this,
         Event::ModuleInMemorySymbolsUpdated,
         moduleId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
                 profiler.module_in_memory_symbols_updated(cx, module)
             }
@@ -1761,7 +1761,7 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
         this,
         Event::DynamicMethodJitCompilationStarted,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(is_safe_to_block), Some(il)) = (
                 wire::from_wire(cx, functionId),
                 Some(fIsSafeToBlock.as_bool()),
@@ -1790,7 +1790,7 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
         this,
         Event::DynamicMethodJitCompilationFinished,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let (Some(function), Some(status), Some(is_safe_to_block)) = (
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, hrStatus),
@@ -1817,7 +1817,7 @@ unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
         this,
         Event::DynamicMethodUnloaded,
         functionId,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
                 profiler.dynamic_method_unloaded(cx, function)
             }
@@ -1845,7 +1845,7 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
         this,
         Event::EventPipeEventDelivered,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(event) = EventPipeEvent::new(
                 provider,
                 eventId,
@@ -1875,7 +1875,7 @@ unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
         this,
         Event::EventPipeProviderCreated,
         0,
-        |profiler, cx| {
+        move |profiler, cx| {
             if let Some(provider) = wire::from_wire(cx, provider) {
                 profiler.event_pipe_provider_created(cx, provider)
             }

@@ -75,7 +75,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let subject = subject(callback);
     Ok(quote! {
         unsafe extern "system" fn #name<P: Profiler>(this: *mut c_void, #(#params),*) -> HRESULT {
-            #enter::<P>(this, Event::#event, #subject, |profiler, #cx| { #body })
+            #enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body })
         }
     })
 }
