@@ -45,6 +45,8 @@ pub(crate) enum Heap {
     Still,
     /// As [`Still`](Self::Still) if collections are monitored, which rules out those that run beside the application.
     StillIfMonitored,
+    /// As [`Still`](Self::Still), but a collection is marking what is alive, by a bit in the first word of each object.
+    StillAndMarked,
 }
 
 /// The calling thread is inside a callback from which no collection may be started.
@@ -97,7 +99,7 @@ impl<'cb> InCallback<'cb> {
     pub(crate) fn check_still(&self, call: &'static str) -> Result<()> {
         let is_still = match self.heap {
             Heap::Moves => false,
-            Heap::Still => true,
+            Heap::Still | Heap::StillAndMarked => true,
             Heap::StillIfMonitored => self.event_mask()?.contains(EventMask::MONITOR_GC),
         };
         if is_still {
@@ -107,6 +109,18 @@ impl<'cb> InCallback<'cb> {
             "objects",
             "a collection may move or free the object here: ask from a callback that is given an object, or from \
              `garbage_collection_started` or `garbage_collection_finished` with MONITOR_GC on",
+        ))
+    }
+
+    /// An error if objects are marked, in a call in which the runtime would take the mark for a part of the object's class.
+    pub(crate) fn check_unmarked(&self, call: &'static str) -> Result<()> {
+        if self.heap != Heap::StillAndMarked {
+            return Ok(());
+        }
+        Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+            "marked objects",
+            "the collection is marking objects here, and the runtime would misread them: make a handle, and ask from \
+             `garbage_collection_finished`",
         ))
     }
 

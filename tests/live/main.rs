@@ -3,10 +3,13 @@
 mod allocations;
 mod code;
 mod com;
+#[path = "../contract.rs"]
+mod contract;
 mod examples;
 mod exceptions;
 mod keeps;
 mod manners;
+mod matrix;
 mod metadata;
 mod rejit;
 mod sequence;

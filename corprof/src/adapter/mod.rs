@@ -312,8 +312,9 @@ const fn heap_at(event: Event) -> Heap {
         | Event::ObjectsAllocatedByClass
         | Event::RootReferences
         | Event::RootReferences2
-        | Event::ConditionalWeakTableElementReferences
-        | Event::FinalizeableObjectQueued => Heap::Still,
+        | Event::ConditionalWeakTableElementReferences => Heap::Still,
+        // Seen live: the lowest bit of an object's first word is set in it.
+        Event::FinalizeableObjectQueued => Heap::StillAndMarked,
         // With HIGH_BASIC_GC alone these are also made for a background collection, while the threads run.
         Event::GarbageCollectionStarted | Event::GarbageCollectionFinished => Heap::StillIfMonitored,
         _ => Heap::Moves,

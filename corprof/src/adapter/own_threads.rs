@@ -152,6 +152,11 @@ std::thread_local! {
     static NUMBER: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
 }
 
+/// Whether the calling thread is one of a profiler's.
+pub(crate) fn is_own() -> bool {
+    NUMBER.get().is_some()
+}
+
 impl Seat {
     /// Which of its profiler's threads it is for.
     pub(crate) fn number(&self) -> u64 {

@@ -948,6 +948,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: called during a collection although its macro and contract say that it may trigger one: treat it as no-trigger and do not block.
     ///
+    /// Note: objects are marked while it is made: the lowest bit of an object's first word is set (live, .NET 8 and 3.1). GetClassFromObject, GetObjectSize2, GetObjectGeneration and IsFrozenObject mask it; GetArrayObjectInfo crashes and EnumerateObjectReferences finds nothing.
+    ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::FinalizeableObjectQueued`).
     #[doc(alias = "FinalizeableObjectQueued")]
     fn finalizeable_object_queued(

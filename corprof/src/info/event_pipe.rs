@@ -7,9 +7,10 @@ mod provider;
 use corprof_sys as sys;
 use windows_core::BOOL;
 
+use crate::adapter::own_threads;
 use crate::buffer::{read_utf16, to_utf16};
 use crate::context::InTriggers;
-use crate::error::{Error, Result};
+use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
@@ -87,6 +88,22 @@ impl ConfigText {
     }
 }
 
+/// Makes `call`, on a thread of its own if the calling one is the profiler's.
+///
+/// EventPipe makes a managed thread of whichever thread calls it (seen on .NET 8). From then on the runtime would refuse an
+/// [`OwnThread`](crate::OwnThread) what it refuses an application's thread outside of callbacks.
+fn apart<T: Send>(call: &'static str, info: &Info, make: impl FnOnce(&Info) -> Result<T> + Send) -> Result<T> {
+    if !own_threads::is_own() {
+        return make(info);
+    }
+    std::thread::scope(|scope| {
+        match std::thread::Builder::new().name("EventPipe call".to_owned()).spawn_scoped(scope, || make(info)) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => Err(Error::new(E_OUTOFMEMORY, call).about("threads", "the system has no thread to give")),
+        }
+    })
+}
+
 impl Info {
     /// The name of an EventPipe provider.
     #[doc = contract!(EventPipeGetProviderInfo)]
@@ -116,17 +133,19 @@ impl InTriggers<'_> {
         rundown: bool,
     ) -> Result<EventPipeSessionId> {
         const CALL: &str = "EventPipeStartSession";
-        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-        let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
-        let configs: Vec<_> = texts.iter().zip(providers).map(|(text, config)| text.wire(config)).collect();
-        let mut session = 0;
-        // SAFETY: the configurations point into `texts`, which outlives the call; it writes one number.
-        let code = unsafe {
-            let count = u32::try_from(configs.len()).unwrap_or(u32::MAX);
-            info.EventPipeStartSession(count, configs.as_ptr(), BOOL::from(rundown), &mut session)
-        };
-        Error::check(code, CALL)?;
-        Ok(EventPipeSessionId(session))
+        apart(CALL, self, |info| {
+            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
+            let configs: Vec<_> = texts.iter().zip(providers).map(|(text, config)| text.wire(config)).collect();
+            let mut session = 0;
+            // SAFETY: the configurations point into `texts`, which outlives the call; it writes one number.
+            let code = unsafe {
+                let count = u32::try_from(configs.len()).unwrap_or(u32::MAX);
+                info.EventPipeStartSession(count, configs.as_ptr(), BOOL::from(rundown), &mut session)
+            };
+            Error::check(code, CALL)?;
+            Ok(EventPipeSessionId(session))
+        })
     }
 
     /// Lets a session that runs get the events of another provider, too.
@@ -140,11 +159,13 @@ impl InTriggers<'_> {
         provider: &EventPipeProviderConfig<'_>,
     ) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
-        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-        let text = ConfigText::of(CALL, provider)?;
-        // SAFETY: the configuration points into `text`, which outlives the call.
-        let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
-        Error::check(code, CALL)
+        apart(CALL, self, |info| {
+            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            let text = ConfigText::of(CALL, provider)?;
+            // SAFETY: the configuration points into `text`, which outlives the call.
+            let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
+            Error::check(code, CALL)
+        })
     }
 
     /// Ends a session.
@@ -154,9 +175,11 @@ impl InTriggers<'_> {
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";
-        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-        // SAFETY: the call takes a number.
-        let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
-        Error::check(code, CALL)
+        apart(CALL, self, |info| {
+            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            // SAFETY: the call takes a number.
+            let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
+            Error::check(code, CALL)
+        })
     }
 }

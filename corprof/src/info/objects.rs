@@ -94,10 +94,12 @@ impl InCallback<'_> {
     /// How long the array `object` is, and where its elements are.
     #[doc = contract!(GetArrayObjectInfo)]
     ///
-    /// `E_INVALIDARG`: the object is no array.
+    /// `E_INVALIDARG`: the object is no array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where
+    /// objects are marked.
     #[doc(alias = "GetArrayObjectInfo")]
     pub fn array_object_info(&self, object: ObjectId<'_>) -> Result<ArrayObject> {
         const CALL: &str = "GetArrayObjectInfo";
+        self.check_unmarked(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut lengths = [ArrayObject::NO_LENGTH; MOST_DIMENSIONS];
         let mut lower_bounds = [0; MOST_DIMENSIONS];
@@ -146,6 +148,8 @@ impl InCallback<'_> {
 
     /// Shows `visit` every object that `object` refers to, until it breaks off.
     #[doc = contract!(EnumerateObjectReferences)]
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where objects are marked.
     #[doc(alias = "EnumerateObjectReferences")]
     pub fn enumerate_object_references<'gc>(
         &self,
@@ -153,6 +157,7 @@ impl InCallback<'_> {
         visit: impl FnMut(ObjectId<'gc>) -> ControlFlow<()>,
     ) -> Result<()> {
         const CALL: &str = "EnumerateObjectReferences";
+        self.check_unmarked(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut visitor = Visitor::new(visit);
         // SAFETY: the object is alive while its id is; the trampoline is that of this visitor, and is called during this call

@@ -1,0 +1,267 @@
+//! The typing, proven against the runtime: every call from every place whose context offers it is let in; calls past the
+//! contexts, from places that may not make them, are refused as the contract table says.
+//!
+//! What is asked where is in `tests/profilers/matrix/`, and its completeness in `tests/matrix_rows.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+use corprof_gen::contracts::{Contracts, Entry, SyncInfo, Wrapper};
+use corprof_tests::{Outcome, Run, Runtime};
+
+use crate::contract;
+
+const MANAGED_THREAD: &str = "a managed thread outside of callbacks";
+const FOREIGN_THREAD: &str = "a foreign thread";
+const OWN_THREADS: [&str; 2] = ["own thread", "own thread that is marked"];
+const NOT_ALLOWED: &str = "CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
+const NOTHING_YET: &str = "nothing to ask about yet";
+
+/// What a call answers besides success, where `*` stands for any place, and why that is right.
+const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
+    ("initialize", "*", NOTHING_YET, "there is nothing yet that an id could name"),
+    ("initialize", "GetGenerationBounds", "E_FAIL", "the heap is not there yet"),
+    ("initialize", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "no thread is managed yet"),
+    ("own thread", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
+    ("own thread", "GetRVAStaticAddress", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
+    ("*", "ReadInMemorySymbols", "E_INVALIDARG", "the module came from a file, and has no symbols to read"),
+    ("*", "EnumNgenModuleMethodsInliningThisMethod", "CORPROF_E_DATAINCOMPLETE", "without precompiled code"),
+    ("object_references", "GetObjectGeneration", "CORPROF_E_NOT_GC_OBJECT", "some objects are frozen"),
+    ("object_references", "GetObjectGeneration", "E_FAIL", "some objects are frozen: .NET Core 3.1 has no better word"),
+    ("shutdown", "EventPipeAddProviderToSession", "E_FAIL", "EventPipe is gone already"),
+    ("shutdown", "EventPipeStartSession", "E_FAIL", "EventPipe is gone already"),
+    ("shutdown", "EventPipeStopSession", "E_FAIL", "EventPipe is gone already"),
+    // corprof's own refusals, which spare the application a wrong answer or a crash.
+    ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
+    ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
+    ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
+];
+
+/// Callbacks that the runtime makes and this program does not see, and why.
+const NOT_SEEN: &[(&str, &str)] = &[
+    ("AppDomainCreationStarted", "before there is anything to ask about"),
+    ("AppDomainCreationFinished", "before there is anything to ask about"),
+    ("AppDomainShutdownStarted", "the one domain ends with the process"),
+    ("AppDomainShutdownFinished", "the one domain ends with the process"),
+    ("COMClassicVTableCreated", "on Windows only"),
+    ("InitializeForAttach", "the profiler does not attach"),
+    ("ProfilerAttachComplete", "the profiler does not attach"),
+    ("ReJITError", "on the thread that asks, which the runtime does not check"),
+    ("RuntimeSuspendAborted", "suspensions do not fail here"),
+    ("RuntimeThreadSuspended", "nothing may be allocated in it, so nothing can be asked"),
+];
+
+/// As above, on .NET Core 3.1.
+const NOT_SEEN_3_1: &[(&str, &str)] = &[
+    ("AssemblyUnloadStarted", "3.1 tells of the end only"),
+    ("EventPipeEventDelivered", "since .NET 5"),
+    ("EventPipeProviderCreated", "since .NET 5"),
+];
+
+/// One answer.
+struct Line<'o> {
+    place: &'o str,
+    level: &'o str,
+    method: &'o str,
+    answer: &'o str,
+}
+
+fn lines(outcome: &Outcome) -> Result<Vec<Line<'_>>> {
+    let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("matrix|"));
+    lines
+        .map(|line| match line.split('|').collect::<Vec<_>>()[..] {
+            [place, level, method, answer] => Ok(Line { place, level, method, answer }),
+            _ => bail!("two threads wrote into one line: {line}"),
+        })
+        .collect()
+}
+
+fn version(runtime: &Runtime) -> (u32, u32) {
+    (runtime.major, if runtime.major == 3 { 1 } else { 0 })
+}
+
+/// The answers of both runs: with all events, and with those that leave precompiled code in use.
+fn runs(runtime: &Runtime) -> Result<[Outcome; 2]> {
+    let alone = Run::new(runtime, "Matrix").run()?;
+    let run = |run: Run| -> Result<Outcome> {
+        // So that what can be inlined is.
+        let outcome = run.profiler("matrix").env("COMPlus_TieredCompilation", "0").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
+        ensure!(outcome.stderr.contains("matrix: others done: true"), "the profiler's threads are not done: {outcome}");
+        Ok(outcome)
+    };
+    let run_of = || Run::new(runtime, "Matrix");
+    Ok([run(run_of())?, run(run_of().env("MATRIX_PRECOMPILED", "1"))?])
+}
+
+/// That an answer is success, or what is to be expected there.
+fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>) -> Result<()> {
+    let Line { place, level, method, answer } = *line;
+    let is_there = contract::has(contract::info(contracts, method), version(runtime));
+    let is_expected = OTHER_ANSWERS
+        .iter()
+        .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer);
+    let is_right =
+        if is_there { answer == "ok" || is_expected } else { ["E_NOINTERFACE", NOTHING_YET].contains(&answer) };
+    // What corprof refuses by itself, it refuses where the runtime lacks the call, too.
+    ensure!(is_right || is_expected, "{method} of {level} answered {answer} in {place}");
+    Ok(())
+}
+
+/// The methods of each level, as they were asked in each place.
+fn by_place<'o>(lines: &[Line<'o>]) -> BTreeMap<&'o str, BTreeMap<&'o str, BTreeSet<&'o str>>> {
+    let mut places: BTreeMap<_, BTreeMap<_, BTreeSet<_>>> = BTreeMap::new();
+    for line in lines {
+        places.entry(line.place).or_default().entry(line.level).or_default().insert(line.method);
+    }
+    places
+}
+
+/// The levels whose rows a place must have asked.
+fn expected_levels(contracts: &Contracts, place: &str) -> Result<&'static [&'static str]> {
+    Ok(match place {
+        MANAGED_THREAD | FOREIGN_THREAD => &["Info"],
+        "own thread" => &["Info", "InCallback", "InTriggers", "OwnThread"],
+        "own thread that is marked" => &["Info", "InCallback", "InTriggers"],
+        "scratch" => &[],
+        // Where the runtime would let more in than is good, or there is an object to be kept in place.
+        "object_allocated" | "exception_thrown" | "finalizeable_object_queued" => &["Info", "InCallback", "ObjectId"],
+        "exception_catcher_enter" | "object_references" | "handle_created" => &["Info", "InCallback", "ObjectId"],
+        "runtime_resume_started" => &["Info", "InCallback"],
+        _ => {
+            let row = contract::callback(contracts, place).with_context(|| format!("no callback {place}"))?;
+            match row.sync_info {
+                SyncInfo::All => &["Info", "InCallback", "InTriggers"],
+                SyncInfo::NoTrigger => &["Info", "InCallback"],
+                SyncInfo::None => bail!("no call is allowed in {place}"),
+            }
+        }
+    })
+}
+
+#[test]
+fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
+    let contracts = contract::contracts();
+    for runtime in Runtime::all()? {
+        let mut seen = BTreeSet::new();
+        for outcome in &runs(&runtime)? {
+            let mut lines = lines(outcome)?;
+            lines.retain(|line| line.level != "raw");
+            for line in &lines {
+                check_answer(&contracts, &runtime, line).with_context(|| outcome.to_string())?;
+            }
+
+            let places = by_place(&lines);
+            let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+            for (level, methods) in places.values().flatten() {
+                all.entry(level).or_default().extend(methods);
+            }
+            let offered: BTreeSet<&str> = contract::offered(&contracts).iter().map(|row| row.method.as_str()).collect();
+            ensure!(
+                all.values().flatten().copied().collect::<BTreeSet<_>>() == offered,
+                "not all calls were made: {all:?}"
+            );
+            for (place, levels) in &places {
+                let expected = expected_levels(&contracts, place)?;
+                let found: Vec<_> = levels.keys().copied().collect();
+                let is_complete = expected.iter().all(|level| levels.get(level) == all.get(level));
+                ensure!(
+                    found.len() == expected.len() && is_complete,
+                    "{place} asked {levels:?}, not all of {expected:?}"
+                );
+            }
+            for place in [MANAGED_THREAD, FOREIGN_THREAD].into_iter().chain(OWN_THREADS) {
+                ensure!(places.contains_key(place), "nothing was asked on {place}: {outcome}");
+            }
+            seen.extend(places.keys().filter_map(|place| Some(&contract::callback(&contracts, place)?.method)));
+        }
+        let left_out = NOT_SEEN.iter().chain(if runtime.major == 3 { NOT_SEEN_3_1 } else { &[] });
+        let left_out: BTreeSet<&str> = left_out.map(|(callback, _)| *callback).collect();
+        for row in &contracts.callback {
+            let comes = row.fired_by_runtime && row.wrapper == Wrapper::Calls && row.sync_info != SyncInfo::None;
+            let is_expected = comes && !left_out.contains(row.method.as_str());
+            ensure!(seen.contains(&row.method) == is_expected, "{} on {runtime}: expected {is_expected}", row.method);
+        }
+    }
+    Ok(())
+}
+
+/// What the table says of a call past the contexts: the code with which it is refused, or none if it is let in.
+fn refusal(contracts: &Contracts, runtime: &Runtime, place: &str, method: &str) -> Result<Option<&'static str>> {
+    let row = contract::info(contracts, method);
+    let (entry, triggers) = contract::checks(row, runtime.major);
+    let inspects = row.requires.as_deref() == Some("object-inspection");
+    let is_sync = entry == Entry::Sync;
+    Ok(match place {
+        _ if entry == Entry::InitOnly => Some("CORPROF_E_CALL_ONLY_FROM_INIT"),
+        MANAGED_THREAD => is_sync.then_some(NOT_ALLOWED),
+        FOREIGN_THREAD => inspects.then_some("CORPROF_E_NOT_MANAGED_THREAD"),
+        // On an application's thread, in a callback: the one async call with checks of its own.
+        "scratch" => (method == "ForceGC").then_some(NOT_ALLOWED),
+        _ => {
+            let callback = contract::callback(contracts, place).with_context(|| format!("no callback {place}"))?;
+            let is_refused = match callback.sync_info {
+                SyncInfo::All => is_sync && inspects,
+                SyncInfo::NoTrigger => is_sync && triggers,
+                SyncInfo::None => true,
+            };
+            is_refused.then_some(NOT_ALLOWED)
+        }
+    })
+}
+
+#[test]
+fn calls_past_the_contexts_are_refused_as_the_table_says() -> Result<()> {
+    let contracts = contract::contracts();
+    for runtime in Runtime::all()? {
+        for outcome in &runs(&runtime)? {
+            let mut lines = lines(outcome)?;
+            lines.retain(|line| line.level == "raw");
+            for Line { place, method, answer, .. } in &lines {
+                let expected = refusal(&contracts, &runtime, place, method)?;
+                let is_right = match expected {
+                    Some(code) => *answer == code,
+                    None => *answer != NOT_ALLOWED,
+                };
+                ensure!(is_right, "{method} answered {answer} in {place}, the table says {expected:?}: {outcome}");
+            }
+
+            let there = |row: &&corprof_gen::contracts::InfoRow| contract::has(row, version(&runtime));
+            let offered = contract::offered(&contracts);
+            let sync: BTreeSet<&str> = offered
+                .iter()
+                .filter(|row| row.entry == Entry::Sync && there(row))
+                .map(|row| row.method.as_str())
+                .collect();
+            let triggering: BTreeSet<&str> = offered
+                .iter()
+                .filter(|row| row.entry == Entry::Sync && contract::ever_triggers(row) && there(row))
+                .map(|row| row.method.as_str())
+                .collect();
+            let init_only: BTreeSet<&str> = contracts
+                .info
+                .iter()
+                .filter(|row| row.entry == Entry::InitOnly)
+                .map(|row| row.method.as_str())
+                .collect();
+            let places = by_place(&lines);
+            let mut refusing = 0;
+            for (place, levels) in &places {
+                let asked = levels.get("raw").context("no raw call")?;
+                match *place {
+                    MANAGED_THREAD => ensure!(*asked == &sync | &init_only, "{place}: {asked:?}"),
+                    "jit_compilation_started" => ensure!(asked.is_superset(&init_only), "{place}: {asked:?}"),
+                    FOREIGN_THREAD | "scratch" => {}
+                    _ => {
+                        ensure!(*asked == triggering, "{place}: {asked:?}");
+                        refusing += 1;
+                    }
+                }
+            }
+            ensure!(places.contains_key(MANAGED_THREAD) && places.contains_key("scratch"), "{outcome}");
+            ensure!(refusing >= 15, "only {refusing} callbacks refused anything: {outcome}");
+        }
+    }
+    Ok(())
+}

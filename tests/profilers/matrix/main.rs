@@ -1,0 +1,419 @@
+//! Makes every call of the API from every place that may make it, and from some that may not: for `live/matrix.rs`, which
+//! compares the answers with the contract table. Each line on standard error is one answer:
+//!
+//! `matrix|PLACE|LEVEL|METHOD|ANSWER`
+//!
+//! A place is a callback, at its first occurrence once there is one of everything to ask about, or a thread outside of
+//! callbacks. The level is the context that it has, or `raw` for a call past the contexts.
+//!
+//! Left out are, besides the callbacks that never come: `runtime_thread_suspended`, in which not even memory may be
+//! allocated; those of attach and detach; and, by raw calls, triggering calls from `runtime_resume_started`,
+//! `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the runtime does not refuse although it
+//! would deadlock or move the object.
+
+#![allow(clippy::unwrap_used, reason = "that is how it fails")]
+
+mod facts;
+mod places;
+mod raw;
+mod rows;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use corprof::prelude::*;
+
+use places::{FACTS, INFO, in_callback, in_triggers, on_thread, with_object};
+
+#[derive(Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3001")]
+struct Matrix;
+
+/// A function that the program calls, on a managed thread outside of every callback.
+unsafe extern "system" fn probe(pinned: usize) {
+    if !FACTS.is_known() {
+        FACTS.pinned.store(pinned, Relaxed);
+    } else if let Some(info) = INFO.get() {
+        on_thread(info, "a managed thread outside of callbacks");
+    }
+}
+
+#[callbacks]
+impl Callbacks for Matrix {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        // With it, the runtime does without precompiled code, and without the callbacks and answers about that.
+        if std::env::var_os("MATRIX_PRECOMPILED").is_some() {
+            cx.remove_events(EventMask::MONITOR_CODE_TRANSITIONS)?;
+        }
+        in_triggers(cx, "initialize");
+        let _ = INFO.set(Info::clone(cx));
+        cx.set_environment_variable("CORPROF_MATRIX_PROBE", Some(&(probe as *const () as usize).to_string()))?;
+        Ok(())
+    }
+
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        if cx.module_info(module).is_ok_and(|info| info.path.contains("System.Private.CoreLib")) {
+            let _ = FACTS.core_module.set(module);
+        }
+        in_triggers(cx, "module_load_finished");
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        in_triggers(cx, "jit_compilation_started");
+        let name = cx.names().function(function);
+        match name.as_str() {
+            "Matrix.Ready()" => FACTS.gather(cx, function).unwrap(),
+            "Matrix.Others()" => places::others(cx),
+            "Matrix.Scratch()" => places::marking(cx),
+            _ => {}
+        }
+    }
+
+    fn dynamic_method_jit_compilation_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        function: FunctionId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        let _ = FACTS.dynamic.set(function);
+        in_triggers(cx, "dynamic_method_jit_compilation_finished");
+    }
+
+    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+        FACTS.make_handles(cx, thrown);
+        with_object(cx, "exception_thrown", Some(thrown));
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        in_triggers(cx, "shutdown");
+    }
+
+    fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, _app_domain: Inert<AppDomainId>) {
+        in_triggers(cx, "app_domain_creation_started");
+    }
+
+    fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, _app_domain: AppDomainId, _status: Result<()>) {
+        in_triggers(cx, "app_domain_creation_finished");
+    }
+
+    fn app_domain_shutdown_started(&self, cx: &mut InTriggers<'_>, _app_domain: AppDomainId) {
+        in_triggers(cx, "app_domain_shutdown_started");
+    }
+
+    fn app_domain_shutdown_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _app_domain: Inert<AppDomainId>,
+        _status: Result<()>,
+    ) {
+        in_triggers(cx, "app_domain_shutdown_finished");
+    }
+
+    fn assembly_load_started(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>) {
+        in_triggers(cx, "assembly_load_started");
+    }
+
+    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, _assembly: AssemblyId, _status: Result<()>) {
+        in_triggers(cx, "assembly_load_finished");
+    }
+
+    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, _assembly: AssemblyId) {
+        in_triggers(cx, "assembly_unload_started");
+    }
+
+    fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>, _status: Result<()>) {
+        in_triggers(cx, "assembly_unload_finished");
+    }
+
+    fn module_load_started(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>) {
+        in_triggers(cx, "module_load_started");
+    }
+
+    fn module_unload_started(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
+        in_triggers(cx, "module_unload_started");
+    }
+
+    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
+        in_triggers(cx, "module_unload_finished");
+    }
+
+    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, _module: ModuleId, _assembly: AssemblyId) {
+        in_triggers(cx, "module_attached_to_assembly");
+    }
+
+    fn class_load_started(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>) {
+        in_triggers(cx, "class_load_started");
+    }
+
+    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        in_triggers(cx, "class_load_finished");
+    }
+
+    fn class_unload_started(&self, cx: &mut InTriggers<'_>, _class: ClassId) {
+        in_triggers(cx, "class_unload_started");
+    }
+
+    fn class_unload_finished(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>, _status: Result<()>) {
+        in_triggers(cx, "class_unload_finished");
+    }
+
+    fn jit_compilation_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: FunctionId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        in_triggers(cx, "jit_compilation_finished");
+    }
+
+    fn jit_cached_function_search_started(&self, cx: &mut InTriggers<'_>, _function: FunctionId) -> bool {
+        in_triggers(cx, "jit_cached_function_search_started");
+        true
+    }
+
+    fn jit_cached_function_search_finished(&self, cx: &mut InTriggers<'_>, _function: FunctionId, _result: JitCache) {
+        in_triggers(cx, "jit_cached_function_search_finished");
+    }
+
+    fn jit_inlining(&self, cx: &mut InTriggers<'_>, _caller: FunctionId, _callee: FunctionId) -> bool {
+        in_triggers(cx, "jit_inlining");
+        true
+    }
+
+    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        in_triggers(cx, "thread_created");
+    }
+
+    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        in_triggers(cx, "thread_destroyed");
+    }
+
+    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_thread_id: u32) {
+        in_callback(cx, "thread_assigned_to_os_thread");
+    }
+
+    fn unmanaged_to_managed_transition(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: Option<FunctionId>,
+        _reason: TransitionReason,
+    ) {
+        in_triggers(cx, "unmanaged_to_managed_transition");
+    }
+
+    fn managed_to_unmanaged_transition(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: Option<FunctionId>,
+        _reason: TransitionReason,
+    ) {
+        in_triggers(cx, "managed_to_unmanaged_transition");
+    }
+
+    fn runtime_suspend_started(&self, cx: &InCallback<'_>, _reason: SuspendReason) {
+        in_callback(cx, "runtime_suspend_started");
+    }
+
+    fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "runtime_suspend_finished");
+    }
+
+    fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "runtime_suspend_aborted");
+    }
+
+    fn runtime_resume_started(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "runtime_resume_started");
+    }
+
+    fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {
+        in_triggers(cx, "runtime_resume_finished");
+    }
+
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: ThreadId) {
+        in_callback(cx, "runtime_thread_resumed");
+    }
+
+    fn moved_references(&self, cx: &InCallback<'_>, _ranges: MovedRanges<'_>) {
+        in_callback(cx, "moved_references");
+    }
+
+    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+        with_object(cx, "object_allocated", Some(object));
+    }
+
+    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, _counts: ClassCounts<'_>) {
+        in_callback(cx, "objects_allocated_by_class");
+    }
+
+    fn object_references(
+        &self,
+        cx: &InCallback<'_>,
+        object: ObjectId<'_>,
+        _class: ClassId,
+        _references: &[Option<ObjectId<'_>>],
+    ) {
+        with_object(cx, "object_references", Some(object));
+    }
+
+    fn root_references(&self, cx: &InCallback<'_>, _roots: &[Option<ObjectId<'_>>]) {
+        in_callback(cx, "root_references");
+    }
+
+    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        in_triggers(cx, "exception_search_function_enter");
+    }
+
+    fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {
+        in_triggers(cx, "exception_search_function_leave");
+    }
+
+    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        in_triggers(cx, "exception_search_filter_enter");
+    }
+
+    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
+        in_triggers(cx, "exception_search_filter_leave");
+    }
+
+    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        in_triggers(cx, "exception_search_catcher_found");
+    }
+
+    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+        in_callback(cx, "exception_unwind_function_enter");
+    }
+
+    fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "exception_unwind_function_leave");
+    }
+
+    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+        in_callback(cx, "exception_unwind_finally_enter");
+    }
+
+    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "exception_unwind_finally_leave");
+    }
+
+    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, thrown: Option<ObjectId<'_>>) {
+        with_object(cx, "exception_catcher_enter", thrown);
+    }
+
+    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+        in_triggers(cx, "exception_catcher_leave");
+    }
+
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId, _name: &str) {
+        in_triggers(cx, "thread_name_changed");
+    }
+
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+        in_callback(cx, "garbage_collection_started");
+    }
+
+    fn surviving_references(&self, cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {
+        in_callback(cx, "surviving_references");
+    }
+
+    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "garbage_collection_finished");
+    }
+
+    fn finalizeable_object_queued(&self, cx: &InCallback<'_>, _is_critical: bool, object: ObjectId<'_>) {
+        with_object(cx, "finalizeable_object_queued", Some(object));
+    }
+
+    fn root_references2(&self, cx: &InCallback<'_>, _roots: Roots<'_>) {
+        in_callback(cx, "root_references2");
+    }
+
+    fn handle_created(&self, cx: &InCallback<'_>, _handle: HandleId, object: Option<ObjectId<'_>>) {
+        with_object(cx, "handle_created", object);
+    }
+
+    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
+        in_callback(cx, "handle_destroyed");
+    }
+
+    fn rejit_compilation_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: FunctionId,
+        _rejit: ReJitId,
+        _is_safe_to_block: bool,
+    ) {
+        in_triggers(cx, "rejit_compilation_started");
+    }
+
+    fn get_rejit_parameters(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _module: ModuleId,
+        _method: MethodDef,
+        _control: FunctionControl<'_>,
+    ) {
+        in_triggers(cx, "get_rejit_parameters");
+    }
+
+    fn rejit_compilation_finished(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: FunctionId,
+        _rejit: ReJitId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        in_triggers(cx, "rejit_compilation_finished");
+    }
+
+    fn rejit_error(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _module: ModuleId,
+        _method: MethodDef,
+        _function: Option<FunctionId>,
+        _status: Result<()>,
+    ) {
+        in_triggers(cx, "rejit_error");
+    }
+
+    fn moved_references2(&self, cx: &InCallback<'_>, _ranges: MovedRanges<'_>) {
+        in_callback(cx, "moved_references2");
+    }
+
+    fn surviving_references2(&self, cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {
+        in_callback(cx, "surviving_references2");
+    }
+
+    fn conditional_weak_table_element_references(&self, cx: &InCallback<'_>, _elements: WeakTableElements<'_>) {
+        in_callback(cx, "conditional_weak_table_element_references");
+    }
+
+    fn module_in_memory_symbols_updated(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
+        in_triggers(cx, "module_in_memory_symbols_updated");
+    }
+
+    fn dynamic_method_jit_compilation_started(
+        &self,
+        cx: &mut InTriggers<'_>,
+        _function: FunctionId,
+        _is_safe_to_block: bool,
+        _il: &[u8],
+    ) {
+        in_triggers(cx, "dynamic_method_jit_compilation_started");
+    }
+
+    fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, _function: Inert<FunctionId>) {
+        in_triggers(cx, "dynamic_method_unloaded");
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {
+        in_callback(cx, "event_pipe_event_delivered");
+    }
+
+    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, _provider: EventPipeProviderId) {
+        in_triggers(cx, "event_pipe_provider_created");
+    }
+}
