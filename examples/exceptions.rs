@@ -20,8 +20,6 @@ use std::io::{Write, stderr};
 use std::{cmp::Reverse, collections::BTreeMap, mem::replace};
 
 const THROWN: &str = "thrown";
-const FILTER: &str = "filter";
-const FINALLY: &str = "finally";
 const CATCH: &str = "catch in";
 const ON_THREAD: &str = "on thread";
 
@@ -83,11 +81,11 @@ impl Exceptions {
 #[rustfmt::skip]
 impl Callbacks for Exceptions {
     fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, id: FunctionId) { self.note(cx, "search", cx.names().function(id), |_| ()); }
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, id: FunctionId) { self.enter(cx, FILTER, id); }
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) { self.leave(cx, FILTER); }
+    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, id: FunctionId) { self.enter(cx, "filter", id); }
+    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) { self.leave(cx, "filter"); }
     fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, id: FunctionId) { self.note(cx, "caught in", cx.names().function(id), |_| ()); }
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, id: FunctionId) { self.enter(cx, FINALLY, id); }
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) { self.leave(cx, FINALLY); }
+    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, id: FunctionId) { self.enter(cx, "finally", id); }
+    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) { self.leave(cx, "finally"); }
     fn exception_catcher_enter(&self, cx: &InCallback<'_>, id: FunctionId, _: Option<ObjectId<'_>>) { self.enter(cx, CATCH, id); }
     fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) { self.leave(cx, CATCH); }
     fn thread_destroyed(&self, cx: &mut InTriggers<'_>, id: ThreadId) { self.0.lock(cx).threads.remove(&Some(id)); }

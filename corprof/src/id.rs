@@ -131,7 +131,11 @@ impl EventPipeSessionId {
 /// An object on the managed heap: its address now.
 ///
 /// The next collection may move or free the object, so an `ObjectId` cannot outlive the callback that hands it out, and the
-/// callbacks that do so get a context from which no call can trigger a collection:
+/// callbacks that do so get a context from which no call can trigger a collection.
+///
+/// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
+/// [`create_handle`](crate::InCallback::create_handle) makes from .NET 7 on; on older runtimes have an
+/// [`ObjectTracker`](crate::ObjectTracker) follow it from collection to collection. The identifier itself does not keep:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;

@@ -15,6 +15,7 @@ use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::{Event, EventMask};
 use crate::id::{AppDomainId, ModuleId, ThreadId};
 use crate::profiler::Profiler;
+use crate::sync;
 
 use super::builder::{Builder, Start};
 use super::com::{self, InfoFace};
@@ -190,6 +191,36 @@ impl FakeClr {
         // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and the
         // fake CLR makes those by `&mut self` only.
         unsafe { profiler_of(callback.as_raw()) }
+    }
+
+    /// What the profiler keeps behind a lock of corprof's, to look at between two steps of the program.
+    ///
+    /// [`Mutex::lock`](crate::sync::Mutex::lock) wants the context of a callback, which a test does not have. Let go of the
+    /// guard before the next step: a callback that takes the same lock would wait for ever. Data that the test wants after
+    /// [`shutdown`](Self::shutdown), when the profiler is gone, it shares with the profiler by an `Arc` or a `static`.
+    ///
+    /// ```
+    /// use corprof::{prelude::*, sync::Mutex, testing::FakeClr};
+    ///
+    /// #[derive(Default, Profiler)]
+    /// #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C04", no_export)]
+    /// struct Modules(Mutex<Vec<ModuleId>>);
+    ///
+    /// #[callbacks]
+    /// impl Callbacks for Modules {
+    ///     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    ///         self.0.lock(cx).push(module);
+    ///     }
+    /// }
+    ///
+    /// let clr = FakeClr::load::<Modules>()?;
+    /// let app = clr.load_assembly("App");
+    /// let modules = clr.profiler::<Modules>().map(|profiler| clr.lock(&profiler.0).clone());
+    /// assert_eq!(modules.unwrap_or_default().last(), Some(&app));
+    /// # Ok::<(), corprof::Error>(())
+    /// ```
+    pub fn lock<'a, T: ?Sized>(&'a self, mutex: &'a sync::Mutex<T>) -> sync::MutexGuard<'a, T> {
+        mutex.lock_anywhere()
     }
 
     /// Whether any of the profiler's code has panicked: it is quiet since. No panic comes out of a callback, so a test that

@@ -79,17 +79,49 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
             let line = super::doc(text);
             quote!(#[doc = ""] #line)
         });
-        quote!(#doc #since const #name = #value;)
+        let rules = flag_rules(flag).into_iter().map(super::doc);
+        quote!(#doc #(#[doc = ""] #rules)* #since const #name = #value;)
     });
     quote! {
         bitflags::bitflags! {
             /// The flags of both words of the event mask: which callbacks are made, and what else the runtime is to do.
+            ///
+            /// The rule of each is the contract table's: whether it is immutable, so that only `initialize` can change it; whether
+            /// a profiler that attached may have it; whether the runtime refuses to detach a profiler that has had it. What stands
+            /// before the rule can ask for more.
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
             pub struct EventMask: u64 {
                 #(#constants)*
             }
         }
     }
+}
+
+/// When the flag may be turned on and off, and what that costs, in words.
+fn flag_rules(flag: &FlagRow) -> Vec<String> {
+    let rule = |immutable: Option<bool>, after_attach: Option<bool>, prevents_detach: Option<bool>| {
+        let is = |fact: Option<bool>| fact == Some(true);
+        [
+            if is(immutable) { "immutable: turned on or off in `initialize` only" } else { "not immutable" },
+            if is(after_attach) { "allowed after attach" } else { "not allowed after attach" },
+            if is(prevents_detach) { "costs detach" } else { "does not cost detach" },
+        ]
+        .join("; ")
+    };
+    let first = rule(flag.immutable, flag.allowed_after_attach, flag.prevents_detach);
+    let mut rules = vec![match flag.versions.first() {
+        Some(version) => format!("Rule before .NET {}: {first}.", version.min),
+        None => format!("Rule: {first}."),
+    }];
+    rules.extend(flag.versions.iter().map(|version| {
+        let rule = rule(
+            version.immutable.or(flag.immutable),
+            version.allowed_after_attach.or(flag.allowed_after_attach),
+            version.prevents_detach.or(flag.prevents_detach),
+        );
+        format!("From .NET {} on: {rule}.", version.min)
+    }));
+    rules
 }
 
 fn rules(flags: &[&FlagRow]) -> TokenStream {
