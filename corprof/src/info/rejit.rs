@@ -11,24 +11,30 @@
 
 use corprof_sys as sys;
 
+use crate::alive::Held;
 use crate::error::{E_INVALIDARG, Error, Result, S_OK};
 use crate::generated::contract::contract;
 use crate::id::ModuleId;
+use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::own_thread::OwnThread;
 
 /// Methods as the runtime takes them: modules and tokens side by side.
-struct Methods {
+struct Methods<'a> {
+    /// None of them goes before the call is over.
+    _held: Vec<Held<'a, ModuleId>>,
     modules: Vec<sys::ModuleID>,
     tokens: Vec<sys::mdMethodDef>,
     count: u32,
 }
 
-impl Methods {
-    fn new(call: &'static str, methods: &[(ModuleId, MethodDef)]) -> Result<Self> {
+impl<'a> Methods<'a> {
+    fn new(info: &'a Info, call: &'static str, methods: &[(ModuleId, MethodDef)]) -> Result<Self> {
         let count = u32::try_from(methods.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
-        let (modules, tokens) = methods.iter().map(|(module, method)| (module.as_raw(), method.as_raw())).unzip();
-        Ok(Self { modules, tokens, count })
+        let held = methods.iter().map(|&(module, _)| info.hold(module, call)).collect::<Result<Vec<_>>>()?;
+        let modules = held.iter().map(Held::as_raw).collect();
+        let tokens = methods.iter().map(|(_, method)| method.as_raw()).collect();
+        Ok(Self { _held: held, modules, tokens, count })
     }
 }
 
@@ -56,7 +62,7 @@ impl OwnThread<'_> {
     pub fn request_rejit(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<()> {
         const CALL: &str = "RequestReJIT";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        let Methods { modules, tokens, count } = Methods::new(CALL, methods)?;
+        let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither.
         Error::check(unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) }, CALL)
     }
@@ -84,7 +90,7 @@ impl OwnThread<'_> {
     ) -> Result<()> {
         const CALL: &str = "RequestReJITWithInliners";
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
-        let Methods { modules, tokens, count } = Methods::new(CALL, methods)?;
+        let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         // The runtime insists on the first flag.
         let mut flags = sys::COR_PRF_REJIT_BLOCK_INLINING;
         flags.set(sys::COR_PRF_REJIT_INLINING_CALLBACKS, asks_for_inliners);
@@ -111,7 +117,7 @@ impl OwnThread<'_> {
     pub fn request_revert(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<Vec<Result<()>>> {
         const CALL: &str = "RequestRevert";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        let Methods { modules, tokens, count } = Methods::new(CALL, methods)?;
+        let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         let mut status = vec![S_OK; methods.len()];
         // SAFETY: the call reads `count` modules and `count` tokens, writes at most `count` codes, and keeps nothing.
         let code = unsafe { info.RequestRevert(count, modules.as_ptr(), tokens.as_ptr(), status.as_mut_ptr()) };
