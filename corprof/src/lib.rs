@@ -38,6 +38,7 @@ mod event_mask;
 mod il_body;
 #[rustfmt::skip]
 mod generated;
+pub mod hooks;
 pub mod id;
 pub mod info;
 pub mod metadata;
@@ -58,6 +59,7 @@ pub use windows_core::GUID as Guid;
 pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, ErrorKind, Result};
 pub use event_mask::{Event, EventMask, EventSet};
+pub use hooks::{FunctionHooks, Hook, HookKinds, InHook};
 pub use id::{
     AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,
     HandleId, Inert, ModuleId, NativeCode, ObjectId, ReJitId, ThreadId,
@@ -72,6 +74,7 @@ pub use tracker::{ObjectTracker, TrackedId};
 pub mod prelude {
     pub use crate::args::*;
     pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
+    pub use crate::hooks::{FunctionHooks, Hook, HookKinds, InHook};
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;
     pub use crate::own_thread::OwnThread;

@@ -17,6 +17,7 @@ pub(super) const fn are_kept_of(event: Event) -> bool {
             | Event::ModuleUnloadFinished
             | Event::ClassUnloadStarted
             | Event::ThreadCreated
+            | Event::ThreadAssignedToOsThread
             | Event::ThreadDestroyed
             | Event::DynamicMethodJitCompilationStarted
             | Event::DynamicMethodUnloaded
@@ -34,7 +35,11 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.known_names().evict_all();
         }
         Event::ClassUnloadStarted => info.alive().class_going(info, subject),
-        Event::ThreadCreated => info.alive().thread_created(subject),
+        Event::ThreadCreated => {
+            info.alive().thread_created(subject);
+            prepare_hooks(info);
+        }
+        Event::ThreadAssignedToOsThread => prepare_hooks(info),
         Event::ThreadDestroyed => info.alive().thread_ending(subject),
         Event::DynamicMethodJitCompilationStarted => info.alive().dynamic_method_compiled(subject),
         _ => {}
@@ -55,5 +60,13 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
         Event::ThreadDestroyed => info.alive().thread_ended(subject),
         Event::DynamicMethodUnloaded => info.alive().dynamic_method_unloaded(subject),
         _ => {}
+    }
+}
+
+/// Gives the calling thread its state for hooks, whichever thread it is: that it runs managed code is sure, and that it is the
+/// new one is the rule.
+fn prepare_hooks(info: &Info) {
+    if let Some(hooks) = info.hooks() {
+        hooks.prepare_thread();
     }
 }

@@ -9,7 +9,8 @@
 //! (`barrier.rs`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
 //! any profiler in this library, which at Shutdown is what one wants.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
 use super::{barrier, thread_key};
@@ -36,9 +37,23 @@ struct Slot {
     owner: AtomicUsize,
     /// How many callbacks the owner is inside of: they nest when a call into the runtime makes another.
     depth: AtomicUsize,
+    /// What the owner keeps for hooks (`hooks/threads.rs`), and which hooks these are: 0 for none.
+    local: AtomicPtr<()>,
+    local_key: AtomicUsize,
 }
 
-static TABLE: [Slot; SLOTS] = [const { Slot { owner: AtomicUsize::new(0), depth: AtomicUsize::new(0) } }; SLOTS];
+impl Slot {
+    const fn free() -> Self {
+        Self {
+            owner: AtomicUsize::new(0),
+            depth: AtomicUsize::new(0),
+            local: AtomicPtr::new(std::ptr::null_mut()),
+            local_key: AtomicUsize::new(0),
+        }
+    }
+}
+
+static TABLE: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
 /// The count of all threads that found no slot.
 static CROWD: AtomicUsize = AtomicUsize::new(0);
 
@@ -186,6 +201,28 @@ impl Inside {
             }
         }
         Self { slot }
+    }
+}
+
+impl Inside {
+    /// What the calling thread last kept in its slot, if it was under this key.
+    #[inline]
+    pub(crate) fn local(&self, key: usize) -> Option<NonNull<()>> {
+        let slot = self.slot?;
+        // Only this thread writes them, so there is nothing to order.
+        if slot.local_key.load(Ordering::Relaxed) != key {
+            return None;
+        }
+        NonNull::new(slot.local.load(Ordering::Relaxed))
+    }
+
+    /// Keeps something in the calling thread's slot, if it has one; `None` ends what was kept under this key.
+    pub(crate) fn set_local(&self, key: usize, local: Option<NonNull<()>>) {
+        let Some(slot) = self.slot else { return };
+        if local.is_some() || slot.local_key.load(Ordering::Relaxed) == key {
+            slot.local_key.store(key, Ordering::Relaxed);
+            slot.local.store(local.map_or(std::ptr::null_mut(), NonNull::as_ptr), Ordering::Relaxed);
+        }
     }
 }
 

@@ -150,6 +150,11 @@ impl<P: Profiler> Adapter<P> {
             ));
         }
         self.end_own_threads();
+        let hooks = self.info.get().and_then(Info::hooks).filter(|_| is_empty);
+        if let Some(hooks) = hooks {
+            // SAFETY: the gate is closed and nobody is inside.
+            unsafe { hooks.end_all_threads(is_quiet) };
+        }
         if let Some(info) = self.info.get() {
             if is_empty && !is_quiet && !info.own_threads().has_panicked() {
                 // SAFETY: only what follows drops the profiler, and this is the only time.
@@ -157,6 +162,10 @@ impl<P: Profiler> Adapter<P> {
                 catch(last_word, || self.tell_last_panic("shutdown"));
             }
             info.seal_event_mask();
+        }
+        if let Some(hooks) = hooks {
+            // SAFETY: as above.
+            unsafe { hooks.drop_user() };
         }
         if is_empty {
             // SAFETY: the gate is closed and nobody is inside.

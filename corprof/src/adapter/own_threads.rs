@@ -42,6 +42,16 @@ impl OwnThreads {
         Arc::new(Self { gate, profiler, state: Mutex::default(), changed: Condvar::new() })
     }
 
+    /// The gate of their profiler.
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// The name of their profiler, for messages.
+    pub(crate) fn profiler(&self) -> &'static str {
+        self.profiler
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

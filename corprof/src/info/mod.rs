@@ -16,6 +16,7 @@ mod exceptions;
 mod functions;
 mod handles;
 mod heap;
+mod hooks;
 mod il;
 mod layouts;
 mod modules;
@@ -29,7 +30,7 @@ mod tokens;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
@@ -38,6 +39,7 @@ use crate::adapter::own_threads::OwnThreads;
 use crate::alive::Alive;
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::Phase;
+use crate::hooks::AnyHooks;
 use crate::names::NameCache;
 
 pub use app_domains::AppDomainInfo;
@@ -77,6 +79,8 @@ struct Shared {
     alive: Arc<Alive>,
     names: NameCache,
     own_threads: Arc<OwnThreads>,
+    /// Set in `initialize`, if at all.
+    hooks: OnceLock<&'static dyn AnyHooks>,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
@@ -142,6 +146,7 @@ impl Info {
             alive: Arc::new(Alive::new()),
             names: NameCache::new(),
             own_threads,
+            hooks: OnceLock::new(),
         })))
     }
 
@@ -164,6 +169,16 @@ impl Info {
     /// The threads that the profiler has made.
     pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
         &self.0.own_threads
+    }
+
+    /// The hooks that functions have, if any.
+    pub(crate) fn hooks(&self) -> Option<&'static dyn AnyHooks> {
+        self.0.hooks.get().copied()
+    }
+
+    /// Makes hooks known to the rest of the SDK; only the first are.
+    pub(crate) fn set_hooks(&self, hooks: &'static dyn AnyHooks) {
+        let _ = self.0.hooks.set(hooks);
     }
 
     /// The runtime's interface itself, for calls that have no safe form yet.

@@ -1,0 +1,198 @@
+//! From a stub to the user's method, and from the runtime's question which functions to hook to the user's answer.
+//!
+//! The runtime keeps a number for each hooked function: here the address of its [`Record`], with the stubs' tags in its lowest
+//! bits. It is all that a hook gets, and enough: the record leads to the hooks. Neither is ever freed, as the runtime does not
+//! forget the number even when the function is gone.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use corprof_sys as sys;
+use windows_core::BOOL;
+
+use super::stubs::{TAGS, Target};
+use super::threads::{State, Threads};
+use super::{FunctionHooks, Hook, InHook, signature};
+use crate::adapter::catch;
+use crate::adapter::gate::Gate;
+use crate::context::{InInitialize, InTriggers};
+use crate::id::FunctionId;
+use crate::info::Info;
+use crate::{report, wire};
+
+/// A profiler's hooks, as long as the process lives.
+pub(crate) struct Installed<H: FunctionHooks> {
+    /// The profiler's own: closed at Shutdown, or after a panic.
+    pub(super) gate: Arc<Gate>,
+    info: Info,
+    profiler: &'static str,
+    pub(super) threads: Threads,
+    /// Used inside the gate only, and dropped by Shutdown when the gate is closed and nobody is inside.
+    user: UnsafeCell<ManuallyDrop<H>>,
+    is_dropped: AtomicBool,
+}
+
+// SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on a thread that may have it since it is `Send`. All
+// other fields are both by themselves.
+unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
+// SAFETY: as above.
+unsafe impl<H: FunctionHooks> Send for Installed<H> {}
+
+/// What the runtime's number for a function points to. The alignment leaves room for the tags.
+#[repr(align(8))]
+struct Record<H: FunctionHooks> {
+    hooks: &'static Installed<H>,
+    function: FunctionId,
+    data: H::Function,
+}
+
+const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record");
+
+/// Hooks of whatever type, for the rest of the SDK.
+pub(crate) trait AnyHooks: Send + Sync {
+    /// Tells these hooks from others.
+    fn key(&self) -> usize;
+    /// Makes the calling thread's state, so that its first hook need not.
+    fn prepare_thread(&'static self);
+    /// Ends the calling thread's state.
+    fn end_thread(&'static self, state: State);
+    /// Ends the states of all threads, telling the user unless the profiler is quiet.
+    ///
+    /// # Safety
+    /// The gate is closed and nobody is inside.
+    unsafe fn end_all_threads(&self, is_quiet: bool);
+    /// Drops the user's hooks, the first time.
+    ///
+    /// # Safety
+    /// As [`end_all_threads`](Self::end_all_threads).
+    unsafe fn drop_user(&self);
+}
+
+impl<H: FunctionHooks> Installed<H> {
+    /// Hooks for the profiler that is being initialized.
+    pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> &'static Self {
+        let info = Info::clone(cx);
+        let (gate, profiler) = (info.own_threads().gate().clone(), info.own_threads().profiler());
+        Box::leak(Box::new(Self {
+            gate,
+            info,
+            profiler,
+            threads: Threads::default(),
+            user: UnsafeCell::new(ManuallyDrop::new(user)),
+            is_dropped: AtomicBool::new(false),
+        }))
+    }
+
+    /// The user's hooks. Private to code that is inside the gate, or knows that nobody is and nothing has been dropped.
+    #[inline]
+    pub(super) fn user(&self) -> &H {
+        // SAFETY: only `drop_user` writes to the cell, and it runs after all of them.
+        unsafe { &*self.user.get() }
+    }
+
+    /// After a panic: the first is reported, and no callback and no hook is let in any more.
+    #[cold]
+    pub(super) fn go_quiet(&self, method: &str) {
+        self.info.own_threads().stop();
+        if self.gate.quieten() {
+            report::line(format_args!(
+                "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
+                self.profiler
+            ));
+        }
+    }
+
+    /// A panic when there is nothing left to be quiet about.
+    #[cold]
+    pub(super) fn tell_last_panic(&self, method: &str) {
+        report::line(format_args!("the profiler {} panicked in {method}; the application goes on", self.profiler));
+    }
+
+    /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method.
+    #[inline(always)]
+    fn run(
+        client: usize,
+        stack_pointer: usize,
+        name: &str,
+        user: impl FnOnce(&H, &InHook<'_>, &mut H::Thread, &H::Function),
+    ) {
+        // SAFETY: the stub passes on the number that the runtime has from `map`, which is the address of a record of this `H`,
+        // as stubs and mapper are set together, and its tags. Records are never freed.
+        let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
+        let hooks = record.hooks;
+        let Some(inside) = hooks.gate.enter() else { return };
+        let Some(mut thread) = hooks.thread(&inside) else { return };
+        // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread uses
+        // it now: a hook does not run managed code, so no hook runs within it; and a thread does not end in a hook.
+        let thread = unsafe { thread.as_mut() };
+        let cx = InHook::new(&hooks.info, record.function, stack_pointer);
+        catch(|| user(hooks.user(), &cx, thread, &record.data), || hooks.go_quiet(name));
+    }
+
+    /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
+    ///
+    /// # Safety
+    /// `data` is an `Installed<H>`, and `hook` is null or room for a truth value.
+    pub(crate) unsafe extern "system" fn map(function: sys::FunctionID, data: *mut c_void, hook: *mut BOOL) -> usize {
+        // SAFETY: the caller's promise; hooks live for ever.
+        let hooks: &'static Self = unsafe { &*data.cast() };
+        let record = hooks.gate.enter().and_then(|_inside| {
+            let function = FunctionId::from_raw(function)?;
+            let mut cx = InTriggers::new(&hooks.info);
+            let selected = catch(|| hooks.user().select(&mut cx, function), || hooks.go_quiet("select"))?;
+            let Hook::Yes(data) = selected else { return None };
+            let record: *const Record<H> = Box::leak(Box::new(Record { hooks, function, data }));
+            Some(record.expose_provenance() | signature::tags(&cx, function))
+        });
+        // SAFETY: the caller's promise.
+        unsafe { wire::answer(hook, record.is_some()) };
+        record.unwrap_or(function)
+    }
+}
+
+impl<H: FunctionHooks> Target for Installed<H> {
+    extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
+        Self::run(client, stack_pointer, "enter", H::enter);
+    }
+
+    extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
+        Self::run(client, stack_pointer, "leave", H::leave);
+    }
+
+    extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize) {
+        Self::run(client, stack_pointer, "tailcall", H::tailcall);
+    }
+}
+
+impl<H: FunctionHooks> AnyHooks for Installed<H> {
+    #[inline]
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn prepare_thread(&'static self) {
+        if let Some(inside) = self.gate.enter() {
+            self.thread(&inside);
+        }
+    }
+
+    fn end_thread(&'static self, state: State) {
+        self.end_own_thread(state);
+    }
+
+    unsafe fn end_all_threads(&self, is_quiet: bool) {
+        // SAFETY: the caller's promise.
+        unsafe { self.end_threads(is_quiet) }
+    }
+
+    unsafe fn drop_user(&self) {
+        if !self.is_dropped.swap(true, Ordering::Relaxed) {
+            // SAFETY: nobody uses it, by the caller's promise, and the flag makes this the only time.
+            let drop = || unsafe { ManuallyDrop::drop(&mut *self.user.get()) };
+            catch(drop, || self.tell_last_panic("drop"));
+        }
+    }
+}

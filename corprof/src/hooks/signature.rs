@@ -1,0 +1,98 @@
+//! Which functions have something in vector registers when a hook is called: by their signatures.
+//!
+//! An argument or result is in a vector register only if it is a floating-point number, or a value type that holds one. So a
+//! signature without either proves that a stub need not keep them, which is most of its cost. In doubt, they are kept.
+
+use super::stubs::{TAGS, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use crate::context::InCallback;
+use crate::id::FunctionId;
+use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
+
+/// The runtime unwraps what such a method returns; the flag is newer than the IDL.
+const IMPL_ASYNC: u32 = 0x2000;
+
+/// What the stubs have to keep for `function`.
+pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
+    let signature = || {
+        let info = cx.function_info(function).ok()?;
+        let method = cx.metadata(info.module).ok()?.method(info.token).ok()?;
+        let is_async = method.impl_flags.bits() & IMPL_ASYNC != 0;
+        let signature = MethodSignature::decode(&method.signature).ok()?;
+        (!is_async).then_some(signature)
+    };
+    signature().map_or(TAGS, |signature| of_signature(&signature))
+}
+
+fn of_signature(signature: &MethodSignature) -> usize {
+    if signature.convention != CallingConvention::Default {
+        // Of what else comes in, the signature does not tell, or the rules are those of another language.
+        return TAGS;
+    }
+    let arguments = if signature.parameters.iter().any(may_be_in_vector) { VECTOR_ARGUMENTS } else { 0 };
+    let result = if may_be_in_vector(&signature.return_type) { VECTOR_RESULT } else { 0 };
+    arguments | result | VECTOR_LOCALS
+}
+
+/// Whether a value of this type may travel in a vector register, whole or in part.
+fn may_be_in_vector(of: &Type) -> bool {
+    match of.unmodified() {
+        Type::Primitive(primitive) => {
+            matches!(primitive, Primitive::Float32 | Primitive::Float64 | Primitive::TypedRef)
+        }
+        Type::Class(_)
+        | Type::Pointer(_)
+        | Type::ByRef(_)
+        | Type::SzArray(_)
+        | Type::Array(..)
+        | Type::FunctionPointer(_)
+        | Type::Generic { value_type: false, .. } => false,
+        // An enumeration would not, but that takes another look-up to see; a type parameter may stand for anything.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tags of a static method with these parameters.
+    fn tags(result: u8, parameters: &[&[u8]]) -> usize {
+        let mut blob = vec![0, parameters.len() as u8, result];
+        blob.extend(parameters.concat());
+        of_signature(&MethodSignature::decode(&blob).unwrap())
+    }
+
+    const VOID: u8 = 0x01;
+    const INT32: u8 = 0x08;
+    const FLOAT64: u8 = 0x0d;
+    const STRING: u8 = 0x0e;
+
+    #[test]
+    fn integers_and_references_need_no_vectors() {
+        let by_ref_float: &[u8] = &[0x10, FLOAT64];
+        let array_of_floats: &[u8] = &[0x1d, FLOAT64];
+        let class: &[u8] = &[0x12, 0x49];
+        let list_of_floats: &[u8] = &[0x15, 0x12, 0x49, 1, FLOAT64];
+        assert_eq!(tags(VOID, &[]), VECTOR_LOCALS);
+        assert_eq!(tags(INT32, &[&[INT32], &[STRING], by_ref_float]), VECTOR_LOCALS);
+        assert_eq!(tags(STRING, &[array_of_floats, class, list_of_floats]), VECTOR_LOCALS);
+    }
+
+    #[test]
+    fn floats_value_types_and_type_parameters_do() {
+        let value_type: &[u8] = &[0x11, 0x49];
+        let nullable: &[u8] = &[0x15, 0x11, 0x49, 1, INT32];
+        let (type_parameter, method_parameter): (&[u8], &[u8]) = (&[0x13, 0], &[0x1e, 0]);
+        let modified_float: &[u8] = &[0x20, 0x49, FLOAT64];
+        for parameter in [&[FLOAT64], value_type, nullable, type_parameter, method_parameter, modified_float, &[0x16]] {
+            assert_eq!(tags(VOID, &[&[INT32], parameter]), VECTOR_LOCALS | VECTOR_ARGUMENTS, "{parameter:x?}");
+        }
+        assert_eq!(tags(FLOAT64, &[]), VECTOR_LOCALS | VECTOR_RESULT);
+    }
+
+    #[test]
+    fn variable_arguments_may_be_anything() {
+        let signature = MethodSignature::decode(&[0x05, 0, VOID]).unwrap();
+        assert_eq!(of_signature(&signature), TAGS);
+    }
+}

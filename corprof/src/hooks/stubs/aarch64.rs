@@ -1,0 +1,85 @@
+//! arm64, all systems but Windows, for which there is no unwind information yet.
+//!
+//! All three hooks get their arguments in x10 and x11 and keep the same registers: x0 to x8 and q0 to q7, besides those that
+//! the callee keeps by itself. The frame begins with the frame pointer and the return address, as C has it.
+
+use std::arch::naked_asm;
+
+use super::{Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+
+/// A stub that keeps the pairs of `general`, and those of `vectors` if the tag is set, each at its place in the frame.
+macro_rules! stub {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $tag:ident,
+        general [$($first:literal $second:literal at $place:literal),*] in $small:literal,
+        vectors [$($low:literal $high:literal at $spot:literal),*] in $large:literal
+    ) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C-unwind" fn $name<T: Target>() {
+            naked_asm!(
+                ".cfi_startproc",
+                "tst x10, #{tag}",
+                "b.ne 2f",
+                concat!("stp x29, x30, [sp, #-", $small, "]!"),
+                concat!(".cfi_def_cfa_offset ", $small),
+                concat!(".cfi_offset x29, -", $small),
+                concat!(".cfi_offset x30, -", $small, " + 8"),
+                "mov x29, sp",
+                $(concat!("stp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
+                "mov x0, x10",
+                "mov x1, x11",
+                "bl {target}",
+                $(concat!("ldp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
+                concat!("ldp x29, x30, [sp], #", $small),
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "ret",
+                "2:",
+                concat!("stp x29, x30, [sp, #-", $large, "]!"),
+                concat!(".cfi_def_cfa_offset ", $large),
+                concat!(".cfi_offset x29, -", $large),
+                concat!(".cfi_offset x30, -", $large, " + 8"),
+                "mov x29, sp",
+                $(concat!("stp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
+                $(concat!("stp ", $low, ", ", $high, ", [sp, #", $spot, "]"),)*
+                "mov x0, x10",
+                "mov x1, x11",
+                "bl {target}",
+                $(concat!("ldp ", $low, ", ", $high, ", [sp, #", $spot, "]"),)*
+                $(concat!("ldp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
+                concat!("ldp x29, x30, [sp], #", $large),
+                ".cfi_def_cfa_offset 0",
+                ".cfi_restore x29",
+                ".cfi_restore x30",
+                "ret",
+                ".cfi_endproc",
+                tag = const $tag,
+                target = sym <T as Target>::$name,
+            )
+        }
+    };
+}
+
+/// The same registers for each; x9 is no register to keep, and makes a pair.
+macro_rules! stubs {
+    ($($(#[$doc:meta])* $name:ident, $tag:ident;)*) => { $(
+        stub! {
+            $(#[$doc])*
+            $name, $tag,
+            general ["x0" "x1" at 16, "x2" "x3" at 32, "x4" "x5" at 48, "x6" "x7" at 64, "x8" "x9" at 80] in 96,
+            vectors ["q0" "q1" at 96, "q2" "q3" at 128, "q4" "q5" at 160, "q6" "q7" at 192] in 224
+        }
+    )* };
+}
+
+stubs! {
+    /// Enter: the method's arguments are still in the registers that they were passed in.
+    enter, VECTOR_ARGUMENTS;
+    /// Leave: what the method returns is in its registers.
+    leave, VECTOR_RESULT;
+    /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
+    tailcall, VECTOR_LOCALS;
+}

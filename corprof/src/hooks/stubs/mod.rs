@@ -1,0 +1,73 @@
+//! What the compiled code calls: for each ABI a stub for Enter, one for Leave and one for Tailcall.
+//!
+//! Compiled code calls a fast-path hook as it would no function: the arguments are in registers of their own, and registers
+//! that any function may overwrite still hold what the application needs (the table is in the contract notes, (d)). So a stub
+//! keeps those, builds a frame that a stack walk understands, and calls one Rust function. The files beside this one have
+//! the registers of an ABI each; `tests` proves them.
+//!
+//! Vector registers are kept whole. That is most of what a stub costs, and for most methods for nothing: a method without
+//! arguments of a floating-point, vector or value type gets nothing in them. Which methods those are, their signatures prove
+//! when they are compiled (`signature.rs`); the answer travels in the lowest bits of the number that the runtime hands to
+//! the hook, and the stub looks there.
+
+#[cfg(all(target_arch = "aarch64", not(windows)))]
+mod aarch64;
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+mod x86_64_sysv;
+#[cfg(all(target_arch = "x86_64", windows))]
+mod x86_64_windows;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(target_arch = "aarch64", not(windows)))]
+use aarch64 as abi;
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+use x86_64_sysv as abi;
+#[cfg(all(target_arch = "x86_64", windows))]
+use x86_64_windows as abi;
+
+/// Arguments may be in vector registers.
+pub(super) const VECTOR_ARGUMENTS: usize = 1;
+/// What is returned may be in vector registers.
+pub(super) const VECTOR_RESULT: usize = 2;
+/// Local variables may be in vector registers where a tail call is made: no signature tells of those.
+pub(super) const VECTOR_LOCALS: usize = 4;
+/// All of these: what a client's number is beside them is aligned to more.
+pub(super) const TAGS: usize = VECTOR_ARGUMENTS | VECTOR_RESULT | VECTOR_LOCALS;
+
+/// The Rust functions behind the stubs. They get the number that the runtime has for the function, tags included, and the
+/// stack pointer that its caller had before the call.
+///
+/// They may unwind as far as the stubs are concerned; in a profiler they must not, as compiled code is above.
+pub(crate) trait Target: 'static {
+    /// A method begins.
+    extern "C-unwind" fn enter(client: usize, stack_pointer: usize);
+    /// A method returns.
+    extern "C-unwind" fn leave(client: usize, stack_pointer: usize);
+    /// A method is left by a tail call.
+    extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize);
+}
+
+/// A stub, as the runtime takes it.
+pub(crate) type Stub = unsafe extern "C-unwind" fn();
+
+/// The stubs in front of one [`Target`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stubs {
+    pub(crate) enter: Stub,
+    pub(crate) leave: Stub,
+    pub(crate) tailcall: Stub,
+}
+
+/// The stubs of this processor and system, if there are any.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows))))]
+pub(crate) fn of<T: Target>() -> Option<Stubs> {
+    Some(Stubs { enter: abi::enter::<T>, leave: abi::leave::<T>, tailcall: abi::tailcall::<T> })
+}
+
+/// There are none.
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows)))))]
+pub(crate) fn of<T: Target>() -> Option<Stubs> {
+    None
+}

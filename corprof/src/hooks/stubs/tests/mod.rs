@@ -1,0 +1,257 @@
+//! Each stub is called from assembly with a known value in every register, in front of a function that overwrites all that
+//! C allows it to overwrite. What the application needs must come back.
+//!
+//! The files beside this one have the assembly. On another machine than the one that compiles, they are run by
+//! `cargo xtask test` where an emulator is there.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+mod x86_64_sysv;
+#[cfg(all(target_arch = "x86_64", windows))]
+mod x86_64_windows;
+
+use std::cell::Cell;
+use std::panic::{catch_unwind, panic_any, resume_unwind};
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as abi;
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+use x86_64_sysv as abi;
+#[cfg(all(target_arch = "x86_64", windows))]
+use x86_64_windows as abi;
+
+use super::{Stub, Stubs, TAGS, Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+
+/// What is in the registers before a call, and then after it. An ABI uses as many as it has.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Registers {
+    general: [u64; 32],
+    vectors: [[u64; 2]; 32],
+    /// The caller's own words next to the return address.
+    around: [u64; 4],
+}
+
+impl Registers {
+    /// No two words are the same, and none is 0.
+    fn known() -> Self {
+        let word =
+            |place: usize| 0x1357_9BDF_0246_8A01_u64.rotate_left(place as u32).wrapping_mul(2 * place as u64 + 3);
+        let mut registers = Self { general: [0; 32], vectors: [[0; 2]; 32], around: [0; 4] };
+        let words =
+            registers.general.iter_mut().chain(registers.vectors.as_flattened_mut()).chain(&mut registers.around);
+        for (place, register) in words.enumerate() {
+            *register = word(place);
+        }
+        registers
+    }
+
+    /// Calls `stub` as compiled code would, with `client` and `stack_pointer` where the kind of hook has them.
+    fn call(stub: Stub, kind: Kind, client: usize, stack_pointer: usize) -> (Self, Self) {
+        let mut before = Self::known();
+        let (id, stack) = abi::arguments(kind);
+        before.general[id] = client as u64;
+        before.general[stack] = stack_pointer as u64;
+        let mut after = before;
+        // SAFETY: the callee follows the ABI of the hooks, of which `call` keeps more than C asks for.
+        unsafe { abi::call(stub, &mut after) };
+        (before, after)
+    }
+
+    /// The names of the registers that are not what they were, and of the words around.
+    fn lost(before: &Self, after: &Self, kind: Kind) -> Vec<String> {
+        let (general, vectors, halves) = abi::kept(kind);
+        let mut lost = Vec::new();
+        for (name, place) in general {
+            if before.general[place] != after.general[place] {
+                lost.push(name.to_owned());
+            }
+        }
+        for place in 0..32 {
+            let [low, high] = [0, 1].map(|half| before.vectors[place][half] != after.vectors[place][half]);
+            if vectors.contains(&place) && (low || high) || halves.contains(&place) && low {
+                lost.push(format!("vector {place}"));
+            }
+        }
+        if before.around != after.around {
+            lost.push("the caller's stack".to_owned());
+        }
+        lost
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Kind {
+    Enter,
+    Leave,
+    Tailcall,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Enter, Self::Leave, Self::Tailcall];
+
+    fn stub(self, stubs: Stubs) -> Stub {
+        match self {
+            Self::Enter => stubs.enter,
+            Self::Leave => stubs.leave,
+            Self::Tailcall => stubs.tailcall,
+        }
+    }
+
+    /// The tag that this kind of hook looks at.
+    fn tag(self) -> usize {
+        match self {
+            Self::Enter => VECTOR_ARGUMENTS,
+            Self::Leave => VECTOR_RESULT,
+            Self::Tailcall => VECTOR_LOCALS,
+        }
+    }
+}
+
+thread_local! {
+    /// What the last call got: which hook, the two arguments, and the stack pointer at its first instruction.
+    static SEEN: Cell<Option<(Kind, usize, usize, usize)>> = const { Cell::new(None) };
+}
+
+extern "C-unwind" fn see_enter(client: usize, stack_pointer: usize, own_stack: usize) {
+    SEEN.set(Some((Kind::Enter, client, stack_pointer, own_stack)));
+}
+
+extern "C-unwind" fn see_leave(client: usize, stack_pointer: usize, own_stack: usize) {
+    SEEN.set(Some((Kind::Leave, client, stack_pointer, own_stack)));
+}
+
+extern "C-unwind" fn see_tailcall(client: usize, stack_pointer: usize, own_stack: usize) {
+    SEEN.set(Some((Kind::Tailcall, client, stack_pointer, own_stack)));
+}
+
+/// Tells what it got, then overwrites every register that C does not ask it to keep.
+struct Overwrites;
+
+const CLIENT: usize = 0x7f12_3456_7890;
+const STACK: usize = 0x7ffe_0000_1110;
+
+#[test]
+fn every_register_that_the_application_needs_comes_back() {
+    let stubs = super::of::<Overwrites>().unwrap();
+    for kind in Kind::ALL {
+        let client = CLIENT | TAGS;
+        let (before, after) = Registers::call(kind.stub(stubs), kind, client, STACK);
+        assert_eq!(Registers::lost(&before, &after, kind), [""; 0], "{kind:?}");
+
+        let (seen, got, stack, own_stack) = SEEN.take().unwrap();
+        assert_eq!((seen, got, stack), (kind, client, STACK));
+        assert_eq!(own_stack % 16, abi::ENTRY_ALIGNMENT, "{kind:?}: the stack is not aligned for C");
+    }
+}
+
+#[test]
+fn only_the_kinds_own_tag_keeps_vectors() {
+    let stubs = super::of::<Overwrites>().unwrap();
+    for kind in Kind::ALL {
+        let (before, after) = Registers::call(kind.stub(stubs), kind, CLIENT | kind.tag(), STACK);
+        assert_eq!(Registers::lost(&before, &after, kind), [""; 0], "{kind:?}");
+
+        let client = CLIENT | (TAGS & !kind.tag());
+        let (before, after) = Registers::call(kind.stub(stubs), kind, client, STACK);
+        let lost = Registers::lost(&before, &after, kind);
+        let (_, vectors, _) = abi::kept(kind);
+        let expected: Vec<_> = vectors.map(|place| format!("vector {place}")).collect();
+        assert_eq!(lost, if abi::LOOKS_AT_TAGS { expected } else { Vec::new() }, "{kind:?}");
+        let (_, got, stack, own_stack) = SEEN.take().unwrap();
+        assert_eq!((got, stack), (client, STACK));
+        assert_eq!(own_stack % 16, abi::ENTRY_ALIGNMENT, "{kind:?}: the stack is not aligned for C");
+    }
+}
+
+/// What the other tests find would be found missing if the stubs did nothing.
+#[test]
+fn without_a_stub_the_registers_are_lost() {
+    let bare: Stub = abi::OVERWRITE;
+    for kind in Kind::ALL {
+        let (before, after) = Registers::call(bare, kind, CLIENT, STACK);
+        let lost = Registers::lost(&before, &after, kind);
+        for register in abi::LOST_BARE {
+            assert!(
+                kind == Kind::Enter || lost.iter().any(|name| name == register),
+                "{kind:?}: {register} in {lost:?}"
+            );
+        }
+    }
+}
+
+/// Looks around, or throws.
+struct Unwinds;
+
+thread_local! {
+    /// The start addresses of the functions on the stack.
+    static STACK_OF: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
+}
+
+impl Unwinds {
+    fn look(client: usize) {
+        if client & !TAGS == CLIENT {
+            let mut functions = Vec::new();
+            backtrace::trace(|frame| {
+                functions.push(frame.symbol_address() as usize);
+                true
+            });
+            STACK_OF.set(functions);
+        } else {
+            panic_any(client);
+        }
+    }
+}
+
+impl Target for Unwinds {
+    extern "C-unwind" fn enter(client: usize, _stack_pointer: usize) {
+        Self::look(client);
+    }
+
+    extern "C-unwind" fn leave(client: usize, _stack_pointer: usize) {
+        Self::look(client);
+    }
+
+    extern "C-unwind" fn tailcall(client: usize, _stack_pointer: usize) {
+        Self::look(client);
+    }
+}
+
+#[test]
+fn a_stack_walk_goes_through_each_stub_into_its_caller() {
+    #[inline(never)]
+    fn beyond(stub: Stub, kind: Kind, client: usize) -> Vec<usize> {
+        Registers::call(stub, kind, client, STACK);
+        std::hint::black_box(STACK_OF.take())
+    }
+
+    let stubs = super::of::<Unwinds>().unwrap();
+    for kind in Kind::ALL {
+        for tags in [0, TAGS] {
+            let functions = beyond(kind.stub(stubs), kind, CLIENT | tags);
+            let caller = abi::call as *const () as usize;
+            let at = functions.iter().position(|&function| function == caller);
+            let at = at.unwrap_or_else(|| panic!("{kind:?} {tags}: no {caller:#x} in {functions:#x?}"));
+            assert_eq!(functions[at - 1], kind.stub(stubs) as *const () as usize, "{kind:?} {tags}: {functions:#x?}");
+            // The test's own functions, the test harness, the start of the thread.
+            assert!(functions.len() > at + 4, "{kind:?} {tags}: {functions:#x?}");
+        }
+    }
+}
+
+#[test]
+fn an_exception_passes_through_each_stub_and_its_caller_finds_its_registers() {
+    let stubs = super::of::<Unwinds>().unwrap();
+    for kind in Kind::ALL {
+        for client in [8, 8 | TAGS] {
+            let kept = std::hint::black_box([3_u64, 5, 7, 11, 13, 17].map(|word| word << 32));
+            let thrown = catch_unwind(|| Registers::call(kind.stub(stubs), kind, client, STACK)).unwrap_err();
+            match thrown.downcast::<usize>() {
+                Ok(thrown) => assert_eq!(*thrown, client),
+                Err(other) => resume_unwind(other),
+            }
+            assert_eq!(kept.map(|word| word >> 32), [3, 5, 7, 11, 13, 17]);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The tests' assembly for x86-64, System V.
+
+use std::arch::naked_asm;
+use std::ops::Range;
+
+use super::{Kind, Overwrites, Registers, Stub, Target, see_enter, see_leave, see_tailcall};
+
+/// What the stack pointer is beyond a multiple of 16 when a function begins.
+pub(super) const ENTRY_ALIGNMENT: usize = 8;
+/// Whether a stub without its tag leaves vectors alone.
+pub(super) const LOOKS_AT_TAGS: bool = true;
+/// An `Overwrites` without a stub.
+pub(super) const OVERWRITE: Stub = overwrite;
+/// What Leave loses without one.
+pub(super) const LOST_BARE: [&str; 4] = ["rax", "rdx", "vector 0", "vector 1"];
+
+/// By their place in `Registers::general`.
+const NAMES: [&str; 15] =
+    ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
+
+fn place(name: &str) -> usize {
+    NAMES.iter().position(|&known| known == name).unwrap()
+}
+
+/// Where a hook gets the client's number and the stack pointer.
+pub(super) fn arguments(kind: Kind) -> (usize, usize) {
+    match kind {
+        Kind::Enter => (place("r14"), place("r15")),
+        Kind::Leave | Kind::Tailcall => (place("rdi"), place("rsi")),
+    }
+}
+
+/// What a hook must keep: general registers, whole vectors, lower halves of vectors.
+pub(super) fn kept(kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Range<usize>) {
+    let callee_saved = ["rbx", "rbp", "r12", "r13", "r14", "r15"];
+    let (others, vectors): (&[&str], _) = match kind {
+        Kind::Enter => (&["rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax"], 0..8),
+        Kind::Leave | Kind::Tailcall => (&["rax", "rdx"], 0..2),
+    };
+    let general = callee_saved.iter().chain(others).map(|&name| (name, place(name))).collect();
+    (general, vectors, 0..0)
+}
+
+/// Loads all registers, calls `stub`, and stores them.
+#[unsafe(naked)]
+pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Registers) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbp, 0",
+        "push rbx",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset rbx, 0",
+        "push r12",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r12, 0",
+        "push r13",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r13, 0",
+        "push r14",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r14, 0",
+        "push r15",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_rel_offset r15, 0",
+        // 8 by the call, 48 by the pushes, 56 more: a multiple of 16 and minus 0.
+        "sub rsp, 56",
+        ".cfi_adjust_cfa_offset 56",
+        "mov [rsp + 32], rdi",
+        "mov [rsp + 40], rsi",
+        "mov rax, rsi",
+        // The words around.
+        "mov rcx, [rax + 768]",
+        "mov [rsp], rcx",
+        "mov rcx, [rax + 776]",
+        "mov [rsp + 8], rcx",
+        "mov rcx, [rax + 784]",
+        "mov [rsp + 16], rcx",
+        "mov rcx, [rax + 792]",
+        "mov [rsp + 24], rcx",
+        "movups xmm0, [rax + 256]",
+        "movups xmm1, [rax + 272]",
+        "movups xmm2, [rax + 288]",
+        "movups xmm3, [rax + 304]",
+        "movups xmm4, [rax + 320]",
+        "movups xmm5, [rax + 336]",
+        "movups xmm6, [rax + 352]",
+        "movups xmm7, [rax + 368]",
+        "mov rbx, [rax + 8]",
+        "mov rcx, [rax + 16]",
+        "mov rdx, [rax + 24]",
+        "mov rsi, [rax + 32]",
+        "mov rdi, [rax + 40]",
+        "mov rbp, [rax + 48]",
+        "mov r8, [rax + 56]",
+        "mov r9, [rax + 64]",
+        "mov r10, [rax + 72]",
+        "mov r11, [rax + 80]",
+        "mov r12, [rax + 88]",
+        "mov r13, [rax + 96]",
+        "mov r14, [rax + 104]",
+        "mov r15, [rax + 112]",
+        "mov rax, [rax]",
+        "call [rsp + 32]",
+        // Here nothing is free, so rax goes to the stub's place.
+        "mov [rsp + 32], rax",
+        "mov rax, [rsp + 40]",
+        "mov [rax + 8], rbx",
+        "mov [rax + 16], rcx",
+        "mov [rax + 24], rdx",
+        "mov [rax + 32], rsi",
+        "mov [rax + 40], rdi",
+        "mov [rax + 48], rbp",
+        "mov [rax + 56], r8",
+        "mov [rax + 64], r9",
+        "mov [rax + 72], r10",
+        "mov [rax + 80], r11",
+        "mov [rax + 88], r12",
+        "mov [rax + 96], r13",
+        "mov [rax + 104], r14",
+        "mov [rax + 112], r15",
+        "mov rcx, [rsp + 32]",
+        "mov [rax], rcx",
+        "movups [rax + 256], xmm0",
+        "movups [rax + 272], xmm1",
+        "movups [rax + 288], xmm2",
+        "movups [rax + 304], xmm3",
+        "movups [rax + 320], xmm4",
+        "movups [rax + 336], xmm5",
+        "movups [rax + 352], xmm6",
+        "movups [rax + 368], xmm7",
+        "mov rcx, [rsp]",
+        "mov [rax + 768], rcx",
+        "mov rcx, [rsp + 8]",
+        "mov [rax + 776], rcx",
+        "mov rcx, [rsp + 16]",
+        "mov [rax + 784], rcx",
+        "mov rcx, [rsp + 24]",
+        "mov [rax + 792], rcx",
+        "add rsp, 56",
+        ".cfi_adjust_cfa_offset -56",
+        "pop r15",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r14",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r13",
+        ".cfi_adjust_cfa_offset -8",
+        "pop r12",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rbx",
+        ".cfi_adjust_cfa_offset -8",
+        "pop rbp",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// A function that tells `$see` what it got, and overwrites all that it may.
+macro_rules! overwrite {
+    ($see:path) => {
+        naked_asm!(
+            "mov rdx, rsp",
+            "sub rsp, 8",
+            "call {see}",
+            "add rsp, 8",
+            "mov rax, -1",
+            "mov rcx, -1",
+            "mov rdx, -1",
+            "mov rsi, -1",
+            "mov rdi, -1",
+            "mov r8, -1",
+            "mov r9, -1",
+            "mov r10, -1",
+            "mov r11, -1",
+            "pcmpeqd xmm0, xmm0",
+            "pcmpeqd xmm1, xmm1",
+            "pcmpeqd xmm2, xmm2",
+            "pcmpeqd xmm3, xmm3",
+            "pcmpeqd xmm4, xmm4",
+            "pcmpeqd xmm5, xmm5",
+            "pcmpeqd xmm6, xmm6",
+            "pcmpeqd xmm7, xmm7",
+            "pcmpeqd xmm8, xmm8",
+            "pcmpeqd xmm9, xmm9",
+            "pcmpeqd xmm10, xmm10",
+            "pcmpeqd xmm11, xmm11",
+            "pcmpeqd xmm12, xmm12",
+            "pcmpeqd xmm13, xmm13",
+            "pcmpeqd xmm14, xmm14",
+            "pcmpeqd xmm15, xmm15",
+            "stc",
+            "ret",
+            see = sym $see,
+        )
+    };
+}
+
+impl Target for Overwrites {
+    #[unsafe(naked)]
+    extern "C-unwind" fn enter(_client: usize, _stack_pointer: usize) {
+        overwrite!(see_enter)
+    }
+
+    #[unsafe(naked)]
+    extern "C-unwind" fn leave(_client: usize, _stack_pointer: usize) {
+        overwrite!(see_leave)
+    }
+
+    #[unsafe(naked)]
+    extern "C-unwind" fn tailcall(_client: usize, _stack_pointer: usize) {
+        overwrite!(see_tailcall)
+    }
+}
+
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn overwrite() {
+    overwrite!(see_leave)
+}

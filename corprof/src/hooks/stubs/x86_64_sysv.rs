@@ -1,0 +1,78 @@
+//! x86-64, System V: Linux and macOS.
+//!
+//! Enter gets its arguments in r14 and r15, which the callee keeps by itself; Leave and Tailcall where C has them. Everything
+//! else that must survive and that C may overwrite is in the lists. The upper halves of ymm and zmm are never touched.
+
+use std::arch::naked_asm;
+
+use super::{Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+
+/// A stub that keeps the registers of `general`, and those of `vectors` if the tag is set, each at its place in the frame.
+///
+/// A call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
+macro_rules! stub {
+    (
+        $(#[$doc:meta])*
+        $name:ident, $tag:ident in $low:literal, arguments { $($to:literal = $from:literal)* },
+        general [$($general:literal at $place:literal),*] in $small:literal,
+        vectors [$($vector:literal at $spot:literal),*] in $large:literal
+    ) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C-unwind" fn $name<T: Target>() {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("test ", $low, ", {tag}"),
+                "jnz 2f",
+                concat!("sub rsp, ", $small),
+                concat!(".cfi_adjust_cfa_offset ", $small),
+                $(concat!("mov [rsp + ", $place, "], ", $general),)*
+                $(concat!("mov ", $to, ", ", $from),)*
+                "call {target}",
+                $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
+                concat!("add rsp, ", $small),
+                concat!(".cfi_adjust_cfa_offset -", $small),
+                "ret",
+                "2:",
+                concat!("sub rsp, ", $large),
+                concat!(".cfi_adjust_cfa_offset ", $large),
+                $(concat!("mov [rsp + ", $place, "], ", $general),)*
+                $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
+                $(concat!("mov ", $to, ", ", $from),)*
+                "call {target}",
+                $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
+                $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
+                concat!("add rsp, ", $large),
+                concat!(".cfi_adjust_cfa_offset -", $large),
+                "ret",
+                ".cfi_endproc",
+                tag = const $tag,
+                target = sym <T as Target>::$name,
+            )
+        }
+    };
+}
+
+stub! {
+    /// Enter: the method's arguments are still in the registers that they were passed in.
+    enter, VECTOR_ARGUMENTS in "r14b", arguments { "rdi" = "r14" "rsi" = "r15" },
+    general ["rax" at 0, "rdi" at 8, "rsi" at 16, "rdx" at 24, "rcx" at 32, "r8" at 40, "r9" at 48] in 56,
+    vectors [
+        "xmm0" at 64, "xmm1" at 80, "xmm2" at 96, "xmm3" at 112,
+        "xmm4" at 128, "xmm5" at 144, "xmm6" at 160, "xmm7" at 176
+    ] in 200
+}
+
+stub! {
+    /// Leave: what the method returns is in its registers.
+    leave, VECTOR_RESULT in "dil", arguments {},
+    general ["rax" at 0, "rdx" at 8] in 24,
+    vectors ["xmm0" at 16, "xmm1" at 32] in 56
+}
+
+stub! {
+    /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
+    tailcall, VECTOR_LOCALS in "dil", arguments {},
+    general ["rax" at 0, "rdx" at 8] in 24,
+    vectors ["xmm0" at 16, "xmm1" at 32] in 56
+}

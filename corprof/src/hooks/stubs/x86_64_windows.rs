@@ -1,0 +1,54 @@
+//! x86-64, Windows.
+//!
+//! The arguments are where C has them. The JIT has stored the method's own arguments before it calls Enter, so that stub
+//! keeps nothing, and Leave only has two registers to keep: looking at tags would cost more than it saves.
+
+use std::arch::naked_asm;
+
+use super::Target;
+
+/// A stub that keeps these registers, each at its place in the frame. The first 32 bytes of a frame belong to the callee; a
+/// call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
+macro_rules! stub {
+    (
+        $(#[$doc:meta])*
+        $name:ident, general [$($general:literal at $place:literal),*], vectors [$($vector:literal at $spot:literal),*]
+        in $frame:literal
+    ) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C-unwind" fn $name<T: Target>() {
+            naked_asm!(
+                ".seh_proc {this}",
+                concat!("sub rsp, ", $frame),
+                concat!(".seh_stackalloc ", $frame),
+                ".seh_endprologue",
+                $(concat!("mov [rsp + ", $place, "], ", $general),)*
+                $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
+                "call {target}",
+                $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
+                $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
+                concat!("add rsp, ", $frame),
+                "ret",
+                ".seh_endproc",
+                this = sym $name::<T>,
+                target = sym <T as Target>::$name,
+            )
+        }
+    };
+}
+
+stub! {
+    /// Enter: the method's arguments are in memory.
+    enter, general [], vectors [] in 40
+}
+
+stub! {
+    /// Leave: what the method returns is in its registers.
+    leave, general ["rax" at 32], vectors ["xmm0" at 48] in 72
+}
+
+stub! {
+    /// Tailcall: the compiler takes it for a Leave.
+    tailcall, general ["rax" at 32], vectors ["xmm0" at 48] in 72
+}

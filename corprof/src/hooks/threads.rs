@@ -1,0 +1,123 @@
+//! Each thread's state: found by a hook without a lock or an allocation, and ended once.
+//!
+//! A thread that passes the gate has its slot in hand (`adapter/gate.rs`), and the slot holds a pointer to the state. The state
+//! is made when the runtime announces the thread, on that thread; the first hook makes it for a thread that was not
+//! announced. A thread-local, which is not looked at in the usual case, knows the states of its thread, so that they are ended
+//! when the operating-system thread is, before another thread can get the same slot; and it stands in for the slot when there
+//! are more threads than slots.
+//!
+//! A set of all states decides who ends one: who takes it out of the set. That is its own thread, as long as the gate is open,
+//! and then Shutdown, when nobody is inside any more.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::FunctionHooks;
+use super::installed::{AnyHooks, Installed};
+use crate::adapter::catch;
+use crate::adapter::gate::Inside;
+
+/// The states of one profiler's hooks.
+#[derive(Default)]
+pub(super) struct Threads {
+    live: Mutex<HashSet<State>>,
+}
+
+/// A [`FunctionHooks::Thread`] on the heap, of hooks that whoever has it knows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct State(NonNull<()>);
+
+// SAFETY: what it points to is `Send`, and is used by one thread at a time: its own, until somebody takes it out of the set.
+unsafe impl Send for State {}
+
+impl Threads {
+    /// No user code runs under this lock.
+    fn live(&self) -> MutexGuard<'_, HashSet<State>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The states of one thread, of which there are several only if a process has several runtimes, as in tests.
+struct Own(RefCell<Vec<(&'static dyn AnyHooks, State)>>);
+
+thread_local! {
+    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        for (hooks, state) in self.0.take() {
+            hooks.end_thread(state);
+        }
+    }
+}
+
+impl<H: FunctionHooks> Installed<H> {
+    /// The calling thread's state; none if it could not be made, or the thread is ending.
+    #[inline]
+    pub(super) fn thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
+        match inside.local(self.key()) {
+            Some(state) => Some(state.cast()),
+            None => self.find_thread(inside),
+        }
+    }
+
+    #[cold]
+    fn find_thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
+        let is_own = |&(hooks, _): &(&dyn AnyHooks, _)| hooks.key() == self.key();
+        let known =
+            OWN.try_with(|own| own.0.borrow().iter().find(|entry| is_own(entry)).map(|&(_, state)| state)).ok()?;
+        let state = match known {
+            Some(state) => state,
+            None => {
+                let made = catch(|| self.user().thread_started(), || self.go_quiet("thread_started"))?;
+                let state = State(NonNull::from(Box::leak(Box::new(made))).cast());
+                self.threads.live().insert(state);
+                // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
+                OWN.try_with(|own| own.0.borrow_mut().push((self, state))).ok()?;
+                state
+            }
+        };
+        inside.set_local(self.key(), Some(state.0));
+        Some(state.0.cast())
+    }
+
+    /// Takes a state for the caller to end, if nobody has.
+    ///
+    /// # Safety
+    /// `state` is one of these hooks, and its thread uses it no more.
+    unsafe fn take_thread(&self, state: State) -> Option<H::Thread> {
+        let is_first = self.threads.live().remove(&state);
+        // SAFETY: it comes from `Box::leak` in `find_thread`; who takes it out of the set is the only one to have it, by the
+        // caller's promise.
+        is_first.then(|| *unsafe { Box::from_raw(state.0.cast::<H::Thread>().as_ptr()) })
+    }
+
+    /// The calling thread's state, as the thread ends.
+    pub(super) fn end_own_thread(&'static self, state: State) {
+        // Once the gate is closed, Shutdown takes it.
+        let Some(inside) = self.gate.enter() else { return };
+        inside.set_local(self.key(), None);
+        // SAFETY: called by the destructor of the thread's own list, which no hook of this thread comes after: it would find
+        // no list. That of another thread has its own state.
+        if let Some(thread) = unsafe { self.take_thread(state) } {
+            catch(|| self.user().thread_ended(thread), || self.go_quiet("thread_ended"));
+        }
+    }
+
+    /// The states of the threads that are still there, when no hook runs any more.
+    ///
+    /// # Safety
+    /// The gate is closed and nobody is inside.
+    pub(super) unsafe fn end_threads(&self, is_quiet: bool) {
+        let live: Vec<_> = self.threads.live().iter().copied().collect();
+        for state in live {
+            // SAFETY: it was in the set; a thread uses its state inside the gate only, and nobody is there.
+            let Some(thread) = (unsafe { self.take_thread(state) }) else { continue };
+            let end = || if is_quiet { drop(thread) } else { self.user().thread_ended(thread) };
+            catch(end, || self.tell_last_panic("thread_ended"));
+        }
+    }
+}

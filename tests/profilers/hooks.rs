@@ -1,0 +1,199 @@
+//! Profilers with enter/leave hooks, for `live/hooks.rs`.
+
+#![allow(clippy::panic, reason = "one of them is to")]
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use corprof::prelude::*;
+
+/// What became of one function.
+#[derive(Default)]
+struct Row {
+    name: String,
+    entered: AtomicU64,
+    left: AtomicU64,
+    tail_called: AtomicU64,
+}
+
+/// Counts every call, by function, and keeps a stack of them by thread.
+#[derive(Default)]
+struct Calls {
+    /// Only functions whose names begin with one of these are hooked; all, if there are none.
+    prefixes: Mutex<Vec<String>>,
+    rows: Mutex<Vec<Arc<Row>>>,
+    threads_started: AtomicU64,
+    threads_ended: AtomicU64,
+    /// The hooks of all threads that have ended.
+    hooks: AtomicU64,
+    /// Functions that left and were not on the stack at their stack pointer.
+    strays: AtomicU64,
+    /// Threads whose state was used by another thread.
+    mix_ups: AtomicU64,
+}
+
+struct Thread {
+    owner: std::thread::ThreadId,
+    stack: Vec<(FunctionId, usize)>,
+    hooks: u64,
+    mixed_up: bool,
+    stray: u64,
+}
+
+impl Calls {
+    fn pop(cx: &InHook<'_>, thread: &mut Thread) {
+        // An exception leaves functions without a hook.
+        while thread.stack.last().is_some_and(|&(_, stack_pointer)| stack_pointer < cx.stack_pointer()) {
+            thread.stack.pop();
+        }
+        let expected = Some((cx.function(), cx.stack_pointer()));
+        thread.stray += u64::from(thread.stack.pop() != expected);
+        thread.count();
+    }
+}
+
+impl Thread {
+    fn count(&mut self) {
+        self.hooks += 1;
+        // Asking costs a reference count; now and then will do.
+        self.mixed_up |= self.hooks % 64 == 1 && std::thread::current().id() != self.owner;
+    }
+}
+
+impl FunctionHooks for Calls {
+    type Function = Arc<Row>;
+    type Thread = Thread;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Arc<Row>> {
+        let name = cx.names().function(function).to_string();
+        let prefixes = self.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !prefixes.is_empty() && !prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+            return Hook::No;
+        }
+        let row = Arc::new(Row { name, ..Row::default() });
+        self.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(row.clone());
+        Hook::Yes(row)
+    }
+
+    fn thread_started(&self) -> Thread {
+        self.threads_started.fetch_add(1, SeqCst);
+        Thread { owner: std::thread::current().id(), stack: Vec::new(), hooks: 0, mixed_up: false, stray: 0 }
+    }
+
+    fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, row: &Arc<Row>) {
+        while thread.stack.last().is_some_and(|&(_, stack_pointer)| stack_pointer <= cx.stack_pointer()) {
+            thread.stack.pop();
+        }
+        thread.stack.push((cx.function(), cx.stack_pointer()));
+        thread.count();
+        row.entered.fetch_add(1, Relaxed);
+    }
+
+    fn leave(&self, cx: &InHook<'_>, thread: &mut Thread, row: &Arc<Row>) {
+        Self::pop(cx, thread);
+        row.left.fetch_add(1, Relaxed);
+    }
+
+    fn tailcall(&self, cx: &InHook<'_>, thread: &mut Thread, row: &Arc<Row>) {
+        Self::pop(cx, thread);
+        row.tail_called.fetch_add(1, Relaxed);
+    }
+
+    fn thread_ended(&self, thread: Thread) {
+        self.threads_ended.fetch_add(1, SeqCst);
+        self.hooks.fetch_add(thread.hooks, SeqCst);
+        self.strays.fetch_add(thread.stray, SeqCst);
+        self.mix_ups.fetch_add(u64::from(thread.mixed_up), SeqCst);
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        eprintln!("calls dropped");
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0001", no_export)]
+struct CountsCalls(Arc<Calls>);
+
+#[callbacks]
+impl Callbacks for CountsCalls {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        if let Ok(prefixes) = std::env::var("HOOKS_SELECT") {
+            *self.0.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+                prefixes.split(' ').map(str::to_owned).collect();
+        }
+        cx.hook_functions(self.0.clone())?;
+        eprintln!("again: {}", cx.hook_functions(Panics).is_err());
+        Ok(())
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let calls = &self.0;
+        for row in calls.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter() {
+            let (entered, left, tail) =
+                (row.entered.load(Relaxed), row.left.load(Relaxed), row.tail_called.load(Relaxed));
+            eprintln!("row entered={entered} left={left} tail={tail} {}", row.name);
+        }
+        let [started, ended, hooks, strays, mix_ups] =
+            [&calls.threads_started, &calls.threads_ended, &calls.hooks, &calls.strays, &calls.mix_ups]
+                .map(|count| count.load(SeqCst));
+        eprintln!("threads started={started} ended={ended} hooks={hooks} strays={strays} mixups={mix_ups}");
+    }
+}
+
+/// Panics in the hook of a method that is called `Cleanup`, which is entered on the way of an exception at times.
+struct Panics;
+
+impl FunctionHooks for Panics {
+    type Function = bool;
+    type Thread = ();
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+        Hook::Yes(cx.names().function(function).to_string().contains("Cleanup"))
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), function: &bool) {
+        if *function {
+            panic!("in a hook");
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0002", no_export)]
+struct PanicsInHook;
+
+#[callbacks]
+impl Callbacks for PanicsInHook {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.hook_functions(Panics)?)
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("shutdown of a quiet profiler");
+    }
+}
+
+/// Asks for hooks when the slow path is on, which they are not for, and says what it is answered.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0003", no_export)]
+struct AsksForBoth;
+
+#[callbacks]
+impl Callbacks for AsksForBoth {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(EventMask::ENABLE_FUNCTION_ARGS)?;
+        if let Err(error) = cx.hook_functions(Panics) {
+            eprintln!("{error}");
+        }
+        cx.remove_events(EventMask::ENABLE_FUNCTION_ARGS)?;
+        eprintln!("mask: {:?}", cx.event_mask()?);
+        Ok(())
+    }
+}
+
+corprof::export!(CountsCalls, PanicsInHook, AsksForBoth);
