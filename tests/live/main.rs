@@ -8,6 +8,7 @@ mod contract;
 mod examples;
 mod exceptions;
 mod keeps;
+mod hooks;
 mod manners;
 mod matrix;
 mod metadata;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use corprof::prelude::*;
+use corprof::sys;
+use windows_core::{HRESULT, Interface};
 
 /// What became of one function.
 #[derive(Default)]
@@ -196,4 +198,150 @@ impl Callbacks for AsksForBoth {
     }
 }
 
-corprof::export!(CountsCalls, PanicsInHook, AsksForBoth);
+/// Walks its own stack in the hooks of the method `Cleanup`, with the runtime's help.
+#[derive(Default)]
+struct Walks(Mutex<std::collections::HashMap<usize, String>>);
+
+impl Walks {
+    fn walk(&self, hook: &str, cx: &InHook<'_>) {
+        unsafe extern "system" fn frame(
+            function: usize,
+            _ip: usize,
+            _frame: usize,
+            _size: u32,
+            _context: *mut u8,
+            functions: *mut std::ffi::c_void,
+        ) -> HRESULT {
+            // SAFETY: what `walk` passes on.
+            unsafe { (*functions.cast::<Vec<usize>>()).push(function) };
+            HRESULT(0)
+        }
+        let mut functions = Vec::<usize>::new();
+        let Some(mut seed) = managed::caller(cx) else {
+            eprintln!("{hook}: the stack cannot be walked up to managed code");
+            return;
+        };
+        // SAFETY: the pointer is not kept. The calling thread is asked about, and the context is that of a function that waits
+        // for this hook; the callback takes the vector that it is given.
+        let code = unsafe {
+            let info = cx.as_raw().cast::<sys::ICorProfilerInfo2>().unwrap_or_else(|_| panic!("no ICorProfilerInfo2"));
+            info.DoStackSnapshot(
+                0,
+                Some(frame),
+                0,
+                std::ptr::from_mut(&mut functions).cast(),
+                seed.0.as_mut_ptr(),
+                seed.0.len() as u32,
+            )
+        };
+        let names = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let name = |function: &usize| names.get(function).map_or("?", String::as_str);
+        let stack: Vec<_> = functions.iter().filter(|&&function| function != 0).map(name).collect();
+        let code = if code.0 == 0 { "S_OK".to_owned() } else { format!("{code:?}") };
+        eprintln!("{hook}: {code} {}", stack.join(" < "));
+    }
+}
+
+impl FunctionHooks for Walks {
+    type Function = bool;
+    type Thread = ();
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+        let name = cx.names().function(function).to_string();
+        let is_probe = name.contains("Cleanup");
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(function.as_raw(), name);
+        Hook::Yes(is_probe)
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter(&self, cx: &InHook<'_>, _thread: &mut (), is_probe: &bool) {
+        if *is_probe {
+            self.walk("enter", cx);
+        }
+    }
+
+    fn leave(&self, cx: &InHook<'_>, _thread: &mut (), is_probe: &bool) {
+        if *is_probe {
+            self.walk("leave", cx);
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0004", no_export)]
+struct WalksInHook;
+
+#[callbacks]
+impl Callbacks for WalksInHook {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        Ok(cx.hook_functions(Walks::default())?)
+    }
+}
+
+/// From a hook up to the function that called it, by the unwind information of everything in between.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod managed {
+    use std::ffi::{c_int, c_void};
+
+    use corprof::InHook;
+
+    /// The runtime's `CONTEXT`.
+    #[repr(C, align(16))]
+    pub(super) struct Registers(pub(super) [u8; 1232]);
+
+    struct Search<'a> {
+        cx: &'a InHook<'a>,
+        found: Option<Registers>,
+    }
+
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(trace: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, arg: *mut c_void)
+        -> c_int;
+        fn _Unwind_GetIP(context: *mut c_void) -> usize;
+        fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+        fn _Unwind_GetGR(context: *mut c_void, register: c_int) -> usize;
+    }
+
+    pub(super) fn caller(cx: &InHook<'_>) -> Option<Registers> {
+        unsafe extern "C" fn look(context: *mut c_void, search: *mut c_void) -> c_int {
+            const RBP: c_int = 6;
+            const CONTROL_AND_INTEGER: usize = 0x0010_0003;
+            // SAFETY: the search that `caller` hands over, and the unwinder's context while it calls.
+            let (search, ip, rsp, rbp) = unsafe {
+                (
+                    &mut *search.cast::<Search<'_>>(),
+                    _Unwind_GetIP(context),
+                    _Unwind_GetCFA(context),
+                    _Unwind_GetGR(context, RBP),
+                )
+            };
+            if !matches!(search.cx.function_from_ip(ip), Ok(Some(_))) {
+                return 0;
+            }
+            let mut registers = Registers([0; 1232]);
+            for (place, value) in [(0x30, CONTROL_AND_INTEGER), (0x98, rsp), (0xa0, rbp), (0xf8, ip)] {
+                registers.0[place..place + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            search.found = Some(registers);
+            4 // Stop here.
+        }
+        let mut search = Search { cx, found: None };
+        // SAFETY: the search outlives the call.
+        unsafe { _Unwind_Backtrace(look, std::ptr::from_mut(&mut search).cast()) };
+        search.found
+    }
+}
+
+/// Not walked here.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+mod managed {
+    pub(super) struct Registers(pub(super) [u8; 0]);
+
+    pub(super) fn caller(_cx: &corprof::InHook<'_>) -> Option<Registers> {
+        None
+    }
+}
+
+corprof::export!(CountsCalls, PanicsInHook, AsksForBoth, WalksInHook);
