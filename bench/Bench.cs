@@ -2,6 +2,7 @@
 //
 //     Bench alloc SLICES OBJECTS   allocates OBJECTS small objects SLICES times; prints how many there were in all, with those
 //                                  of the warm-up, and what each slice took
+//     Bench call SLICES CALLS      the same with calls of a method that does nothing
 //     Bench wait                   prints a line and waits until standard input ends, so that its memory can be looked at
 using System;
 using System.Diagnostics;
@@ -18,6 +19,7 @@ static class Bench
         switch (args.Length > 0 ? args[0] : "")
         {
             case "alloc": return Slices(int.Parse(args[1]), int.Parse(args[2]));
+            case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "wait": return Wait();
             default: return 2;
         }
@@ -50,6 +52,32 @@ static class Bench
         // Each is stored, so that no compiler can leave it out.
         for (int i = 0; i < objects; i++) last = new Small();
     }
+
+    static int CallSlices(int slices, int calls)
+    {
+        int sum = Call(calls);
+        long[] ticks = new long[slices];
+        for (int i = 0; i < slices; i++)
+        {
+            long start = Stopwatch.GetTimestamp();
+            sum += Call(calls);
+            ticks[i] = Stopwatch.GetTimestamp() - start;
+        }
+        Console.WriteLine("calls={0}", (slices + 1L) * calls);
+        foreach (long t in ticks) Console.WriteLine("slice_ns={0:F0}", t * 1e9 / Stopwatch.Frequency);
+        return sum == (slices + 1) * calls ? 0 : 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Call(int calls)
+    {
+        int sum = 0;
+        for (int i = 0; i < calls; i++) sum = Next(sum);
+        return sum;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Next(int number) { return number + 1; }
 
     static int Wait()
     {

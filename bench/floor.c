@@ -5,11 +5,14 @@
  *
  *     cc -O2 -shared -fPIC -o libfloor_nothing.so floor.c              asks for no event
  *     cc -O2 -shared -fPIC -DCOUNT -o libfloor_count.so floor.c        counts allocated objects
+ *     cc -O2 -shared -fPIC -DCOUNT_CALLS -o libfloor_calls.so floor.c hooks.S     counts calls, each thread by itself
+ *     cc -O2 -shared -fPIC -DHOOK_RETURNS -o libfloor_return.so floor.c hooks.S   has hooks that only return
  *
- * The corprof profilers that do the same are tests/profilers/bench_nothing.rs and bench_count.rs.
+ * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs and bench_hooks.rs.
  */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef int32_t HRESULT;
@@ -29,6 +32,7 @@ typedef struct { const Method *vtable; } Object;
 #define CLASS_E_CLASSNOTAVAILABLE ((HRESULT)0x80040111)
 
 #define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x00000100u
+#define COR_PRF_MONITOR_ENTERLEAVE 0x00001000u
 #define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x00800000u
 
 static const GUID CLSID_FLOOR = {0xf1003c00, 0x7b3e, 0x4d7a, {0x9a, 0x51, 0x2c, 0x8e, 0x40, 0xd6, 0x1b, 0x77}};
@@ -70,9 +74,46 @@ static HRESULT object_allocated(void) {
 #define OBJECT_ALLOCATED object_allocated
 /* corprof asks for the loads of modules besides, for its own bookkeeping; that is part of what it costs. */
 #define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
+#elif defined COUNT_CALLS || defined HOOK_RETURNS
+#define HOOKS
+#define OBJECT_ALLOCATED nothing
+#define EVENTS COR_PRF_MONITOR_ENTERLEAVE
 #else
 #define OBJECT_ALLOCATED nothing
 #define EVENTS 0u
+#endif
+
+#ifdef HOOKS
+/* hooks.S. */
+void hook_enter(void), hook_leave(void), hook_return(void);
+void entered(uintptr_t function), left(uintptr_t function);
+
+/* The calls of a thread, in a list of all. */
+typedef struct Calls { uint64_t entered, left; struct Calls *next; } Calls;
+static Calls *all_calls, none;
+static __thread Calls *calls __attribute__((tls_model("initial-exec")));
+
+static __attribute__((noinline, cold)) Calls *first_call(void) {
+    calls = calloc(1, sizeof *calls);
+    if (!calls) return &none;
+    calls->next = __atomic_load_n(&all_calls, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(&all_calls, &calls->next, calls, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+    return calls;
+}
+
+__attribute__((visibility("hidden"))) void entered(uintptr_t function) {
+    Calls *mine = calls;
+    (void)function;
+    if (__builtin_expect(!mine, 0)) mine = first_call();
+    mine->entered++;
+}
+
+__attribute__((visibility("hidden"))) void left(uintptr_t function) {
+    Calls *mine = calls;
+    (void)function;
+    if (__builtin_expect(!mine, 0)) mine = first_call();
+    mine->left++;
+}
 #endif
 
 static HRESULT initialize(Object *this, Object *runtime) {
@@ -83,6 +124,15 @@ static HRESULT initialize(Object *this, Object *runtime) {
     code = ((HRESULT(*)(Object *, const GUID *, Object **))runtime->vtable[0])(runtime, &IID_INFO5, &info);
     if (code < 0) return code;
     code = ((HRESULT(*)(Object *, uint32_t, uint32_t))info->vtable[82])(info, EVENTS, 0);
+#ifdef HOOK_RETURNS
+    Method enter = hook_return, leave = hook_return;
+#elif defined HOOKS
+    Method enter = hook_enter, leave = hook_leave;
+#endif
+#ifdef HOOKS
+    /* Slot 61 of ICorProfilerInfo3 is SetEnterLeaveFunctionHooks3. */
+    if (code >= 0) code = ((HRESULT(*)(Object *, Method, Method, Method))info->vtable[61])(info, enter, leave, NULL);
+#endif
     ((HRESULT(*)(Object *))info->vtable[2])(info);
     return code;
 }
@@ -90,6 +140,14 @@ static HRESULT initialize(Object *this, Object *runtime) {
 static HRESULT shutdown(void) {
 #ifdef COUNT
     fprintf(stderr, "counted=%llu\n", (unsigned long long)__atomic_load_n(&counted, __ATOMIC_RELAXED));
+#elif defined COUNT_CALLS
+    uint64_t all_left = none.left;
+    counted = none.entered;
+    for (Calls *each = __atomic_load_n(&all_calls, __ATOMIC_ACQUIRE); each; each = each->next) {
+        counted += each->entered;
+        all_left += each->left;
+    }
+    fprintf(stderr, "counted=%llu\nleft=%llu\n", (unsigned long long)counted, (unsigned long long)all_left);
 #else
     (void)counted;
 #endif

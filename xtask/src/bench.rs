@@ -4,6 +4,7 @@
 //! the module of its name; how many figures become one, in `samples.rs`.
 
 mod bed;
+mod hooks;
 mod logger;
 mod memory;
 mod samples;
@@ -31,6 +32,7 @@ use table::Line;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Rows:
   storm     ns per allocation, ObjectAllocated being counted. At most 1.05 of C
+  hooks     ns per call of a method, calls being counted when they begin and when they return. At most 1.00 of C
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
   logger    events a second that the example `logger` writes to /dev/null
   memory    what a profiler that does nothing adds to the peak of resident memory. Under 2 MiB (Linux only)
@@ -47,6 +49,10 @@ pub struct Args {
     /// How many objects the callback storm allocates under each profiler, over all rounds
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     allocations: u64,
+
+    /// How many calls are made under each of the profilers with hooks, over all rounds
+    #[arg(long, value_name = "N", default_value_t = 100_000_000)]
+    calls: u64,
 
     /// How many times the profilers take turns
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -69,6 +75,7 @@ pub struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Row {
     Storm,
+    Hooks,
     Startup,
     Logger,
     Memory,
@@ -81,7 +88,7 @@ enum Row {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let bed = Bed::prepare(&args.runtime)?;
     let mut lines = Vec::new();
-    for row in [Row::Storm, Row::Startup, Row::Logger, Row::Memory] {
+    for row in [Row::Storm, Row::Hooks, Row::Startup, Row::Logger, Row::Memory] {
         if args.only.is_empty() || args.only.contains(&row) {
             lines.extend(measure(row, &bed, args)?);
         }
@@ -98,6 +105,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
     let lines = match row {
         Row::Storm => storm::measure(bed, args.rounds, args.allocations),
+        Row::Hooks => match &bed.calls {
+            Some(profilers) => hooks::measure(bed, profilers, args.rounds, args.calls),
+            None => {
+                announce("Hooks: left out, as bench/hooks.S is for x86-64 Linux");
+                return Ok(Vec::new());
+            }
+        },
         Row::Startup => startup::measure(bed, args.rounds),
         Row::Logger => logger::measure(bed, args.rounds),
         Row::Memory if cfg!(target_os = "linux") => memory::measure(bed, args.rounds),

@@ -95,7 +95,14 @@ pub(super) struct Bed {
     pub(super) nothing: Pair,
     /// examples/logger.rs.
     pub(super) logger: Built,
+    /// Count calls by enter/leave hooks, where bench/hooks.S has them.
+    pub(super) calls: Option<Pair>,
+    /// Hooks that only return, in C.
+    pub(super) hooks_return: Option<Built>,
 }
+
+/// Whether bench/hooks.S is for this system.
+const HAS_HOOKS: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
 
 impl Bed {
     /// Finds the runtime, compiles and builds.
@@ -117,11 +124,14 @@ impl Bed {
         let sample = compile(&managed::sources_dir().join("Sample.cs"))?;
 
         announce("Building the profilers in C (bench/floor.c)");
-        let c_count = floor(&dir, "count", &["-DCOUNT"])?;
-        let c_nothing = floor(&dir, "nothing", &[])?;
+        let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
+        let c_nothing = floor(&dir, "nothing", &[], &[])?;
+        let hooks = |role, option| HAS_HOOKS.then(|| floor(&dir, role, &[option], &["hooks.S"])).transpose();
+        let c_calls = hooks("calls", "-DCOUNT_CALLS")?;
+        let hooks_return = hooks("return", "-DHOOK_RETURNS")?;
 
         announce("Building the profilers in Rust, optimised");
-        let names = ["bench_count", "bench_nothing", "logger"];
+        let names = ["bench_count", "bench_nothing", "logger", "bench_hooks"];
         let mut build = cargo::cargo();
         build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
         build.args(names.iter().flat_map(|name| ["--example", name]));
@@ -130,7 +140,7 @@ impl Bed {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
             Built::new(library.with_context(|| format!("cargo built no library for the example `{name}`"))?)
         };
-        let [count, nothing, logger] = names;
+        let [count, nothing, logger, calls] = names;
         Ok(Self {
             runtime,
             bench,
@@ -139,6 +149,8 @@ impl Bed {
             count: Pair { c: c_count, corprof: built(count)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
+            calls: c_calls.map(|c| anyhow::Ok(Pair { c, corprof: built(calls)? })).transpose()?,
+            hooks_return,
         })
     }
 
@@ -171,14 +183,14 @@ pub(super) fn output(command: &mut Command) -> Result<(String, String)> {
 }
 
 /// The profiler of bench/floor.c in one of its roles.
-fn floor(dir: &Path, role: &str, options: &[&str]) -> Result<Built> {
+fn floor(dir: &Path, role: &str, options: &[&str], others: &[&str]) -> Result<Built> {
     let compiler = env_path("CC").or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(find_on_path));
     let compiler =
         compiler.context("no C compiler: install gcc, or name one in CC (on Debian: apt-get install gcc)")?;
     let library = dir.join(format!("{}floor_{role}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     let mut command = Command::new(compiler);
     command.args(["-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]).args(options).arg("-o").arg(&library);
-    command.arg(workspace_root().join("bench").join("floor.c"));
+    command.args(["floor.c"].iter().chain(others).map(|file| workspace_root().join("bench").join(file)));
     note(process::shown(&command));
     process::run_as_progress(&mut command)?;
     Built::new(&library)

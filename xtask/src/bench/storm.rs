@@ -59,7 +59,7 @@ fn run(bed: &Bed, side: Side, slices: u64) -> Result<Vec<f64>> {
 }
 
 /// The numbers on the lines that begin with `name`.
-fn numbers(text: &str, name: &str) -> Result<Vec<u64>> {
+pub(super) fn numbers(text: &str, name: &str) -> Result<Vec<u64>> {
     let values = text.lines().filter_map(|line| line.strip_prefix(name));
     values.map(|value| value.trim().parse().with_context(|| format!("`{name}{value}` is no number"))).collect()
 }
