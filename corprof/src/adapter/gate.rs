@@ -9,6 +9,7 @@
 //! (`barrier.rs`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
 //! any profiler in this library, which at Shutdown is what one wants.
 
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
@@ -84,6 +85,23 @@ impl Gate {
         // As in `enter`.
         compiler_fence(Ordering::SeqCst);
         if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
+    }
+
+    /// As [`enter_as_usual`](Self::enter_as_usual) for a thread that is not inside yet.
+    ///
+    /// It writes the count and does not change it, so that the processor need not wait for what it last wrote there: hooks
+    /// follow each other more closely than that takes.
+    #[inline]
+    pub(crate) fn enter_first(&self) -> Option<First> {
+        let slot = Slot::at_home(thread_key::current())?;
+        if slot.depth.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        slot.depth.store(1, Ordering::Relaxed);
+        let first = First { slot };
+        // As in `enter`.
+        compiler_fence(Ordering::SeqCst);
+        if self.state.load(Ordering::Relaxed) == OPEN { Some(first) } else { None }
     }
 
     /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
@@ -204,24 +222,57 @@ impl Inside {
     }
 }
 
+/// The only callback or hook of its thread that is under way.
+pub(crate) struct First {
+    slot: &'static Slot,
+}
+
+impl First {
+    /// As [`Inside::local`].
+    #[inline]
+    pub(crate) fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
+        self.slot.local(key)
+    }
+}
+
+impl Drop for First {
+    #[inline]
+    fn drop(&mut self) {
+        // What has come and gone in between has left it as it was.
+        self.slot.depth.store(0, Ordering::Release);
+    }
+}
+
+impl Slot {
+    #[inline]
+    fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
+        // Only this thread writes them, so there is nothing to order.
+        if self.local_key.load(Ordering::Relaxed) != key.get() {
+            return None;
+        }
+        // SAFETY: `set_local` stores a key only after something that is not null, and this one is not 0.
+        Some(unsafe { NonNull::new_unchecked(self.local.load(Ordering::Relaxed)) })
+    }
+}
+
 impl Inside {
     /// What the calling thread last kept in its slot, if it was under this key.
     #[inline]
-    pub(crate) fn local(&self, key: usize) -> Option<NonNull<()>> {
-        let slot = self.slot?;
-        // Only this thread writes them, so there is nothing to order.
-        if slot.local_key.load(Ordering::Relaxed) != key {
-            return None;
-        }
-        NonNull::new(slot.local.load(Ordering::Relaxed))
+    pub(crate) fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
+        self.slot?.local(key)
     }
 
     /// Keeps something in the calling thread's slot, if it has one; `None` ends what was kept under this key.
-    pub(crate) fn set_local(&self, key: usize, local: Option<NonNull<()>>) {
+    pub(crate) fn set_local(&self, key: NonZeroUsize, local: Option<NonNull<()>>) {
         let Some(slot) = self.slot else { return };
-        if local.is_some() || slot.local_key.load(Ordering::Relaxed) == key {
-            slot.local_key.store(key, Ordering::Relaxed);
-            slot.local.store(local.map_or(std::ptr::null_mut(), NonNull::as_ptr), Ordering::Relaxed);
+        let key = key.get();
+        match local {
+            Some(local) => {
+                slot.local.store(local.as_ptr(), Ordering::Relaxed);
+                slot.local_key.store(key, Ordering::Relaxed);
+            }
+            None if slot.local_key.load(Ordering::Relaxed) == key => slot.local_key.store(0, Ordering::Relaxed),
+            None => {}
         }
     }
 }

@@ -7,6 +7,8 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,8 +18,8 @@ use windows_core::BOOL;
 use super::stubs::{TAGS, Target};
 use super::threads::{State, Threads};
 use super::{FunctionHooks, Hook, InHook, signature};
-use crate::adapter::catch;
 use crate::adapter::gate::Gate;
+use crate::adapter::{apart, catch};
 use crate::context::{InInitialize, InTriggers};
 use crate::id::FunctionId;
 use crate::info::Info;
@@ -54,7 +56,7 @@ const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a reco
 /// Hooks of whatever type, for the rest of the SDK.
 pub(crate) trait AnyHooks: Send + Sync {
     /// Tells these hooks from others.
-    fn key(&self) -> usize;
+    fn key(&self) -> NonZeroUsize;
     /// Makes the calling thread's state, so that its first hook need not.
     fn prepare_thread(&'static self);
     /// Ends the calling thread's state.
@@ -123,13 +125,25 @@ impl<H: FunctionHooks> Installed<H> {
         // as stubs and mapper are set together, and its tags. Records are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let hooks = record.hooks;
-        let Some(inside) = hooks.gate.enter() else { return };
-        let Some(mut thread) = hooks.thread(&inside) else { return };
-        // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread uses
-        // it now: a hook does not run managed code, so no hook runs within it; and a thread does not end in a hook.
-        let thread = unsafe { thread.as_mut() };
-        let cx = InHook::new(&hooks.info, record.function, stack_pointer);
-        catch(|| user(hooks.user(), &cx, thread, &record.data), || hooks.go_quiet(name));
+        // To be called inside the gate.
+        let run = move |thread: NonNull<H::Thread>| {
+            // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
+            // uses it now: a hook does not run managed code, so no hook runs within it; and a thread does not end in a hook.
+            let thread = unsafe { &mut *thread.as_ptr() };
+            let cx = InHook::new(&hooks.info, record.function, stack_pointer);
+            catch(|| user(hooks.user(), &cx, thread, &record.data), || hooks.go_quiet(name));
+        };
+        if let Some(first) = hooks.gate.enter_first()
+            && let Some(thread) = first.local(hooks.key())
+        {
+            return run(thread.cast());
+        }
+        // What is rare is kept apart, so that the usual case saves no registers for it.
+        apart(move || {
+            if let Some(inside) = hooks.gate.enter() {
+                hooks.thread(&inside).map(run);
+            }
+        });
     }
 
     /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
@@ -169,8 +183,8 @@ impl<H: FunctionHooks> Target for Installed<H> {
 
 impl<H: FunctionHooks> AnyHooks for Installed<H> {
     #[inline]
-    fn key(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    fn key(&self) -> NonZeroUsize {
+        NonNull::from(self).addr()
     }
 
     fn prepare_thread(&'static self) {
