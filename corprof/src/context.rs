@@ -148,6 +148,7 @@ impl<'cb> InInitialize<'cb> {
 impl Deref for InCallback<'_> {
     type Target = Info;
 
+    #[inline]
     fn deref(&self) -> &Info {
         self.info
     }
@@ -156,6 +157,7 @@ impl Deref for InCallback<'_> {
 impl<'cb> Deref for InTriggers<'cb> {
     type Target = InCallback<'cb>;
 
+    #[inline]
     fn deref(&self) -> &InCallback<'cb> {
         &self.inner
     }
@@ -164,12 +166,14 @@ impl<'cb> Deref for InTriggers<'cb> {
 impl<'cb> Deref for InInitialize<'cb> {
     type Target = InTriggers<'cb>;
 
+    #[inline]
     fn deref(&self) -> &InTriggers<'cb> {
         &self.inner
     }
 }
 
 impl DerefMut for InInitialize<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.inner
     }

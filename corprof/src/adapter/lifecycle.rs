@@ -10,16 +10,13 @@ use windows_core::{BOOL, HRESULT, IUnknown, Ref};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
 use crate::event_mask::{Event, Phase};
-use crate::info::{Info, first_runtime_with};
+use crate::info::{Info, LEAST_INFO, first_runtime_with};
 use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::wire;
 
 use super::own_threads::OwnThreads;
 use super::{Adapter, catch};
-
-/// What `SetEventMask2` needs, and so every profiler.
-const LEAST_INFO: u8 = 5;
 
 /// How long Shutdown waits for callbacks that are still running, and then for the profiler's own threads. Callbacks are short,
 /// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.

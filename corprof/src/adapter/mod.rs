@@ -297,7 +297,7 @@ unsafe fn enter<P: Profiler>(
 /// Runs what is rare, and keeps it out of the caller.
 #[cold]
 #[inline(never)]
-fn apart<R>(rare: impl FnOnce() -> R) -> R {
+pub(crate) fn apart<R>(rare: impl FnOnce() -> R) -> R {
     rare()
 }
 

@@ -61,6 +61,7 @@ pub enum ErrorKind {
 
 impl Error {
     /// An error of one's own making: `call` says what was attempted.
+    #[inline]
     pub const fn new(code: HRESULT, call: &'static str) -> Self {
         Self { code, call, about: None }
     }
@@ -74,6 +75,7 @@ impl Error {
     ///
     /// # Errors
     /// The code with the call's name, if it is negative.
+    #[inline]
     pub const fn check(code: HRESULT, call: &'static str) -> Result<()> {
         if code.is_ok() { Ok(()) } else { Err(Self::new(code, call)) }
     }

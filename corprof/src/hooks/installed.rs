@@ -154,7 +154,7 @@ impl<H: FunctionHooks> Installed<H> {
         // SAFETY: the caller's promise; hooks live for ever.
         let hooks: &'static Self = unsafe { &*data.cast() };
         let record = hooks.gate.enter().and_then(|_inside| {
-            let function = FunctionId::from_raw(function)?;
+            let function = hooks.info.function(function)?;
             let mut cx = InTriggers::new(&hooks.info);
             let selected = catch(|| hooks.user().select(&mut cx, function), || hooks.go_quiet("select"))?;
             let Hook::Yes(data) = selected else { return None };

@@ -127,6 +127,7 @@ impl Info {
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting.
     #[doc(alias = "GetFunctionFromIP")]
+    #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
         let mut function = 0;
         // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id.

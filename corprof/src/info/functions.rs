@@ -1,5 +1,7 @@
 //! Functions.
 
+use std::mem::MaybeUninit;
+
 use corprof_sys as sys;
 
 use crate::buffer::read_utf16;
@@ -31,6 +33,7 @@ impl Info {
     #[doc = contract!(GetFunctionInfo2)]
     #[doc(alias = "GetFunctionInfo2")]
     #[doc(alias = "GetFunctionInfo")]
+    #[inline]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         let held = self.hold(function, "GetFunctionInfo2")?;
         let info = self.ask_function(function)?;
@@ -40,43 +43,60 @@ impl Info {
     }
 
     /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
+    #[inline]
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo> {
+        // Not initialized: most functions have none.
+        let mut usual = [const { MaybeUninit::<sys::ClassID>::uninit() }; USUAL_TYPE_ARGS];
+        let (mut info, count) = self.ask_function_into(function, &mut usual)?;
+        if count != 0 {
+            info.type_args = match usual.get(..count) {
+                // SAFETY: there was room for as many as there are, so the call that succeeded wrote all of them.
+                Some(args) => args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect(),
+                None => self.many_type_args(function, count)?,
+            };
+        }
+        Ok(info)
+    }
+
+    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    #[inline]
+    fn ask_function_into(
+        &self,
+        function: FunctionId,
+        type_args: &mut [MaybeUninit<sys::ClassID>],
+    ) -> Result<(FunctionInfo, usize)> {
         const CALL: &str = "GetFunctionInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
-        let mut ask = |type_args: &mut [sys::ClassID]| {
-            // SAFETY: no frame is given; the call writes at most as many type arguments as there is room for.
-            let code = unsafe {
-                info.GetFunctionInfo2(
-                    function.as_raw(),
-                    0,
-                    &mut class,
-                    &mut module,
-                    &mut token,
-                    u32::try_from(type_args.len()).unwrap_or(u32::MAX),
-                    &mut count,
-                    type_args.as_mut_ptr(),
-                )
-            };
-            Error::check(code, CALL).map(|()| count as usize)
+        // SAFETY: no frame is given; the call writes at most as many type arguments as there is room for.
+        let code = unsafe {
+            info.GetFunctionInfo2(
+                function.as_raw(),
+                0,
+                &mut class,
+                &mut module,
+                &mut token,
+                u32::try_from(type_args.len()).unwrap_or(u32::MAX),
+                &mut count,
+                type_args.as_mut_ptr().cast(),
+            )
         };
-        let mut usual = [0; USUAL_TYPE_ARGS];
-        let count = ask(&mut usual)?;
-        let mut many = Vec::new();
-        let type_args = match usual.get(..count) {
-            Some(args) => args,
-            None => {
-                many.resize(count, 0);
-                ask(&mut many)?;
-                &many
-            }
-        };
-        Ok(FunctionInfo {
+        Error::check(code, CALL)?;
+        let info = FunctionInfo {
             class: ClassId::from_raw(class),
             module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
             token: MethodDef(token),
-            type_args: type_args.iter().filter_map(|&class| ClassId::from_raw(class)).collect(),
-        })
+            type_args: Vec::new(),
+        };
+        Ok((info, count as usize))
+    }
+
+    #[cold]
+    fn many_type_args(&self, function: FunctionId, count: usize) -> Result<Vec<ClassId>> {
+        let mut args = vec![MaybeUninit::new(0); count];
+        self.ask_function_into(function, &mut args)?;
+        // SAFETY: initialized when it was made.
+        Ok(args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect())
     }
 
     /// The name of a dynamic method: one without metadata.

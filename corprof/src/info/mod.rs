@@ -90,6 +90,9 @@ unsafe impl Send for Shared {}
 // SAFETY: as above; all other fields are `Sync` by themselves.
 unsafe impl Sync for Shared {}
 
+/// What `SetEventMask2` needs, and so every profiler: a runtime with less gets none.
+pub(crate) const LEAST_INFO: u8 = 5;
+
 /// One version of the runtime's interface.
 pub(crate) trait InfoVersion: Interface {
     /// The number in its name, 1 for the first.
@@ -185,13 +188,16 @@ impl Info {
     ///
     /// # Safety
     /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count.
+    #[inline]
     pub unsafe fn as_raw(&self) -> &sys::ICorProfilerInfo {
         &self.0.raw
     }
 
     /// The runtime's interface in the version that `call` needs.
+    #[inline]
     pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
-        if self.0.version < V::VERSION {
+        // Nobody has an `Info` of an older runtime than that.
+        if V::VERSION > LEAST_INFO && self.0.version < V::VERSION {
             return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
         // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a

@@ -68,6 +68,7 @@ impl InCallback<'_> {
     /// The class of `object`.
     #[doc = contract!(GetClassFromObject)]
     #[doc(alias = "GetClassFromObject")]
+    #[inline]
     pub fn class_of(&self, object: ObjectId<'_>) -> Result<ClassId> {
         const CALL: &str = "GetClassFromObject";
         let mut class = 0;

@@ -13,7 +13,7 @@ use super::source::Source;
 use super::spelling::Spelling;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
-use crate::info::ArrayClass;
+use crate::info::{ArrayClass, ClassInfo};
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
 use crate::metadata::{MethodDef, MethodProps, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
 
@@ -88,13 +88,21 @@ impl<'s, S: Source> Speller<'s, S> {
 
     /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`
     pub(super) fn class(&mut self, class: ClassId) -> String {
+        self.class_that_is(class, None)
+    }
+
+    /// The same of a class about which the runtime has been asked already.
+    fn class_that_is(&mut self, class: ClassId, info: Option<&ClassInfo>) -> String {
         self.nested(|this| {
             if let Some(name) = this.source.known_class(class) {
                 return this.text(&name);
             }
             // The outer name's gaps are no reason not to keep this one.
             let outer_missing = std::mem::take(&mut this.missing);
-            let name = this.new_class(class);
+            let name = match info {
+                Some(info) => this.defined_class(info),
+                None => this.new_class(class),
+            };
             if !this.missing && !this.cut {
                 this.source.learn_class(class, &Name::from(name.as_str()));
             }
@@ -105,10 +113,7 @@ impl<'s, S: Source> Speller<'s, S> {
 
     fn new_class(&mut self, class: ClassId) -> String {
         match self.source.class_info(class) {
-            Ok(info) => {
-                let levels = self.type_def(info.module, info.token);
-                chain(self.spelling, &levels, &self.arguments(&info.type_args))
-            }
+            Ok(info) => self.defined_class(&info),
             Err(error) if error.code() == corprof_sys::CORPROF_E_CLASSID_IS_ARRAY => {
                 match self.source.array_class(class) {
                     Ok(Some(array)) => self.array(class, &array),
@@ -118,6 +123,11 @@ impl<'s, S: Source> Speller<'s, S> {
             }
             Err(error) => self.unknown_id("class", class.as_raw(), &error),
         }
+    }
+
+    fn defined_class(&mut self, info: &ClassInfo) -> String {
+        let levels = self.type_def(info.module, info.token);
+        chain(self.spelling, &levels, &self.arguments(&info.type_args))
     }
 
     fn array(&mut self, class: ClassId, array: &ArrayClass) -> String {
@@ -155,7 +165,7 @@ impl<'s, S: Source> Speller<'s, S> {
     fn declaring_class(&mut self, class: Option<ClassId>, module: ModuleId, token: TypeDef) -> (String, Vec<String>) {
         if let Some(class) = class {
             match self.source.class_info(class) {
-                Ok(info) => return (self.class(class), self.arguments(&info.type_args)),
+                Ok(info) => return (self.class_that_is(class, Some(&info)), self.arguments(&info.type_args)),
                 // The metadata still knows what it is called.
                 Err(_) => self.missing = true,
             }

@@ -96,9 +96,13 @@ pub(super) struct Bed {
     /// examples/logger.rs.
     pub(super) logger: Built,
     /// Count calls by enter/leave hooks, where bench/hooks.S has them.
-    pub(super) calls: Option<Pair>,
+    pub(super) hooks: Option<Pair>,
     /// Hooks that only return, in C.
     pub(super) hooks_return: Option<Built>,
+    /// tests/profilers/bench_calls.rs.
+    pub(super) calls: Built,
+    /// bench/calls.c.
+    pub(super) calls_in_c: PathBuf,
 }
 
 /// Whether bench/hooks.S is for this system.
@@ -123,15 +127,16 @@ impl Bed {
         let hello = compile(&managed::sources_dir().join("Hello.cs"))?;
         let sample = compile(&managed::sources_dir().join("Sample.cs"))?;
 
-        announce("Building the profilers in C (bench/floor.c)");
+        announce("Building what is in C (bench/floor.c, bench/calls.c)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
         let hooks = |role, option| HAS_HOOKS.then(|| floor(&dir, role, &[option], &["hooks.S"])).transpose();
-        let c_calls = hooks("calls", "-DCOUNT_CALLS")?;
+        let c_hooks = hooks("calls", "-DCOUNT_CALLS")?;
         let hooks_return = hooks("return", "-DHOOK_RETURNS")?;
+        let calls_in_c = c_library(&dir, &["calls.c"], "calls", &[])?;
 
         announce("Building the profilers in Rust, optimised");
-        let names = ["bench_count", "bench_nothing", "logger", "bench_hooks"];
+        let names = ["bench_count", "bench_nothing", "logger", "bench_hooks", "bench_calls"];
         let mut build = cargo::cargo();
         build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
         build.args(names.iter().flat_map(|name| ["--example", name]));
@@ -140,7 +145,7 @@ impl Bed {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
             Built::new(library.with_context(|| format!("cargo built no library for the example `{name}`"))?)
         };
-        let [count, nothing, logger, calls] = names;
+        let [count, nothing, logger, hooks, calls] = names;
         Ok(Self {
             runtime,
             bench,
@@ -149,8 +154,10 @@ impl Bed {
             count: Pair { c: c_count, corprof: built(count)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
-            calls: c_calls.map(|c| anyhow::Ok(Pair { c, corprof: built(calls)? })).transpose()?,
+            hooks: c_hooks.map(|c| anyhow::Ok(Pair { c, corprof: built(hooks)? })).transpose()?,
             hooks_return,
+            calls: built(calls)?,
+            calls_in_c,
         })
     }
 
@@ -184,16 +191,22 @@ pub(super) fn output(command: &mut Command) -> Result<(String, String)> {
 
 /// The profiler of bench/floor.c in one of its roles.
 fn floor(dir: &Path, role: &str, options: &[&str], others: &[&str]) -> Result<Built> {
+    let sources: Vec<_> = ["floor.c"].iter().chain(others).copied().collect();
+    Built::new(&c_library(dir, &sources, &format!("floor_{role}"), options)?)
+}
+
+/// Compiles sources of bench/ into a library of this name.
+fn c_library(dir: &Path, sources: &[&str], name: &str, options: &[&str]) -> Result<PathBuf> {
     let compiler = env_path("CC").or_else(|| ["cc", "gcc", "clang"].into_iter().find_map(find_on_path));
     let compiler =
         compiler.context("no C compiler: install gcc, or name one in CC (on Debian: apt-get install gcc)")?;
-    let library = dir.join(format!("{}floor_{role}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
+    let library = dir.join(format!("{}{name}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX));
     let mut command = Command::new(compiler);
     command.args(["-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]).args(options).arg("-o").arg(&library);
-    command.args(["floor.c"].iter().chain(others).map(|file| workspace_root().join("bench").join(file)));
+    command.args(sources.iter().map(|file| workspace_root().join("bench").join(file)));
     note(process::shown(&command));
     process::run_as_progress(&mut command)?;
-    Built::new(&library)
+    Ok(library)
 }
 
 #[cfg(test)]

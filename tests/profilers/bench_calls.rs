@@ -1,0 +1,241 @@
+//! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures what corprof's forms of them cost.
+//!
+//! `BENCH_CALLS` names the library in C. What each slice took is told at Shutdown: `NAME CALLS NANOSECONDS-IN-C
+//! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how it fails")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::fmt::Write;
+use std::hint::black_box;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use corprof::metadata::TypeDef;
+use corprof::prelude::*;
+use libloading::Library;
+
+/// Counts what the thread that measures allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // A thread that is ending is none that measures.
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: passed on as it came.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: passed on as it came, and so did what `alloc` gave.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many calls a slice is: some tenths of a millisecond, shorter than a turn on a busy processor.
+const CALLS: usize = 2000;
+const SLICES: usize = 100;
+/// How many names a slice of misses is.
+const NAMES: usize = 16;
+
+type Repeated = unsafe extern "C" fn(*mut c_void, *const usize, usize) -> usize;
+type NameParts = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> usize;
+
+/// The calls in C.
+struct InC {
+    function_from_ip: Repeated,
+    function_info: Repeated,
+    class_from_object: Repeated,
+    name_parts: NameParts,
+}
+
+impl InC {
+    fn load() -> Self {
+        let path = std::env::var_os("BENCH_CALLS").unwrap();
+        // SAFETY: the library has nothing that runs when it is loaded, and its functions have these types. It stays loaded.
+        unsafe {
+            let library: &'static Library = Box::leak(Box::new(Library::new(path).unwrap()));
+            let repeated = |name: &str| *library.get::<Repeated>(name).unwrap();
+            Self {
+                function_from_ip: repeated("function_from_ip"),
+                function_info: repeated("function_info"),
+                class_from_object: repeated("class_from_object"),
+                name_parts: *library.get::<NameParts>("name_parts").unwrap(),
+            }
+        }
+    }
+
+    /// The runtime's interface, as C takes it.
+    fn info(info: &Info) -> *mut c_void {
+        // SAFETY: it is kept for the length of a call only.
+        windows_core::Interface::as_raw(unsafe { info.as_raw() })
+    }
+}
+
+#[derive(Profiler)]
+#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E03")]
+struct Calls {
+    in_c: InC,
+    core: Mutex<Option<ModuleId>>,
+    /// What slices took.
+    told: Mutex<String>,
+    /// How many slices of objects there have been.
+    slices: Mutex<usize>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { in_c: InC::load(), core: Mutex::default(), told: Mutex::default(), slices: Mutex::default() }
+    }
+}
+
+fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
+    let start = Instant::now();
+    let answer = black_box(work());
+    (start.elapsed(), answer)
+}
+
+impl Calls {
+    /// Both sides, who goes first by turns.
+    fn slice(&self, name: &str, at: usize, calls: usize, c: impl FnOnce() -> usize, corprof: impl FnOnce() -> usize) {
+        let ((c, expected), (corprof, answered)) = if at.is_multiple_of(2) {
+            let c = timed(c);
+            (c, timed(corprof))
+        } else {
+            let corprof = timed(corprof);
+            (timed(c), corprof)
+        };
+        assert_eq!(answered, expected, "{name}");
+        writeln!(self.told.lock().unwrap(), "{name} {calls} {} {}", c.as_nanos(), corprof.as_nanos()).unwrap();
+    }
+
+    /// Functions without parameters, each of another class that is neither generic nor nested.
+    fn simple_functions(cx: &InCallback<'_>, core: ModuleId) -> Vec<FunctionId> {
+        let import = cx.metadata(core).unwrap();
+        let simple = |class: &TypeDef| {
+            import.enclosing_class(*class) == Ok(None) && import.generic_params(*class).is_ok_and(|all| all.is_empty())
+        };
+        let function = |class: TypeDef| {
+            import.methods(class).unwrap().into_iter().find_map(|method| {
+                let signature = import.method(method).unwrap().signature;
+                // Not generic, and no parameters.
+                let is_simple = signature[0] & 0x10 == 0 && signature[1] == 0;
+                let function = is_simple.then(|| cx.function_from_token(core, method).ok()).flatten()?;
+                cx.function_info(function).unwrap().class.map(|_| function)
+            })
+        };
+        import.type_defs().unwrap().into_iter().filter(simple).filter_map(function).collect()
+    }
+}
+
+#[callbacks]
+impl Callbacks for Calls {
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        if cx.module_info(module).unwrap().path.contains("System.Private.CoreLib") {
+            *self.core.lock().unwrap() = Some(module);
+        }
+    }
+
+    /// Only so that functions are known by their code.
+    fn jit_compilation_finished(&self, _: &mut InTriggers<'_>, _: FunctionId, _status: Result<()>, _: bool) {}
+
+    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+        let mut slices = self.slices.lock().unwrap();
+        if *slices == SLICES {
+            return;
+        }
+        *slices += 1;
+        let objects = [object.as_raw(); CALLS];
+        self.slice(
+            "ClassFromObject",
+            *slices,
+            CALLS,
+            // SAFETY: in the callback of this object, about which it asks as corprof does.
+            || unsafe { (self.in_c.class_from_object)(InC::info(cx), objects.as_ptr(), CALLS) },
+            || objects.iter().map(|_| cx.class_of(black_box(object)).unwrap().as_raw()).fold(0, usize::wrapping_add),
+        );
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        let cx: &InCallback<'_> = cx;
+        let core = self.core.lock().unwrap().unwrap();
+        let functions: Vec<FunctionId> = cx.jitted_functions().unwrap().into_iter().take(32).collect();
+        let cycled: Vec<FunctionId> = functions.iter().copied().cycle().take(CALLS).collect();
+        let ips: Vec<usize> = cycled.iter().map(|&function| cx.code_ranges(function).unwrap()[0].start).collect();
+        let ids: Vec<usize> = cycled.iter().map(|function| function.as_raw()).collect();
+        let info = InC::info(cx);
+        for at in 0..SLICES {
+            self.slice(
+                "FunctionFromIP",
+                at,
+                CALLS,
+                // SAFETY: asks as corprof does; the array has this many elements.
+                || unsafe { (self.in_c.function_from_ip)(info, ips.as_ptr(), CALLS) },
+                || ips.iter().fold(0, |sum, &ip| sum.wrapping_add(cx.function_from_ip(ip).unwrap().unwrap().as_raw())),
+            );
+            self.slice(
+                "FunctionInfo",
+                at,
+                CALLS,
+                // SAFETY: as above.
+                || unsafe { (self.in_c.function_info)(info, ids.as_ptr(), CALLS) },
+                || {
+                    cycled.iter().fold(0, |sum, &function| {
+                        let info = cx.function_info(function).unwrap();
+                        let ids = info.class.map_or(0, ClassId::as_raw).wrapping_add(info.module.as_raw());
+                        sum.wrapping_add(ids).wrapping_add(info.token.as_raw() as usize + info.type_args.len())
+                    })
+                },
+            );
+        }
+
+        let simple = Self::simple_functions(cx, core);
+        let import = cx.metadata(core).unwrap();
+        // SAFETY: it is kept for the length of this callback, in which the module stays.
+        let import = windows_core::Interface::as_raw(unsafe { import.as_raw() });
+        // The module's metadata is looked up once, on either side.
+        cx.names().function(simple[0]);
+        for (at, functions) in simple[1..].chunks_exact(NAMES).enumerate() {
+            self.slice(
+                "name that misses",
+                at,
+                NAMES,
+                || {
+                    let parts = |function: &FunctionId| {
+                        // SAFETY: asks as corprof does, about this module's functions.
+                        unsafe { (self.in_c.name_parts)(info, import, function.as_raw()) }
+                    };
+                    functions.iter().map(parts).sum()
+                },
+                || functions.iter().map(|&function| cx.names().function(function).as_str().len()).sum(),
+            );
+        }
+
+        let mut hits = [Duration::ZERO; SLICES];
+        for hit in &mut hits {
+            let names = || cycled.iter().map(|&function| cx.names().function(function).as_str().len()).sum::<usize>();
+            *hit = timed(names).0;
+        }
+        let before = ALLOCATIONS.get();
+        for &function in &cycled {
+            black_box(cx.names().function(function));
+        }
+        let allocated = ALLOCATIONS.get() - before;
+        let mut told = self.told.lock().unwrap();
+        // The first slice had to find them out.
+        for hit in &hits[1..] {
+            writeln!(told, "name that hits {CALLS} {}", hit.as_nanos()).unwrap();
+        }
+        eprintln!("{told}allocations of hits {allocated}");
+    }
+}

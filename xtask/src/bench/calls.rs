@@ -1,0 +1,93 @@
+//! Calls: what corprof's form of a call costs, against the call through the vtable in C; and what names cost.
+//!
+//! Both sides live in one process and take turns, slice by slice, in one callback: tests/profilers/bench_calls.rs calls the
+//! functions of bench/calls.c. It checks that the answers are the same, and counts what a name that is known allocates.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::announce;
+
+use super::bed::{Bed, output};
+use super::samples::Samples;
+use super::table::Line;
+
+/// The row's name, what the profiler calls it, and the target: of the ratio, or of the nanoseconds where C has no such call.
+const ROWS: [(&str, &str, f64); 5] = [
+    ("FunctionFromIP", "FunctionFromIP", 1.05),
+    ("FunctionInfo", "FunctionInfo", 1.05),
+    ("ClassFromObject", "ClassFromObject", 1.05),
+    ("name, a miss", "name that misses", 1.2),
+    ("name, a hit", "name that hits", 100.0),
+];
+
+/// What one process told of one row: nanoseconds a call, by slice.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    c: Vec<f64>,
+    corprof: Vec<f64>,
+}
+
+/// Measures the rows.
+///
+/// # Errors
+/// If a program fails, the two sides got different answers, or a name that is known allocates.
+pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
+    announce(format_args!("Calls: {rounds} rounds of one process, in which both sides take turns"));
+    let mut samples = ROWS.map(|_| (Samples::default(), Samples::default()));
+    for _ in 0..rounds {
+        let mut command = bed.command(&bed.bench, Some(&bed.calls));
+        command.args(["alloc", "1", "1000"]).env("BENCH_CALLS", &bed.calls_in_c);
+        let (_, stderr) = output(&mut command)?;
+        ensure!(!stderr.contains("panicked"), "the profiler in Rust has panicked: {stderr}");
+        let allocations = stderr.lines().find_map(|line| line.strip_prefix("allocations of hits "));
+        ensure!(allocations == Some("0"), "names that are known allocate {allocations:?} times: {stderr}");
+        for ((_, name, _), (c, corprof)) in ROWS.into_iter().zip(&mut samples) {
+            let told = told(&stderr, name)?;
+            c.push(told.c);
+            corprof.push(told.corprof);
+        }
+    }
+    let mut lines = Vec::new();
+    for ((row, _, target), (c, corprof)) in ROWS.into_iter().zip(&samples) {
+        let line = Line::stated(row, "corprof", corprof.figure(), "ns");
+        if c.figure().is_nan() {
+            lines.push(line.target(target));
+        } else {
+            lines.push(Line::stated(row, "C", c.figure(), "ns"));
+            lines.push(line.ratio(corprof.ratio(c)).target(target));
+        }
+    }
+    Ok(lines)
+}
+
+/// The slices in `NAME CALLS [NANOSECONDS-IN-C] NANOSECONDS`.
+fn told(text: &str, name: &str) -> Result<Told> {
+    let mut told = Told::default();
+    for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
+        let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
+        match *numbers.with_context(|| format!("`{name}{line}` has what is no number"))? {
+            [calls, c, corprof] => {
+                told.c.push(c / calls);
+                told.corprof.push(corprof / calls);
+            }
+            [calls, corprof] => told.corprof.push(corprof / calls),
+            _ => bail!("`{name}{line}` is no slice"),
+        }
+    }
+    ensure!(!told.corprof.is_empty(), "no slice of `{name}` in what the profiler says: {text}");
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_read_by_name() {
+        let text = "one 10 50 60\nother 10 20\none 10 70 80\n";
+        assert_eq!(told(text, "one").unwrap(), Told { c: vec![5.0, 7.0], corprof: vec![6.0, 8.0] });
+        assert_eq!(told(text, "other").unwrap(), Told { c: vec![], corprof: vec![2.0] });
+        assert!(told(text, "third").is_err());
+        assert!(told("one ten 50 60", "one").is_err());
+    }
+}
