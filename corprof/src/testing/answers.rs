@@ -3,6 +3,7 @@
 
 #![allow(non_snake_case, reason = "methods have their names in the IDL")]
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use corprof_sys as sys;
@@ -482,5 +483,10 @@ impl InfoAnswers for InfoFace {
             put_text(&format!("v{}.{}.0", says.0, says.1), room, count, version);
         }
         S_OK
+    }
+    unsafe fn EnumerateGCHeapObjects(&self, callback: sys::ObjectCallback, state: *mut c_void) -> HRESULT {
+        let Some(callback) = callback else { return E_INVALIDARG };
+        // SAFETY: the trait's promise; it takes whichever state it was given with.
+        code(self.runtime.visit_heap(|object| unsafe { callback(object, state) }.as_bool()))
     }
 }

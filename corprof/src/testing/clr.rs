@@ -50,8 +50,6 @@ pub struct FakeClr {
     /// [`has_panicked`] of the profiler's type.
     panicked: unsafe fn(*mut c_void) -> bool,
     pub(super) workers: Mutex<HashMap<usize, Worker>>,
-    /// One suspension at a time.
-    pub(super) suspension: Mutex<()>,
     /// One thread loads the core library.
     pub(super) loading: Mutex<()>,
 }
@@ -95,7 +93,6 @@ impl FakeClr {
             profiler: TypeId::of::<P>(),
             panicked: has_panicked::<P>,
             workers: Mutex::default(),
-            suspension: Mutex::default(),
             loading: Mutex::default(),
         };
         if clr.runtime.release >= Release(6, 0) {

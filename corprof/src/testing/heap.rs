@@ -6,14 +6,15 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use corprof_sys as sys;
-use windows_core::BOOL;
+use windows_core::{BOOL, HRESULT};
 
 use crate::event_mask::EventMask;
 use crate::id::ClassId;
 
 use super::clr::{FakeClr, make, misuse};
+use super::contract::Standing;
 use super::here;
-use super::runtime::lock;
+use super::runtime::{Runtime, lock};
 use super::spec::FakeObject;
 use super::world::{Collected, LARGE, Object};
 
@@ -106,7 +107,7 @@ impl FakeClr {
     /// `ObjectReferences` of each object, `GarbageCollectionFinished`, and the runtime is resumed.
     pub fn collect(&self) {
         self.current_thread();
-        let _one_at_a_time = lock(&self.suspension);
+        let _one_at_a_time = lock(&self.runtime.suspension);
         let this = here::thread(self.runtime.id);
         make!(self, RuntimeSuspendStarted, |callback| callback.RuntimeSuspendStarted(sys::COR_PRF_SUSPEND_FOR_GC));
         // Nobody is inside of a callback that a collection waits for, until it ends.
@@ -192,5 +193,23 @@ impl FakeClr {
             let (count, start) = (references.len() as u32, references.as_ptr());
             make!(self, ObjectReferences, |callback| callback.ObjectReferences(object, class, count, start));
         }
+    }
+}
+
+impl Runtime {
+    /// `EnumerateGCHeapObjects`: shows every object, until `visit` wants no more. Where a runtime waits for another's
+    /// suspension to end, this says that there is one.
+    pub(super) fn visit_heap(&self, mut visit: impl FnMut(usize) -> bool) -> Result<(), HRESULT> {
+        let standing = here::standing(self.id);
+        if standing.in_callback && !standing.in_triggers_scope {
+            return Err(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+        }
+        let Ok(_suspended) = self.suspension.try_lock() else { return Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) };
+        let addresses: Vec<usize> = self.world().heap.objects.values().map(|object| object.address).collect();
+        // What is visited may be asked about, as during a collection.
+        let visiting = Standing { in_callback: true, in_triggers_scope: false, in_collection: true, ..standing };
+        let _inside = here::enter(self.id, |_| visiting);
+        let _ = addresses.into_iter().all(&mut visit);
+        Ok(())
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Runtime {
     pub(crate) collector: AtomicUsize,
     /// Held for reading by callbacks that a collection waits for, for writing by the collection.
     pub(crate) execution: RwLock<()>,
+    /// One suspension at a time.
+    pub(crate) suspension: Mutex<()>,
     pub(crate) faults: Faults,
     refusals: Mutex<Vec<(&'static str, HRESULT)>>,
     delivered: Mutex<Vec<Event>>,
@@ -77,6 +79,7 @@ impl Runtime {
             had_rejit: AtomicBool::new(false),
             collector: AtomicUsize::new(0),
             execution: RwLock::new(()),
+            suspension: Mutex::default(),
             faults,
             refusals: Mutex::default(),
             delivered: Mutex::default(),

@@ -1,12 +1,14 @@
 //! Collections, and the flags that callbacks need.
 
+use std::ffi::c_void;
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use corprof::Event;
 use corprof::prelude::*;
 use corprof::testing::FakeClr;
-use windows_core::HRESULT;
+use corprof::{Event, sys};
+use windows_core::{BOOL, HRESULT, Interface};
 
 /// Follows objects, and counts threads and collections.
 #[derive(Default, Profiler)]
@@ -121,4 +123,50 @@ fn a_callback_comes_only_if_its_flag_is_on() {
     // SAFETY: as above.
     let raised = clr.raise(Event::ExceptionThrown, |callback| unsafe { callback.ExceptionThrown(8) });
     assert_eq!(raised, None);
+}
+
+/// Walks the heap whenever a class is loaded.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E000B", no_export)]
+struct Walker(Mutex<Vec<Result<Vec<usize>>>>);
+
+#[callbacks]
+impl Callbacks for Walker {
+    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+        let mut seen = Vec::new();
+        let walk = cx.enumerate_gc_heap_objects(|cx, object| {
+            assert_ne!(cx.class_of(object), Ok(class));
+            seen.push(object.as_raw());
+            if seen.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        self.0.lock().unwrap().push(walk.map(|()| seen));
+    }
+    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+        extern "system" fn nobody(_object: usize, _state: *mut c_void) -> BOOL {
+            panic!("an object where none may be visited")
+        }
+        // SAFETY: used during this callback only.
+        let info = unsafe { cx.as_raw() }.cast::<sys::ICorProfilerInfo15>().unwrap();
+        // SAFETY: the callback takes any state.
+        let code = unsafe { info.EnumerateGCHeapObjects(Some(nobody), std::ptr::null_mut()) };
+        assert_eq!(code, sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
+    }
+}
+
+#[test]
+fn the_heap_is_walked_where_a_suspension_may_begin() {
+    let clr = FakeClr::load::<Walker>().unwrap();
+    let string = clr.core_class("System.String");
+    let objects = [(); 4].map(|()| clr.allocate(string));
+    clr.collect();
+    clr.core_class("System.Object");
+    let addresses = objects.map(|object| clr.address(object).unwrap());
+    let walks = clr.profiler::<Walker>().unwrap().0.lock().unwrap();
+    assert_eq!(*walks, [Ok(vec![]), Ok(addresses[..3].to_vec())]);
+    assert!(!clr.has_panicked());
+
+    let clr = FakeClr::builder().info_version(14).load::<Walker>().unwrap();
+    clr.core_class("System.Object");
+    let walks = clr.profiler::<Walker>().unwrap().0.lock().unwrap();
+    assert!(matches!(walks[..], [Err(lacking)] if lacking.to_string().contains(".NET 9")));
 }
