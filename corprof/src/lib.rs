@@ -42,6 +42,7 @@ pub mod hooks;
 pub mod id;
 pub mod info;
 pub mod metadata;
+pub mod misplaced;
 pub mod names;
 pub mod own_thread;
 mod profiler;
@@ -77,6 +78,10 @@ pub mod prelude {
     pub use crate::hooks::{FunctionHooks, Hook, HookKinds, InHook};
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;
+    #[doc(hidden)]
+    pub use crate::misplaced::{
+        OnlyInsideACallback as _, OnlyOnAThreadOfTheProfiler as _, OnlyWhereACollectionMayStart as _,
+    };
     pub use crate::own_thread::OwnThread;
     pub use crate::{
         BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
