@@ -39,8 +39,8 @@ use crate::report;
 
 /// The calling thread is one that corprof has made, and that never ran managed code.
 ///
-/// It offers what [`InTriggers`] offers, and what only such a thread may ask for. Calls of EventPipe are made on a thread
-/// beside it, for they would turn it into a managed one, which the runtime refuses most calls outside of callbacks.
+/// It offers what [`InTriggers`] offers, and what only such a thread may ask for. Calls about sessions of EventPipe are made
+/// on a thread beside it, for they could turn it into a managed one, which the runtime refuses most calls outside of callbacks.
 #[derive(Debug)]
 pub struct OwnThread<'t> {
     inner: InTriggers<'t>,

@@ -299,13 +299,13 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo11` (.NET Core 3.1).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(GetLastError())`."
     };
     (EventPipeStartSession) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: makes a managed thread of a native caller (live, .NET 8): sync calls on it are refused from then on outside of callbacks.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeAddProviderToSession) => {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeStopSession) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: makes a managed thread of a native caller (live, .NET 8): sync calls on it are refused from then on outside of callbacks.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_NOTIMPL`."
     };
     (EventPipeCreateProvider) => {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."

@@ -88,16 +88,17 @@ impl ConfigText {
     }
 }
 
-/// Makes `call`, on a thread of its own if the calling one is the profiler's.
+/// Makes a call about a session, on a thread beside the calling one if that is the profiler's.
 ///
-/// EventPipe makes a managed thread of whichever thread calls it (seen on .NET 8). From then on the runtime would refuse an
-/// [`OwnThread`](crate::OwnThread) what it refuses an application's thread outside of callbacks.
+/// To stop a session makes a managed thread of the caller (seen on .NET 8), and to start one may run the managed code of an
+/// event source on it. From then on the runtime would refuse an [`OwnThread`](crate::OwnThread) what it refuses an
+/// application's thread outside of callbacks.
 fn apart<T: Send>(call: &'static str, info: &Info, make: impl FnOnce(&Info) -> Result<T> + Send) -> Result<T> {
     if !own_threads::is_own() {
         return make(info);
     }
     std::thread::scope(|scope| {
-        match std::thread::Builder::new().name("EventPipe call".to_owned()).spawn_scoped(scope, || make(info)) {
+        match std::thread::Builder::new().name("EventPipe session".to_owned()).spawn_scoped(scope, || make(info)) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             Err(_) => Err(Error::new(E_OUTOFMEMORY, call).about("threads", "the system has no thread to give")),
         }

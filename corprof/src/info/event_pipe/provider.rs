@@ -13,7 +13,7 @@ use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 use crate::report;
 
-use super::{EventPipeLevel, EventPipePayload, apart};
+use super::{EventPipeLevel, EventPipePayload};
 
 /// What a field of an event is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -174,15 +174,13 @@ impl InTriggers<'_> {
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId> {
         const CALL: &str = "EventPipeCreateProvider";
-        apart(CALL, self, |info| {
-            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-            let name = to_utf16(CALL, name)?;
-            let mut provider = 0;
-            // SAFETY: the name ends with a NUL; the call writes one id.
-            let code = unsafe { info.EventPipeCreateProvider(name.as_ptr(), &mut provider) };
-            Error::check(code, CALL)?;
-            EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
-        })
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let name = to_utf16(CALL, name)?;
+        let mut provider = 0;
+        // SAFETY: the name ends with a NUL; the call writes one id.
+        let code = unsafe { info.EventPipeCreateProvider(name.as_ptr(), &mut provider) };
+        Error::check(code, CALL)?;
+        EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
     /// Makes a provider as [`event_pipe_create_provider`](Self::event_pipe_create_provider) does, and has `L` told who listens.
@@ -195,15 +193,13 @@ impl InTriggers<'_> {
         name: &str,
     ) -> Result<EventPipeProviderId> {
         const CALL: &str = "EventPipeCreateProvider2";
-        apart(CALL, self, |info| {
-            let info = info.as_version::<sys::ICorProfilerInfo14>(CALL)?;
-            let name = to_utf16(CALL, name)?;
-            let mut provider = 0;
-            // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id.
-            let code = unsafe { info.EventPipeCreateProvider2(name.as_ptr(), Some(changed::<L>), &mut provider) };
-            Error::check(code, CALL)?;
-            EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
-        })
+        let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
+        let name = to_utf16(CALL, name)?;
+        let mut provider = 0;
+        // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id.
+        let code = unsafe { info.EventPipeCreateProvider2(name.as_ptr(), Some(changed::<L>), &mut provider) };
+        Error::check(code, CALL)?;
+        EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
     /// Adds a kind of event to a provider.
@@ -217,40 +213,38 @@ impl InTriggers<'_> {
         event: &EventPipeEventDefinition<'_>,
     ) -> Result<EventPipeEventId> {
         const CALL: &str = "EventPipeDefineEvent";
-        apart(CALL, self, |info| {
-            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-            let name = to_utf16(CALL, event.name)?;
-            let names = event.fields.iter().map(|field| to_utf16(CALL, field.name)).collect::<Result<Vec<_>>>()?;
-            let fields: Vec<_> = event
-                .fields
-                .iter()
-                .zip(&names)
-                .map(|(field, name)| {
-                    let kind = field.kind.wire().0.unsigned_abs();
-                    let array = sys::COR_PRF_EVENTPIPE_ARRAY.0.unsigned_abs();
-                    let (kind, element) = if field.is_array { (array, kind) } else { (kind, 0) };
-                    sys::COR_PRF_EVENTPIPE_PARAM_DESC { r#type: kind, elementType: element, name: name.as_ptr() }
-                })
-                .collect();
-            let mut defined = 0;
-            // SAFETY: providers live as long as the process; all texts end with a NUL and outlive the call, which writes one id.
-            let code = unsafe {
-                info.EventPipeDefineEvent(
-                    provider.as_raw(),
-                    name.as_ptr(),
-                    event.id,
-                    event.keywords,
-                    event.version,
-                    event.level.as_raw(),
-                    event.opcode,
-                    BOOL::from(event.needs_stack),
-                    u32::try_from(fields.len()).unwrap_or(u32::MAX),
-                    if fields.is_empty() { std::ptr::null() } else { fields.as_ptr() },
-                    &mut defined,
-                )
-            };
-            Error::check(code, CALL)?;
-            EventPipeEventId::from_raw(defined).ok_or(Error::new(E_INVALIDARG, CALL))
-        })
+        let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+        let name = to_utf16(CALL, event.name)?;
+        let names = event.fields.iter().map(|field| to_utf16(CALL, field.name)).collect::<Result<Vec<_>>>()?;
+        let fields: Vec<_> = event
+            .fields
+            .iter()
+            .zip(&names)
+            .map(|(field, name)| {
+                let kind = field.kind.wire().0.unsigned_abs();
+                let array = sys::COR_PRF_EVENTPIPE_ARRAY.0.unsigned_abs();
+                let (kind, element) = if field.is_array { (array, kind) } else { (kind, 0) };
+                sys::COR_PRF_EVENTPIPE_PARAM_DESC { r#type: kind, elementType: element, name: name.as_ptr() }
+            })
+            .collect();
+        let mut defined = 0;
+        // SAFETY: providers live as long as the process; all texts end with a NUL and outlive the call, which writes one id.
+        let code = unsafe {
+            info.EventPipeDefineEvent(
+                provider.as_raw(),
+                name.as_ptr(),
+                event.id,
+                event.keywords,
+                event.version,
+                event.level.as_raw(),
+                event.opcode,
+                BOOL::from(event.needs_stack),
+                u32::try_from(fields.len()).unwrap_or(u32::MAX),
+                if fields.is_empty() { std::ptr::null() } else { fields.as_ptr() },
+                &mut defined,
+            )
+        };
+        Error::check(code, CALL)?;
+        EventPipeEventId::from_raw(defined).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 }
