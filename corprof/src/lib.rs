@@ -51,6 +51,8 @@ pub mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tracker;
+mod visitor;
+pub mod walk;
 mod wire;
 
 pub use corprof_macros::{Profiler, callbacks};
@@ -70,6 +72,7 @@ pub use names::{Name, Names};
 pub use own_thread::OwnThread;
 pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
 pub use tracker::{ObjectTracker, TrackedId};
+pub use walk::Frame;
 
 /// Everything that a profiler's source usually needs.
 pub mod prelude {
@@ -83,6 +86,7 @@ pub mod prelude {
         OnlyInsideACallback as _, OnlyOnAThreadOfTheProfiler as _, OnlyWhereACollectionMayStart as _,
     };
     pub use crate::own_thread::OwnThread;
+    pub use crate::walk::Frame;
     pub use crate::{
         BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
     };

@@ -34,11 +34,12 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The methods that the sources in corprof/src/info document by their contract.
+/// The methods that the sources in corprof/src/info and corprof/src/walk document by their contract.
 fn offered() -> BTreeSet<String> {
     const MARK: &str = "#[doc = contract!(";
     let mut offered = BTreeSet::new();
-    for file in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src/info")) {
+    let folders = [concat!(env!("CARGO_MANIFEST_DIR"), "/src/info"), concat!(env!("CARGO_MANIFEST_DIR"), "/src/walk")];
+    for file in folders.into_iter().flat_map(sources) {
         let text = fs::read_to_string(file).unwrap();
         for rest in text.split(MARK).skip(1) {
             let (method, _) = rest.split_once(')').unwrap();

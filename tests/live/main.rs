@@ -15,4 +15,5 @@ mod metadata;
 mod rejit;
 mod sequence;
 mod smoke;
+mod walks;
 mod world;

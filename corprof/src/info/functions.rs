@@ -10,6 +10,7 @@ use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
+use crate::walk::FrameInfo;
 
 /// Where a function is defined, and with which type arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,21 +39,44 @@ impl Info {
         let held = self.hold(function, "GetFunctionInfo2")?;
         let info = self.ask_function(function)?;
         drop(held);
-        info.class.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        self.note_classes_of(&info);
         Ok(info)
+    }
+
+    /// Where the function of a frame is defined, and with which type arguments: also those that only the frame knows, if the
+    /// function is shared between instantiations and the frame was asked for in a place that keeps them.
+    ///
+    /// The frames of [`walk_own_stack`](crate::InCallback::walk_own_stack) do not keep them: up to .NET 8 at least, the runtime
+    /// puts the function into the frame info of a stack walk and nothing else. Those of enter/leave hooks do.
+    ///
+    /// # Errors
+    /// As [`function_info`](Self::function_info).
+    pub fn function_info_in_frame(&self, frame: FrameInfo<'_>) -> Result<FunctionInfo> {
+        let info = self.ask_function_of(frame.function(), frame.as_raw())?;
+        self.note_classes_of(&info);
+        Ok(info)
+    }
+
+    fn note_classes_of(&self, function: &FunctionInfo) {
+        function.class.iter().chain(&function.type_args).for_each(|&class| self.note_class(class));
     }
 
     /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
     #[inline]
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo> {
+        self.ask_function_of(function, 0)
+    }
+
+    #[inline]
+    fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo> {
         // Not initialized: most functions have none.
         let mut usual = [const { MaybeUninit::<sys::ClassID>::uninit() }; USUAL_TYPE_ARGS];
-        let (mut info, count) = self.ask_function_into(function, &mut usual)?;
+        let (mut info, count) = self.ask_function_into(function, frame, &mut usual)?;
         if count != 0 {
             info.type_args = match usual.get(..count) {
                 // SAFETY: there was room for as many as there are, so the call that succeeded wrote all of them.
                 Some(args) => args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect(),
-                None => self.many_type_args(function, count)?,
+                None => self.many_type_args(function, frame, count)?,
             };
         }
         Ok(info)
@@ -63,16 +87,18 @@ impl Info {
     fn ask_function_into(
         &self,
         function: FunctionId,
+        frame: sys::COR_PRF_FRAME_INFO,
         type_args: &mut [MaybeUninit<sys::ClassID>],
     ) -> Result<(FunctionInfo, usize)> {
         const CALL: &str = "GetFunctionInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
-        // SAFETY: no frame is given; the call writes at most as many type arguments as there is room for.
+        // SAFETY: no frame is given, or one of this function's that is alive; the call writes at most as many type arguments
+        // as there is room for.
         let code = unsafe {
             info.GetFunctionInfo2(
                 function.as_raw(),
-                0,
+                frame,
                 &mut class,
                 &mut module,
                 &mut token,
@@ -92,9 +118,14 @@ impl Info {
     }
 
     #[cold]
-    fn many_type_args(&self, function: FunctionId, count: usize) -> Result<Vec<ClassId>> {
+    fn many_type_args(
+        &self,
+        function: FunctionId,
+        frame: sys::COR_PRF_FRAME_INFO,
+        count: usize,
+    ) -> Result<Vec<ClassId>> {
         let mut args = vec![MaybeUninit::new(0); count];
-        self.ask_function_into(function, &mut args)?;
+        self.ask_function_into(function, frame, &mut args)?;
         // SAFETY: initialized when it was made.
         Ok(args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect())
     }

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
-use crate::info::objects::Visitor;
 use crate::own_thread::OwnThread;
+use crate::visitor::Visitor;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,7 +185,7 @@ fn heap_trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(_
         let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
         let inside = walk.inside;
         match ObjectId::from_raw(object) {
-            Some(object) => walk.visitor.call(|visit| visit(inside, object)),
+            Some(object) => BOOL::from(walk.visitor.call(|visit| visit(inside, object)).is_continue()),
             None => BOOL(1),
         }
     }

@@ -1,9 +1,7 @@
 //! Objects. An [`ObjectId`] is handed out only by callbacks in which the runtime answers these.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -13,6 +11,7 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
 use crate::info::heap::{BLANK_RANGE, GenerationRange};
+use crate::visitor::Visitor;
 
 /// As many dimensions as an array can have.
 const MOST_DIMENSIONS: usize = 32;
@@ -172,39 +171,6 @@ impl InCallback<'_> {
     }
 }
 
-/// A closure that the runtime calls through, and the panic that must not go the same way back.
-pub(super) struct Visitor<F> {
-    visit: F,
-    panic: Option<Box<dyn Any + Send>>,
-}
-
-impl<F> Visitor<F> {
-    pub(super) fn new(visit: F) -> Self {
-        Self { visit, panic: None }
-    }
-
-    /// Calls the closure: true to go on.
-    pub(super) fn call(&mut self, call: impl FnOnce(&mut F) -> ControlFlow<()>) -> BOOL {
-        if self.panic.is_some() {
-            return BOOL(0);
-        }
-        match catch_unwind(AssertUnwindSafe(|| call(&mut self.visit))) {
-            Ok(flow) => BOOL::from(flow.is_continue()),
-            Err(payload) => {
-                self.panic = Some(payload);
-                BOOL(0)
-            }
-        }
-    }
-
-    /// Lets a panic of the closure go on, now that the runtime is not on the stack above it.
-    pub(super) fn rethrow(self) {
-        if let Some(payload) = self.panic {
-            resume_unwind(payload);
-        }
-    }
-}
-
 type ReferenceTrampoline = unsafe extern "system" fn(usize, *mut usize, *mut c_void) -> BOOL;
 
 /// The trampoline of a visitor's type.
@@ -218,7 +184,7 @@ fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Vis
         // of a field of the object.
         let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
         match reference.and_then(|&reference| ObjectId::from_raw(reference)) {
-            Some(object) => visitor.call(|visit| visit(object)),
+            Some(object) => BOOL::from(visitor.call(|visit| visit(object)).is_continue()),
             None => BOOL(1),
         }
     }

@@ -1,0 +1,116 @@
+//! What a walk shows of one frame.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZeroUsize;
+
+use corprof_sys as sys;
+
+use crate::id::FunctionId;
+
+use super::Registers;
+
+/// A frame of the stack that is being walked: a managed function, or a block of native frames.
+///
+/// It is good while the walk shows it, and on the thread that walks:
+///
+/// ```compile_fail,E0521
+/// # use corprof::prelude::*;
+/// # use std::ops::ControlFlow;
+/// fn top(cx: &InCallback<'_>) -> Option<corprof::walk::FrameInfo<'_>> {
+///     let mut top = None;
+///     let _ = cx.walk_own_stack(|frame| {
+///         top = frame.info(); // borrowed data escapes
+///         ControlFlow::Break(())
+///     });
+///     top
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct Frame<'w> {
+    ip: usize,
+    info: Option<FrameInfo<'w>>,
+    registers: Option<Registers<'w>>,
+}
+
+/// What the runtime knows of a managed frame besides its function: good as long as the frame is being shown.
+///
+/// [`function_info_in_frame`](crate::Info::function_info_in_frame) makes use of it.
+#[derive(Clone, Copy)]
+pub struct FrameInfo<'w> {
+    function: FunctionId,
+    raw: NonZeroUsize,
+    /// It points into the runtime's own frame, on the thread that walks.
+    _valid: PhantomData<(&'w (), *mut ())>,
+}
+
+static_assertions::assert_not_impl_any!(Frame<'static>: Send, Sync);
+static_assertions::assert_not_impl_any!(FrameInfo<'static>: Send, Sync);
+
+impl<'w> Frame<'w> {
+    /// Whoever calls this vouches, by the lifetime, that the frame info and the registers are not used after the runtime's
+    /// callback that brought them.
+    pub(crate) fn new(
+        function: Option<FunctionId>,
+        ip: usize,
+        info: sys::COR_PRF_FRAME_INFO,
+        registers: Option<Registers<'w>>,
+    ) -> Self {
+        let info = function.zip(NonZeroUsize::new(info));
+        Self { ip, info: info.map(|(function, raw)| FrameInfo { function, raw, _valid: PhantomData }), registers }
+    }
+
+    /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
+    pub fn function(&self) -> Option<FunctionId> {
+        self.info.map(|info| info.function)
+    }
+
+    /// Whether it is a block of native frames.
+    pub fn is_native(&self) -> bool {
+        self.info.is_none()
+    }
+
+    /// Where in the native code: the next instruction of this function, which is after the call that it is in, but for the
+    /// leaf. For a block of native frames the address in the innermost of them, if the runtime knows it, else 0.
+    pub fn ip(&self) -> usize {
+        self.ip
+    }
+
+    /// What else the runtime knows of a managed frame.
+    pub fn info(&self) -> Option<FrameInfo<'w>> {
+        self.info
+    }
+
+    /// The registers as this frame will find them, if the walk was asked for them
+    /// ([`walk_own_stack_with_registers`](crate::InCallback::walk_own_stack_with_registers)).
+    pub fn registers(&self) -> Option<Registers<'w>> {
+        self.registers
+    }
+}
+
+impl FrameInfo<'_> {
+    /// The function that the frame is of.
+    pub fn function(&self) -> FunctionId {
+        self.function
+    }
+
+    /// The value that goes over the wire.
+    pub(crate) fn as_raw(&self) -> sys::COR_PRF_FRAME_INFO {
+        self.raw.get()
+    }
+}
+
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.function() {
+            Some(function) => write!(f, "{function:?} at {:#x}", self.ip),
+            None => write!(f, "native code at {:#x}", self.ip),
+        }
+    }
+}
+
+impl fmt::Debug for FrameInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FrameInfo({:?})", self.function)
+    }
+}

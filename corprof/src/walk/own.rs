@@ -1,0 +1,130 @@
+//! The walk of one's own stack.
+
+use std::ffi::c_void;
+use std::ops::ControlFlow;
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::context::InCallback;
+use crate::error::{Error, Result, S_FALSE, S_OK};
+use crate::generated::contract::contract;
+use crate::info::Info;
+use crate::visitor::Visitor;
+use crate::wire;
+
+use super::{Frame, Registers};
+
+const CALL: &str = "DoStackSnapshot";
+
+impl InCallback<'_> {
+    /// Shows `visit` the stack of the calling thread, the innermost frame first, until it breaks off.
+    ///
+    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can turn on. What the
+    /// runtime shows, in its order: each managed frame, and one [native](Frame::is_native) frame where native code has called
+    /// managed code. It leaves out what has no metadata: dynamic methods and the runtime's own stubs. On a thread with no
+    /// managed frames nothing is shown.
+    ///
+    /// `visit` may ask by this context, whose calls start no collection: the names of the functions, above all. It cannot walk
+    /// again inside of the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends, and the panic goes on from
+    /// here.
+    ///
+    /// ```
+    /// # use corprof::prelude::*;
+    /// # use std::ops::ControlFlow;
+    /// fn callers(cx: &InCallback<'_>) -> Result<Vec<Name>> {
+    ///     let mut callers = Vec::new();
+    ///     cx.walk_own_stack(|frame| {
+    ///         callers.extend(frame.function().map(|function| cx.names().function(function)));
+    ///         if callers.len() < 10 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    ///     })?;
+    ///     Ok(callers)
+    /// }
+    /// ```
+    #[doc = contract!(DoStackSnapshot)]
+    ///
+    /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or is in the middle of something in this thread; a later
+    /// callback can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. That `visit` broke off is no
+    /// error.
+    #[doc(alias = "DoStackSnapshot")]
+    pub fn walk_own_stack(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
+        self.walk(sys::COR_PRF_SNAPSHOT_DEFAULT, visit)
+    }
+
+    /// As [`walk_own_stack`](Self::walk_own_stack), and each frame has its [`registers`](Frame::registers).
+    ///
+    /// # Errors
+    /// As [`walk_own_stack`](Self::walk_own_stack).
+    pub fn walk_own_stack_with_registers(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
+        self.walk(sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT, visit)
+    }
+
+    fn walk(&self, flags: sys::COR_PRF_SNAPSHOT_INFO, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let mut walk = Walk { runtime: self, visitor: Visitor::new(visit), frames: 0, has_stopped: false };
+        // SAFETY: 0 is the calling thread, which is alive; there is no seed; the trampoline is that of this walk, and is called
+        // during this call only.
+        let code = unsafe {
+            let trampoline = trampoline_of(&walk);
+            info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), std::ptr::null(), 0)
+        };
+        let Walk { visitor, frames, has_stopped, .. } = walk;
+        visitor.rethrow();
+        match code {
+            sys::CORPROF_E_STACKSNAPSHOT_ABORTED if has_stopped => Ok(()),
+            code => explain(code, frames),
+        }
+    }
+}
+
+/// What an answer to `DoStackSnapshot` means, after a walk that showed this many frames.
+fn explain(code: HRESULT, frames: usize) -> Result<()> {
+    match code {
+        // The runtime's walker fails where there is nothing to walk.
+        crate::error::E_FAIL if frames == 0 => Ok(()),
+        sys::CORPROF_E_INCONSISTENT_WITH_FLAGS => Err(Error::new(code, CALL).about(
+            "COR_PRF_ENABLE_STACK_SNAPSHOT",
+            "stacks are walked only with this flag: `cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)` in `initialize`",
+        )),
+        code => Error::check(code, CALL),
+    }
+}
+
+/// What the runtime passes on while it walks.
+struct Walk<'i, F> {
+    runtime: &'i Info,
+    visitor: Visitor<F>,
+    frames: usize,
+    has_stopped: bool,
+}
+
+type Trampoline =
+    unsafe extern "system" fn(sys::FunctionID, usize, sys::COR_PRF_FRAME_INFO, u32, *mut u8, *mut c_void) -> HRESULT;
+
+/// The trampoline of a walk's type.
+fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Trampoline {
+    unsafe extern "system" fn trampoline<F: FnMut(Frame<'_>) -> ControlFlow<()>>(
+        function: sys::FunctionID,
+        ip: usize,
+        info: sys::COR_PRF_FRAME_INFO,
+        context_size: u32,
+        context: *mut u8,
+        walk: *mut c_void,
+    ) -> HRESULT {
+        // SAFETY: the runtime passes on the walk that it was given, which nobody else uses during the call. The context, if
+        // there is one, has that many bytes, and they stay as they are until this returns.
+        let (walk, context) =
+            unsafe { (&mut *walk.cast::<Walk<'_, F>>(), wire::slice(context_size, context.cast_const())) };
+        walk.frames += 1;
+        let registers = (!context.is_empty()).then(|| Registers::new(context));
+        let frame = Frame::new(walk.runtime.function(function), ip, info, registers);
+        match walk.visitor.call(|visit| visit(frame)) {
+            ControlFlow::Continue(()) => S_OK,
+            ControlFlow::Break(()) => {
+                walk.has_stopped = true;
+                S_FALSE
+            }
+        }
+    }
+    trampoline::<F>
+}

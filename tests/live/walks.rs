@@ -1,0 +1,98 @@
+//! Walks of the own stack: what the profiler sees is the chain of calls that the program makes.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// The chain from Chain's source, the leaf first; the frames above `Main` are the runtime's.
+const CHAIN: &str = "Chain.Inner(int32) < Link<T>.Middle<int32>(int32) < Chain.Outer(int32) < Chain.Main() < native";
+/// The same method, called by a static constructor, which native code of the runtime has called.
+const BY_CCTOR: &str = "Chain.Inner(int32) < Lazy..cctor() < native < Chain.Static() < Chain.Main() < native";
+
+fn chain(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
+    let outcome = Run::new(runtime, "Chain").profiler_named("walks", profiler).run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == "sum=16\n", "{outcome}");
+    Ok(outcome)
+}
+
+/// What was told of an event, in order.
+fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o str> {
+    let rest = |line: &'o str| line.strip_prefix(event).and_then(|rest| rest.strip_prefix(": "));
+    outcome.stderr.lines().filter_map(rest).collect()
+}
+
+#[test]
+fn callbacks_see_the_chain_of_calls_that_led_to_them() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = chain(&runtime, "Everywhere")?;
+        for event in ["jit", "thrown"] {
+            ensure!(told(&outcome, event) == [CHAIN, BY_CCTOR], "{event}: {outcome}");
+        }
+        // Each Inner allocates one, and then the thread that it has made.
+        let allocated = told(&outcome, "allocated");
+        let [first, on_thread, second, on_second] = allocated.as_slice() else {
+            anyhow::bail!("not four allocations: {outcome}");
+        };
+        ensure!((*first, *second) == (CHAIN, BY_CCTOR), "{outcome}");
+        for stack in [on_thread, on_second] {
+            ensure!(stack.starts_with("Chain.OnThread() < ") && stack.ends_with(" < native"), "{outcome}");
+            ensure!(!stack.contains("Inner"), "another thread's frames: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn where_there_is_no_managed_frame_there_is_nothing_to_see() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = chain(&runtime, "Everywhere")?;
+        // On the new thread, before its first frame and after its last.
+        for event in ["thread created", "thread destroyed"] {
+            let stacks = told(&outcome, event);
+            ensure!(stacks.len() >= 2 && stacks.iter().all(|stack| stack.is_empty()), "{event}: {outcome}");
+        }
+        ensure!(told(&outcome, "shutdown") == [""], "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn moments_without_a_walk_are_named_errors() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = chain(&runtime, "Everywhere")?;
+        let unsafe_now = "DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNSAFE (0x80131360): ";
+        ensure!(told(&outcome, "initialize").iter().any(|told| told.starts_with(unsafe_now)), "{outcome}");
+        let unmanaged = "DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX (0x8013135F): ";
+        for event in ["unwind", "caught"] {
+            let stacks = told(&outcome, event);
+            ensure!(stacks.len() == 2 && stacks.iter().all(|stack| stack.starts_with(unmanaged)), "{event}: {outcome}");
+        }
+        let outcome = chain(&runtime, "Flagless")?;
+        let flag = "DoStackSnapshot(COR_PRF_ENABLE_STACK_SNAPSHOT): CORPROF_E_INCONSISTENT_WITH_FLAGS";
+        ensure!(told(&outcome, "thrown").iter().all(|stack| stack.starts_with(flag)), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = chain(&runtime, "Manners")?;
+        for line in [
+            "broke off after 2: Ok(())",
+            "nested: DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNSAFE",
+            "; around it: Ok(())",
+            "registers of 5: ips true, stack true, Ok(())",
+            "frame Chain.Inner(int32): same definition true, by its ip true, class true, args 0",
+            "in a walk, at frame 3",
+            "the profiler Manners panicked in exception_thrown and is quiet from now on",
+        ] {
+            ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
+        }
+        // Shared between instantiations over reference types: not even the frame info of a walk tells the class.
+        let line = outcome.stderr.lines().find(|line| line.starts_with("frame Link<T>"));
+        let line = line.with_context(|| format!("no frame of Link: {outcome}"))?;
+        ensure!(line.ends_with("same definition true, by its ip true, class false, args 1"), "{outcome}");
+    }
+    Ok(())
+}

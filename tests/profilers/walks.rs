@@ -1,0 +1,187 @@
+//! Walks of the own stack from many callbacks, one line each: `EVENT: leaf < caller < native < ...`.
+
+#![allow(clippy::panic, reason = "one walk is to")]
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use corprof::prelude::*;
+
+/// The stack as names, the leaf first.
+fn stack(cx: &InCallback<'_>) -> String {
+    let mut names = Vec::new();
+    let walked = cx.walk_own_stack(|frame| {
+        names.push(frame.function().map_or("native".into(), |function| cx.names().function(function)));
+        ControlFlow::Continue(())
+    });
+    match walked {
+        Ok(()) => names.join(" < "),
+        Err(error) => format!("{error}"),
+    }
+}
+
+fn tell(cx: &InCallback<'_>, event: &str) {
+    eprintln!("{event}: {}", stack(cx));
+}
+
+/// Walks wherever the program does something that is told of.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0001", no_export)]
+struct Everywhere {
+    has_main: AtomicBool,
+}
+
+impl Everywhere {
+    fn tell(&self, cx: &InCallback<'_>, event: &str) {
+        if self.has_main.load(Relaxed) {
+            tell(cx, event);
+        }
+    }
+}
+
+#[callbacks]
+impl Callbacks for Everywhere {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        tell(cx, "initialize");
+        Ok(())
+    }
+
+    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
+        if cx.names().class(class) == "Marker" {
+            tell(cx, "allocated");
+        }
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
+        let name = cx.names().function(function);
+        if name.starts_with("Chain.Main") {
+            self.has_main.store(true, Relaxed);
+        }
+        if name.starts_with("Chain.First") || name.starts_with("Chain.Second") {
+            tell(cx, "jit");
+        }
+    }
+
+    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        self.tell(cx, "thread created");
+    }
+
+    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        self.tell(cx, "thread destroyed");
+    }
+
+    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+        if cx.class_of(thrown).is_ok_and(|class| cx.names().class(class) == "ChainException") {
+            tell(cx, "thrown");
+        }
+    }
+
+    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+        self.tell(cx, "unwind");
+    }
+
+    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
+        self.tell(cx, "caught");
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        tell(cx, "shutdown");
+    }
+}
+
+/// Walks without having asked for the flag.
+#[derive(Profiler)]
+#[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0002", no_export)]
+struct Flagless;
+
+#[callbacks]
+impl Callbacks for Flagless {
+    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        tell(cx, "thrown");
+    }
+}
+
+/// What else a walk can do: break off, nest, carry registers and frame infos, panic.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0003", no_export)]
+struct Manners {
+    is_done: AtomicBool,
+}
+
+#[callbacks]
+impl Callbacks for Manners {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?)
+    }
+
+    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+        if !cx.class_of(thrown).is_ok_and(|class| cx.names().class(class) == "ChainException") {
+            return;
+        }
+        if self.is_done.swap(true, Relaxed) {
+            panics(cx);
+        } else {
+            breaks_off(cx);
+            nests(cx);
+            looks_closer(cx);
+        }
+    }
+}
+
+fn breaks_off(cx: &InCallback<'_>) {
+    let mut count = 0;
+    let walked = cx.walk_own_stack(|_| {
+        count += 1;
+        if count < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    eprintln!("broke off after {count}: {walked:?}");
+}
+
+fn nests(cx: &InCallback<'_>) {
+    let mut inner = None;
+    let outer = cx.walk_own_stack(|_| {
+        inner = Some(cx.walk_own_stack(|_| ControlFlow::Continue(())));
+        ControlFlow::Break(())
+    });
+    match inner {
+        Some(Err(error)) => eprintln!("nested: {error}; around it: {outer:?}"),
+        inner => eprintln!("nested: {inner:?}; around it: {outer:?}"),
+    }
+}
+
+fn looks_closer(cx: &InCallback<'_>) {
+    let (mut frames, mut ips_agree, mut stack_falls, mut last) = (0, true, true, 0);
+    let walked = cx.walk_own_stack_with_registers(|frame| {
+        let Some(registers) = frame.registers() else { return ControlFlow::Break(()) };
+        frames += 1;
+        ips_agree &= registers.instruction_pointer() == frame.ip() as u64;
+        stack_falls &= registers.stack_pointer() > last;
+        last = registers.stack_pointer();
+        if let Some(info) = frame.info() {
+            let plain = cx.function_info(info.function());
+            let exact = cx.function_info_in_frame(info);
+            let same_place = plain.as_ref().map(|info| info.token) == exact.as_ref().map(|info| info.token);
+            let code = cx.function_from_ip(frame.ip());
+            let by_ip = code == Ok(Some(info.function()));
+            eprintln!(
+                "frame {}: same definition {same_place}, by its ip {by_ip}, class {}, args {}",
+                cx.names().function(info.function()),
+                exact.as_ref().is_ok_and(|info| info.class.is_some()),
+                exact.map_or(0, |info| info.type_args.len()),
+            );
+        }
+        ControlFlow::Continue(())
+    });
+    eprintln!("registers of {frames}: ips {ips_agree}, stack {stack_falls}, {walked:?}");
+}
+
+fn panics(cx: &InCallback<'_>) {
+    let mut count = 0;
+    let _ = cx.walk_own_stack(|_| {
+        count += 1;
+        if count == 3 { panic!("in a walk, at frame {count}") } else { ControlFlow::Continue(()) }
+    });
+}
+
+corprof::export!(Everywhere, Flagless, Manners);
