@@ -87,6 +87,11 @@ impl<'cb> InCallback<'cb> {
         Self { info, heap, report, _not_send: PhantomData }
     }
 
+    /// The runtime, for as long as the context may live.
+    pub(crate) fn info(&self) -> &'cb Info {
+        self.info
+    }
+
     /// Which of the callbacks about moving objects this is the context of, so that a tracker notices a missed one.
     pub(crate) fn report(&self) -> u64 {
         self.report

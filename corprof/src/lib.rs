@@ -72,7 +72,7 @@ pub use names::{Name, Names};
 pub use own_thread::OwnThread;
 pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
 pub use tracker::{ObjectTracker, TrackedId};
-pub use walk::Frame;
+pub use walk::{Frame, Sampler};
 
 /// Everything that a profiler's source usually needs.
 pub mod prelude {
@@ -86,7 +86,7 @@ pub mod prelude {
         OnlyInsideACallback as _, OnlyOnAThreadOfTheProfiler as _, OnlyWhereACollectionMayStart as _,
     };
     pub use crate::own_thread::OwnThread;
-    pub use crate::walk::Frame;
+    pub use crate::walk::{Frame, Sampler};
     pub use crate::{
         BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
     };

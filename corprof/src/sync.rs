@@ -56,6 +56,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// For those who know that no collection starts while the guard lives, whatever the types say.
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
+        crate::walk::standstill::forbid("a lock of the profiler's");
         MutexGuard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _context: PhantomData }
     }
 

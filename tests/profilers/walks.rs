@@ -1,6 +1,6 @@
 //! Walks of the own stack from many callbacks, one line each: `EVENT: leaf < caller < native < ...`.
 
-#![allow(clippy::panic, reason = "one walk is to")]
+#![allow(clippy::panic, reason = "one of them is there to panic")]
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -30,6 +30,8 @@ pub struct CallbackFacts {
     pub context: Option<String>,
     pub why: Option<String>,
     #[serde(default)]
+    pub book: bool,
+    #[serde(default)]
     pub custom: bool,
 }
 

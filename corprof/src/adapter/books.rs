@@ -3,8 +3,15 @@
 //! A user cannot forget it, as it is not the user's: it happens around the user's method, and for a profiler that has none
 //! for the event or has gone quiet.
 
+use std::ffi::c_void;
+
 use crate::event_mask::Event;
+use crate::id::ThreadId;
 use crate::info::Info;
+use crate::profiler::Profiler;
+use crate::wire;
+
+use super::Adapter;
 
 /// Whether there is anything to note for an event.
 #[inline]
@@ -40,7 +47,10 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             prepare_hooks(info);
         }
         Event::ThreadAssignedToOsThread => prepare_hooks(info),
-        Event::ThreadDestroyed => info.alive().thread_ending(subject),
+        Event::ThreadDestroyed => {
+            info.alive().thread_ending(subject);
+            info.thread_names().ended(subject);
+        }
         Event::DynamicMethodJitCompilationStarted => info.alive().dynamic_method_compiled(subject),
         _ => {}
     }
@@ -68,5 +78,17 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
 fn prepare_hooks(info: &Info) {
     if let Some(hooks) = info.hooks() {
         hooks.prepare_thread();
+    }
+}
+
+/// The name of a thread, which may come before the thread. By a way of its own, as there is more to it than one number.
+///
+/// # Safety
+/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is null.
+pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread: usize, count: u32, name: *const u16) {
+    // SAFETY: the same promises; the runtime holds a reference while it calls.
+    let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };
+    if let (Some(info), Some(thread)) = (adapter.info.get(), ThreadId::from_raw(thread)) {
+        info.thread_names().named(thread, &name);
     }
 }

@@ -6,13 +6,13 @@
 //! runtime asks the library for it.
 
 pub(crate) mod barrier;
-mod books;
+pub(crate) mod books;
 pub(crate) mod factory;
 pub(crate) mod gate;
 pub(crate) mod lifecycle;
 pub(crate) mod own_threads;
 mod pin;
-mod thread_key;
+pub(crate) mod thread_key;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

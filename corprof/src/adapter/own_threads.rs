@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::gate::Gate;
 use crate::report;
+use crate::walk::standstill;
 
 /// The threads of one profiler.
 pub(crate) struct OwnThreads {
@@ -53,6 +54,7 @@ impl OwnThreads {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
+        standstill::forbid("the lock of the profiler's threads");
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -17,7 +17,7 @@ mod sweep;
 mod table;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -37,6 +37,9 @@ pub(crate) struct Alive {
     has_dynamic_methods: AtomicBool,
     /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
     unloading: AtomicU32,
+    /// How many [`Looking`] there are.
+    looking: AtomicU32,
+    delayed: AtomicU64,
     assemblies: Table,
     modules: Table,
     classes: Table,
@@ -164,16 +167,70 @@ impl Info {
     /// A function that the runtime hands out.
     #[inline]
     pub(crate) fn function(&self, raw: usize) -> Option<FunctionId> {
-        FunctionId::from_raw(raw).inspect(|_| self.alive().note(&self.alive().functions, raw))
+        FunctionId::from_raw(raw).inspect(|&function| self.note_function(function))
+    }
+
+    /// Takes note of a function that the runtime hands out.
+    #[inline]
+    pub(crate) fn note_function(&self, function: FunctionId) {
+        self.alive().note(&self.alive().functions, function.as_raw());
+    }
+}
+
+/// A thread that may be walked when its turn comes, unless it is at its end by then.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    thread: ThreadId,
+    entry: &'a Entry,
+}
+
+impl<'a> Claim<'a> {
+    /// Keeps the thread from its end, unless that has begun (suspension rule 2). It touches one word, so it may be called
+    /// while threads are stopped.
+    ///
+    /// Not before they are: the runtime tells of the ends of some threads while it holds the lock that a suspension waits for,
+    /// and such an end would wait for the hold in turn.
+    pub(crate) fn hold(&self) -> Option<Held<'a, ThreadId>> {
+        let is_alive = self.entry.begin_use(&[State::Ending, State::Dead]);
+        is_alive.then_some(Held { id: self.thread, entry: Some(self.entry) })
+    }
+}
+
+/// While one lives, a module that begins to go waits: what the threads' stacks have shown is not yet taken note of.
+pub(crate) struct Looking<'a>(&'a AtomicU32);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Alive {
+    /// The thread, unless its end has been told of.
+    pub(crate) fn claim(&self, thread: ThreadId) -> Option<Claim<'_>> {
+        let entry = self.threads.insert(thread.as_raw(), State::Mortal);
+        (!matches!(entry.state(), State::Ending | State::Dead)).then_some(Claim { thread, entry })
+    }
+
+    /// To be called before threads are stopped, whose stacks will show functions. A function on a stack is alive as long as it
+    /// is there; from this on it is until the answer is dropped.
+    pub(crate) fn look(&self) -> Looking<'_> {
+        self.looking.fetch_add(1, Ordering::AcqRel);
+        Looking(&self.looking)
+    }
+
+    /// How many threads have waited at their end for a walk or a call.
+    pub(crate) fn delayed(&self) -> u64 {
+        self.delayed.load(Ordering::Relaxed)
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             is_unloading_possible: AtomicBool::new(false),
             has_dynamic_methods: AtomicBool::new(false),
             unloading: AtomicU32::new(0),
+            looking: AtomicU32::new(0),
+            delayed: AtomicU64::new(0),
             assemblies: Table::new(),
             modules: Table::new(),
             classes: Table::new(),
@@ -224,7 +281,11 @@ impl Alive {
 
     /// Before anybody hears of the end: from now on the thread is not walked any more.
     pub(crate) fn thread_ending(&self, thread: usize) {
-        end(self.threads.insert(thread, State::Ending), State::Ending, "a walk of a thread that ends");
+        let entry = self.threads.insert(thread, State::Ending);
+        entry.set(State::Ending);
+        if wait_while(|| entry.is_used(), "a walk of a thread that ends") {
+            self.delayed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// When everybody has heard of it.
@@ -289,22 +350,26 @@ impl Lifeline {
 }
 
 /// Puts an entry into a state that refuses new uses, and waits until those that began before are over.
-///
-/// They are calls to the runtime, and walks that a watchdog sees to: they end.
 fn end(entry: &Entry, state: State, what: &str) {
+    entry.set(state);
+    wait_while(|| entry.is_used(), what);
+}
+
+/// Waits, and says whether it had to. What is waited for are calls to the runtime, and walks that a watchdog sees to: they end.
+fn wait_while(is_busy: impl Fn() -> bool, what: &str) -> bool {
     const PAUSE: Duration = Duration::from_micros(200);
     const PATIENCE: Duration = Duration::from_secs(2);
-    entry.set(state);
-    if !entry.is_used() {
-        return;
+    if !is_busy() {
+        return false;
     }
     let begin = Instant::now();
     let mut is_told = false;
-    while entry.is_used() {
+    while is_busy() {
         std::thread::sleep(PAUSE);
         if !is_told && begin.elapsed() > PATIENCE {
             report::line(format_args!("{what} has lasted {PATIENCE:?}; the application waits for it"));
             is_told = true;
         }
     }
+    true
 }

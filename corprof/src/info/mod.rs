@@ -41,6 +41,7 @@ use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::Phase;
 use crate::hooks::AnyHooks;
 use crate::names::NameCache;
+use crate::walk::ThreadNames;
 
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
@@ -81,6 +82,7 @@ struct Shared {
     own_threads: Arc<OwnThreads>,
     /// Set in `initialize`, if at all.
     hooks: OnceLock<&'static dyn AnyHooks>,
+    thread_names: ThreadNames,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
@@ -150,6 +152,7 @@ impl Info {
             names: NameCache::new(),
             own_threads,
             hooks: OnceLock::new(),
+            thread_names: ThreadNames::default(),
         })))
     }
 
@@ -167,6 +170,11 @@ impl Info {
     /// The names that have been looked up.
     pub(crate) fn known_names(&self) -> &NameCache {
         &self.0.names
+    }
+
+    /// What the application's threads are called.
+    pub(crate) fn thread_names(&self) -> &ThreadNames {
+        &self.0.thread_names
     }
 
     /// The threads that the profiler has made.

@@ -57,6 +57,7 @@ mod loads;
 mod metadata;
 mod runtime;
 mod spec;
+pub mod standstill;
 mod threads;
 mod world;
 

@@ -1,0 +1,103 @@
+//! What the sampler hands to the profiler: the stacks of one moment.
+
+use std::time::Duration;
+
+use crate::id::{Inert, ThreadId};
+use crate::names::Name;
+use crate::own_thread::OwnThread;
+
+use super::report::{Report, Verdict};
+use super::tape::{SampledFrame, Stack, Tape};
+
+/// A managed thread, as the sampler knows it in this round.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SampledThread {
+    /// The managed thread. It may have ended since it was walked, so it tells threads apart, and cannot be asked about.
+    pub id: Inert<ThreadId>,
+    /// The operating system's thread that carried it.
+    pub os_id: Option<u32>,
+    /// What it is called, if the application has given it a name since the profiler was loaded.
+    pub name: Option<Name>,
+    /// How long it has run on a processor since it was last looked at, which was in the round before; none the first time,
+    /// and where the system does not tell.
+    pub cpu_time: Option<Duration>,
+}
+
+/// The stacks of one moment, and what has become of the sampler so far.
+///
+/// All threads run again: the profiler may take its time, ask for memory, names and locks. If it takes longer than the
+/// interval, rounds are skipped.
+#[derive(Debug)]
+pub struct Round<'r, 't> {
+    pub(crate) cx: &'r mut OwnThread<'t>,
+    pub(crate) threads: &'r [SampledThread],
+    pub(crate) tape: &'r Tape,
+    pub(crate) elapsed: Duration,
+    pub(crate) report: &'r Report,
+}
+
+/// The stack of one thread in one moment.
+#[derive(Clone, Copy)]
+pub struct Sample<'r> {
+    thread: &'r SampledThread,
+    stack: &'r Stack,
+    tape: &'r Tape,
+}
+
+impl<'r, 't> Round<'r, 't> {
+    /// The context of the sampler's thread, for names above all.
+    pub fn cx(&self) -> &OwnThread<'t> {
+        self.cx
+    }
+
+    /// The same, for what may start a collection.
+    pub fn cx_mut(&mut self) -> &mut OwnThread<'t> {
+        self.cx
+    }
+
+    /// The stacks: one for each thread that has managed frames.
+    pub fn samples(&self) -> impl Iterator<Item = Sample<'r>> + use<'r, 't> {
+        let Self { threads, tape, .. } = *self;
+        let samples = tape.stacks().iter().filter(|stack| Verdict::of(tape, stack).is_sample());
+        samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, tape }))
+    }
+
+    /// How much time the round stands for: from the one before until now. More than the interval, if rounds were skipped.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// What the sampler has done so far, this round included.
+    pub fn report(&self) -> &'r Report {
+        self.report
+    }
+}
+
+impl<'r> Sample<'r> {
+    /// Whose stack it is.
+    pub fn thread(&self) -> &'r SampledThread {
+        self.thread
+    }
+
+    /// The frames, the leaf first. A function may have been unloaded since: names of such say so.
+    pub fn frames(&self) -> &'r [SampledFrame] {
+        self.tape.frames(self.stack)
+    }
+
+    /// Whether the outer frames are missing, for want of room.
+    pub fn is_truncated(&self) -> bool {
+        self.stack.is_cut
+    }
+
+    /// Whether the runtime could not walk to the end.
+    pub fn is_incomplete(&self) -> bool {
+        Verdict::of(self.tape, self.stack) == Verdict::Incomplete
+    }
+}
+
+impl std::fmt::Debug for Sample<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sample").field("thread", self.thread).field("frames", &self.frames()).finish()
+    }
+}

@@ -1,0 +1,150 @@
+//! What the sampler's thread does: wait for the next round, look who is there, have them walked, hand the stacks over.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use corprof_sys as sys;
+
+use crate::id::{Inert, ThreadId};
+use crate::own_thread::OwnThread;
+use crate::report;
+
+use super::budget::Budget;
+use super::report::Report;
+use super::round::{Round, SampledThread};
+use super::sampler::Sampler;
+use super::strategy::{self, Target, Walker};
+use super::system;
+use super::tape::Tape;
+
+/// What the profiler gets to see.
+type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
+
+/// The sampler at work.
+struct Sampling {
+    sampler: Sampler,
+    budget: Budget,
+    tape: Tape,
+    report: Report,
+    /// The time that each thread had run by the round before.
+    cpu_times: HashMap<ThreadId, Duration>,
+    /// The thread that the next round begins with, as the last one had no time for it.
+    first: Option<ThreadId>,
+}
+
+/// The thread's whole life.
+pub(crate) fn run(sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
+    let mut walker = match strategy::begin(sampler.strategy, cx) {
+        Ok(walker) => walker,
+        Err(error) => return report::line(format_args!("the sampler does not start: {error}")),
+    };
+    let mut sampling = Sampling {
+        budget: Budget::new(sampler.budget, Instant::now()),
+        tape: Tape::new(sampler.depth),
+        report: Report::default(),
+        cpu_times: HashMap::new(),
+        first: None,
+        sampler,
+    };
+    if let Err(why) = sampling.run(cx, walker.as_mut(), see) {
+        report::line(format_args!("the sampler has ended, the profiler goes on without it: {why}"));
+    }
+}
+
+impl Sampling {
+    /// Makes rounds until the thread should come to an end; the reason if that is before.
+    fn run(&mut self, cx: &mut OwnThread<'_>, walker: &mut dyn Walker, see: See<'_>) -> Result<(), String> {
+        let interval = self.sampler.interval;
+        let mut last = Instant::now();
+        let mut next = last + interval;
+        loop {
+            if cx.wait(next.saturating_duration_since(Instant::now())).is_break() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let missed = now.saturating_duration_since(next).div_duration_f64(interval) as u32;
+            self.report.skipped.late += u64::from(missed);
+            next += interval * (missed + 1);
+            if !self.budget.allows(now) {
+                self.report.skipped.budget += 1;
+                continue;
+            }
+            // A thread that has become a managed one would wait for itself (suspension rule 1).
+            if cx.current_thread() != Ok(None) {
+                return Err("its closure has called managed code, and a managed thread must not stop others".to_owned());
+            }
+            if let Some(threads) = self.round(cx, walker)? {
+                let elapsed = now.saturating_duration_since(last);
+                last = now;
+                see(&mut Round { cx, threads: &threads, tape: &self.tape, elapsed, report: &self.report });
+            }
+        }
+    }
+
+    /// Has the threads walked onto the tape, and answers who they are; none if there was nothing to see.
+    fn round(&mut self, cx: &OwnThread<'_>, walker: &mut dyn Walker) -> Result<Option<Vec<SampledThread>>, String> {
+        let looking = cx.alive().look();
+        let (targets, threads) = self.choose(cx).map_err(|error| error.to_string())?;
+        if targets.is_empty() {
+            self.report.skipped.empty += 1;
+            return Ok(None);
+        }
+        self.tape.prepare(targets.len());
+        let outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
+        self.tape.take_note(cx);
+        drop(looking);
+        self.report.retries += u64::from(outcome.retries);
+        if let Some(code) = outcome.refused {
+            self.report.refusals.add(code);
+            match code {
+                sys::CORPROF_E_SUSPENSION_IN_PROGRESS => self.report.skipped.busy += 1,
+                sys::CORPROF_E_RUNTIME_UNINITIALIZED => self.report.skipped.not_started += 1,
+                code => return Err(crate::Error::new(code, "SuspendRuntime").to_string()),
+            }
+            return Ok(None);
+        }
+        self.budget.spend(outcome.stood);
+        self.report.note(&outcome, &self.tape);
+        let left = targets.len() - outcome.left_out.min(targets.len());
+        self.first = targets.get(left).map(|target| target.thread);
+        match outcome.stuck {
+            Some(code) => {
+                Err(format!("the threads could not be resumed: {}", crate::Error::new(code, "ResumeRuntime")))
+            }
+            None => Ok(Some(threads)),
+        }
+    }
+
+    /// Lists the threads, and chooses those that are to be walked. All that needs memory or a lock is done here.
+    fn choose<'i>(&mut self, cx: &'i OwnThread<'_>) -> crate::Result<(Vec<Target<'i>>, Vec<SampledThread>)> {
+        let mut listed = cx.enum_threads()?;
+        if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
+            listed.rotate_left(first);
+        }
+        let claims: Vec<_> = listed.iter().filter_map(|&thread| Some((thread, cx.alive().claim(thread)?))).collect();
+        let mut counts = super::report::ThreadCounts { seen: listed.len(), ..Default::default() };
+        counts.ended = listed.len() - claims.len();
+        let mut cpu_times = HashMap::with_capacity(claims.len());
+        let (mut targets, mut threads) = (Vec::with_capacity(claims.len()), Vec::with_capacity(claims.len()));
+        for (thread, claim) in claims {
+            let os_id = cx.os_thread_id(thread).ok();
+            let total = os_id.and_then(system::cpu_time);
+            let before = self.cpu_times.get(&thread);
+            let cpu_time = total.zip(before).map(|(total, before)| total.saturating_sub(*before));
+            cpu_times.extend(total.map(|total| (thread, total)));
+            let name = cx.thread_names().of(thread);
+            let sampled = SampledThread { id: Inert(thread), os_id, name, cpu_time };
+            if self.sampler.filter.as_mut().is_some_and(|wants| !wants(&sampled)) {
+                counts.filtered += 1;
+            } else if self.sampler.is_on_cpu && cpu_time == Some(Duration::ZERO) {
+                counts.idle += 1;
+            } else {
+                targets.push(Target { thread, claim });
+                threads.push(sampled);
+            }
+        }
+        self.cpu_times = cpu_times;
+        self.report.threads = counts;
+        Ok((targets, threads))
+    }
+}

@@ -1,0 +1,80 @@
+//! The time in which threads of the application stand still.
+//!
+//! Whoever stops threads may hold up the very one that has a lock of the allocator or of a log, so from the stop to the
+//! resumption no memory is asked for, no lock taken and nothing printed (suspension rule 3). What is done in between is in
+//! `strategy/`, and is written so that it can do nothing of the sort; and so that this is tested and not only meant, the
+//! thread that has stopped others is marked: a test's allocator and corprof's own locks look at the mark
+//! ([`testing::standstill`](crate::testing::standstill)).
+
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+#[cfg(feature = "testing")]
+use crate::adapter::thread_key;
+
+/// The key of the thread that has stopped others, or 0: only one thread in the process does.
+#[cfg(feature = "testing")]
+static STOPPER: AtomicUsize = AtomicUsize::new(0);
+
+/// How often something was touched that must not be.
+#[cfg(feature = "testing")]
+static VIOLATIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// The calling thread is about to stop others, until this is dropped.
+pub(crate) struct Mark(());
+
+impl Mark {
+    pub(crate) fn set() -> Self {
+        #[cfg(feature = "testing")]
+        STOPPER.store(thread_key::current(), SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        #[cfg(feature = "testing")]
+        STOPPER.store(0, SeqCst);
+    }
+}
+
+/// Called where `_what` is touched, which must not be while the calling thread has stopped others.
+#[inline]
+pub(crate) fn forbid(_what: &'static str) {
+    #[cfg(feature = "testing")]
+    if is_here() {
+        VIOLATIONS.fetch_add(1, SeqCst);
+    }
+}
+
+/// Whether the calling thread has stopped others.
+#[cfg(feature = "testing")]
+pub(crate) fn is_here() -> bool {
+    STOPPER.load(SeqCst) == thread_key::current()
+}
+
+/// How often [`forbid`] found the calling thread to have stopped others.
+#[cfg(feature = "testing")]
+pub(crate) fn violations() -> usize {
+    VIOLATIONS.load(SeqCst)
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_touched_counts_on_the_thread_that_has_stopped_others_and_only_then() {
+        let before = violations();
+        forbid("nothing");
+        let mark = Mark::set();
+        assert!(is_here());
+        std::thread::spawn(|| forbid("elsewhere")).join().unwrap();
+        assert_eq!(violations(), before);
+        forbid("this");
+        drop(mark);
+        forbid("afterwards");
+        assert_eq!(violations(), before + 1);
+        assert!(!is_here());
+    }
+}

@@ -1,0 +1,94 @@
+//! How the sampler looks at the stacks of other threads: one way on every system, others on some.
+//!
+//! A strategy gets threads that have been claimed, and memory; it stops what it must, walks, and resumes. It is all that runs
+//! while threads stand still, so it asks for no memory, takes no lock and tells nothing (`standstill.rs`). A further one is a
+//! file here, a variant of [`Strategy`] and an arm in [`begin`].
+
+mod suspended;
+
+use std::time::{Duration, Instant};
+
+use windows_core::HRESULT;
+
+use crate::alive::Claim;
+use crate::error::Result;
+use crate::id::ThreadId;
+use crate::info::Info;
+use crate::own_thread::OwnThread;
+
+use super::tape::Tape;
+
+/// How the sampler looks at the stacks of other threads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// The runtime stops all managed threads at once, as for a collection, and they are walked one after another. Works on
+    /// every system, from .NET Core 3.0 on. Threads stop at safepoints: code between two of them is never on top of a stack.
+    #[default]
+    SuspendedRuntime,
+}
+
+/// A thread that is to be walked.
+pub(crate) struct Target<'i> {
+    pub(crate) thread: ThreadId,
+    /// Whether it still lives is asked when it is walked.
+    pub(crate) claim: Claim<'i>,
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Outcome {
+    /// The code of what stops threads, if that was refused; no thread was walked then.
+    pub(crate) refused: Option<HRESULT>,
+    /// How often it was refused and tried again.
+    pub(crate) retries: u32,
+    /// From asking threads to stop until they ran again; of several stops the sum.
+    pub(crate) stood: Duration,
+    /// Threads that had come to their end since they were claimed.
+    pub(crate) ended: usize,
+    /// Threads that there was no time left for.
+    pub(crate) left_out: usize,
+    /// The code of what resumes threads, if it failed: the application may be stuck.
+    pub(crate) stuck: Option<HRESULT>,
+}
+
+/// One strategy at work. Only the sampler's own thread has one: it cannot be made without its context.
+pub(crate) trait Walker {
+    /// Walks the targets onto the tape, which has been prepared for them, for `limit` at most.
+    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome;
+}
+
+/// Whether this runtime and system can do it.
+pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
+    match strategy {
+        Strategy::SuspendedRuntime => suspended::check(info),
+    }
+}
+
+/// Sets a strategy to work on the sampler's thread.
+pub(crate) fn begin<'i>(strategy: Strategy, cx: &OwnThread<'i>) -> Result<Box<dyn Walker + 'i>> {
+    match strategy {
+        Strategy::SuspendedRuntime => Ok(Box::new(suspended::Suspender::new(cx)?)),
+    }
+}
+
+/// How long a stop has lasted, and how long it may.
+#[derive(Clone, Copy)]
+struct Stopwatch {
+    start: Instant,
+    limit: Duration,
+}
+
+impl Stopwatch {
+    fn start(limit: Duration) -> Self {
+        Self { start: Instant::now(), limit }
+    }
+
+    fn elapsed(self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn is_over(self) -> bool {
+        self.elapsed() >= self.limit
+    }
+}

@@ -1,0 +1,141 @@
+//! All threads at once: the runtime is suspended, every thread is walked from where it stopped, and all run again.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::alive::Held;
+use crate::error::Result;
+use crate::generated::contract::contract;
+use crate::id::ThreadId;
+use crate::info::Info;
+use crate::own_thread::OwnThread;
+use crate::walk::standstill::Mark;
+use crate::walk::tape::{Pen, Tape};
+
+use super::{Outcome, Stopwatch, Target, Walker};
+
+const SUSPEND: &str = "SuspendRuntime";
+
+/// How often in one round a suspension is tried again that another was in the way of. The waits double from [`FIRST_WAIT`]
+/// on, to 2.5 ms in all: after that a collection is long, and the next round comes soon enough.
+const RETRIES: u32 = 7;
+const FIRST_WAIT: Duration = Duration::from_micros(20);
+
+/// What may suspend the runtime: the sampler's thread, which has proved by its context that it is one of corprof's own
+/// (suspension rule 1).
+pub(super) struct Suspender<'i> {
+    info: &'i sys::ICorProfilerInfo10,
+    _own_thread: PhantomData<*mut ()>,
+}
+
+/// The runtime stands still until this is dropped. It offers walks and nothing else.
+struct Standstill<'s> {
+    info: &'s sys::ICorProfilerInfo10,
+    is_over: bool,
+    _mark: Mark,
+}
+
+/// Whether the runtime can be suspended at all.
+pub(super) fn check(info: &Info) -> Result<()> {
+    info.as_version::<sys::ICorProfilerInfo10>(SUSPEND).map(drop)
+}
+
+impl<'i> Suspender<'i> {
+    pub(super) fn new(cx: &OwnThread<'i>) -> Result<Self> {
+        Ok(Self { info: cx.info().as_version(SUSPEND)?, _own_thread: PhantomData })
+    }
+
+    /// Stops all managed threads, and waits a little if another suspension is in the way: a collection, mostly.
+    ///
+    /// The stopwatch starts with the try that succeeds.
+    fn suspend<'s>(&'s mut self, limit: Duration, retries: &mut u32) -> Result<(Standstill<'s>, Stopwatch), HRESULT> {
+        let mut wait = FIRST_WAIT;
+        loop {
+            let stopwatch = Stopwatch::start(limit);
+            match self.try_suspend() {
+                Ok(mark) => return Ok((Standstill { info: self.info, is_over: false, _mark: mark }, stopwatch)),
+                Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) if *retries < RETRIES => {
+                    *retries += 1;
+                    std::thread::sleep(wait);
+                    wait *= 2;
+                }
+                Err(code) => return Err(code),
+            }
+        }
+    }
+
+    #[doc = contract!(SuspendRuntime)]
+    fn try_suspend(&mut self) -> Result<Mark, HRESULT> {
+        let mark = Mark::set();
+        // SAFETY: the calling thread never ran managed code and holds no lock of this library. Whoever gets the mark makes a
+        // `Standstill` of it, which resumes.
+        let code = unsafe { self.info.SuspendRuntime() };
+        if code.is_ok() { Ok(mark) } else { Err(code) }
+    }
+}
+
+impl Standstill<'_> {
+    /// Writes the stack of a thread.
+    fn walk(&mut self, thread: &Held<'_, ThreadId>, pen: &mut Pen<'_>) -> HRESULT {
+        let pen: *mut Pen<'_> = pen;
+        // SAFETY: the thread is held, so it lives, and is stopped; there is no seed; the pen is
+        // used by nobody else during the call.
+        unsafe {
+            self.info.DoStackSnapshot(
+                thread.as_raw(),
+                Some(Pen::on_frame),
+                sys::COR_PRF_SNAPSHOT_DEFAULT.bits(),
+                pen.cast(),
+                std::ptr::null(),
+                0,
+            )
+        }
+    }
+
+    /// Lets all threads run again; the code if that failed.
+    fn end(mut self) -> Option<HRESULT> {
+        self.resume()
+    }
+
+    #[doc = contract!(ResumeRuntime)]
+    fn resume(&mut self) -> Option<HRESULT> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return None;
+        }
+        // SAFETY: this thread has suspended the runtime, and does not resume it twice.
+        let code = unsafe { self.info.ResumeRuntime() };
+        code.is_err().then_some(code)
+    }
+}
+
+impl Drop for Standstill<'_> {
+    fn drop(&mut self) {
+        self.resume();
+    }
+}
+
+impl Walker for Suspender<'_> {
+    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome {
+        let mut outcome = Outcome::default();
+        let (mut standstill, stopwatch) = match self.suspend(limit, &mut outcome.retries) {
+            Ok(suspended) => suspended,
+            Err(code) => return Outcome { refused: Some(code), ..outcome },
+        };
+        for (number, target) in targets.iter().enumerate() {
+            if stopwatch.is_over() {
+                outcome.left_out = targets.len() - number;
+                break;
+            }
+            match target.claim.hold() {
+                Some(thread) => tape.record(number, |pen| standstill.walk(&thread, pen)),
+                None => outcome.ended += 1,
+            }
+        }
+        outcome.stuck = standstill.end();
+        outcome.stood = stopwatch.elapsed();
+        outcome
+    }
+}

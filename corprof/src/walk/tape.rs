@@ -1,0 +1,176 @@
+//! The memory that a round writes to: set aside before threads are stopped, read when they run again.
+
+use std::ffi::c_void;
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::error::{S_FALSE, S_OK};
+use crate::id::FunctionId;
+use crate::info::Info;
+
+/// A frame of a sampled stack, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct SampledFrame {
+    /// The managed function, or none for a block of native frames.
+    pub function: Option<FunctionId>,
+    /// Where in the native code; as [`Frame::ip`](crate::Frame::ip).
+    pub ip: usize,
+}
+
+/// How many frames there is room for at first, in all: some 50 threads of 300 frames.
+const FIRST_ROOM: usize = 16 * 1024;
+
+/// The stacks of one round.
+#[derive(Debug)]
+pub(crate) struct Tape {
+    frames: Vec<SampledFrame>,
+    stacks: Vec<Stack>,
+    /// How many frames one stack may have.
+    depth: usize,
+}
+
+/// What came of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stack {
+    /// Which of the round's threads.
+    pub(crate) thread: usize,
+    start: usize,
+    end: usize,
+    /// What the walk answered.
+    pub(crate) code: HRESULT,
+    /// There was no room for all frames.
+    pub(crate) is_cut: bool,
+}
+
+/// Where the frames of one stack go: a place of fixed size on the tape.
+pub(crate) struct Pen<'t> {
+    frames: &'t mut Vec<SampledFrame>,
+    end: usize,
+    is_cut: bool,
+}
+
+impl Tape {
+    pub(crate) fn new(depth: usize) -> Self {
+        Self { frames: Vec::new(), stacks: Vec::new(), depth }
+    }
+
+    /// Erases the tape and makes room for the stacks of so many threads. If the last round ran out of room, there is more now.
+    pub(crate) fn prepare(&mut self, threads: usize) {
+        let was_full = self.stacks.iter().any(|stack| stack.is_cut && stack.end - stack.start < self.depth);
+        let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
+        self.frames.clear();
+        self.stacks.clear();
+        self.frames.reserve(room);
+        self.stacks.reserve(threads);
+    }
+
+    /// Lets `walk` write the stack of a thread, and notes what it answers. Asks for no memory.
+    pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut Pen<'_>) -> HRESULT) {
+        if self.stacks.len() == self.stacks.capacity() {
+            return; // not prepared for that many
+        }
+        let start = self.frames.len();
+        let end = self.frames.capacity().min(start.saturating_add(self.depth));
+        let mut pen = Pen { frames: &mut self.frames, end, is_cut: false };
+        let code = walk(&mut pen);
+        let is_cut = pen.is_cut;
+        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut });
+    }
+
+    /// Takes note of the functions, as of all that the runtime hands out. Not while threads stand still: it may ask for memory.
+    pub(crate) fn take_note(&self, info: &Info) {
+        self.frames.iter().filter_map(|frame| frame.function).for_each(|function| info.note_function(function));
+    }
+
+    /// What came of the threads that were walked.
+    pub(crate) fn stacks(&self) -> &[Stack] {
+        &self.stacks
+    }
+
+    /// The frames of a stack, the leaf first.
+    pub(crate) fn frames(&self, stack: &Stack) -> &[SampledFrame] {
+        self.frames.get(stack.start..stack.end).unwrap_or_default()
+    }
+}
+
+impl Pen<'_> {
+    /// Writes a frame, if there is room for it.
+    pub(crate) fn write(&mut self, frame: SampledFrame) -> bool {
+        if self.frames.len() < self.end {
+            self.frames.push(frame); // within the capacity
+            true
+        } else {
+            self.is_cut = true;
+            false
+        }
+    }
+
+    /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
+    ///
+    /// # Safety
+    /// `pen` points at a [`Pen`] that nobody else uses during the call.
+    pub(crate) unsafe extern "system" fn on_frame(
+        function: sys::FunctionID,
+        ip: usize,
+        _info: sys::COR_PRF_FRAME_INFO,
+        _context_size: u32,
+        _context: *mut u8,
+        pen: *mut c_void,
+    ) -> HRESULT {
+        // SAFETY: the caller's promise.
+        let pen = unsafe { &mut *pen.cast::<Pen<'_>>() };
+        let frame = SampledFrame { function: FunctionId::from_raw(function), ip };
+        if pen.write(frame) { S_OK } else { S_FALSE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(tape: &mut Tape, thread: usize, frames: usize) {
+        tape.record(thread, |pen| {
+            (1..=frames).all(|ip| pen.write(SampledFrame { function: FunctionId::from_raw(8), ip }));
+            S_OK
+        });
+    }
+
+    #[test]
+    fn stacks_are_read_as_they_were_written() {
+        let mut tape = Tape::new(100);
+        tape.prepare(3);
+        let memory = (tape.frames.as_ptr(), tape.stacks.as_ptr());
+        for (thread, frames) in [(0, 3), (2, 0), (5, 100)] {
+            write(&mut tape, thread, frames);
+        }
+        assert_eq!(memory, (tape.frames.as_ptr(), tape.stacks.as_ptr()), "no memory was asked for");
+        let read: Vec<_> = tape.stacks().iter().map(|stack| (stack.thread, tape.frames(stack).len())).collect();
+        assert_eq!(read, [(0, 3), (2, 0), (5, 100)]);
+        assert_eq!(tape.frames(&tape.stacks()[0])[2].ip, 3);
+        assert!(tape.stacks().iter().all(|stack| !stack.is_cut), "100 frames are allowed");
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_much_is_cut_and_said() {
+        let mut tape = Tape::new(10);
+        tape.prepare(2);
+        write(&mut tape, 0, 11);
+        assert!(tape.stacks()[0].is_cut);
+        assert_eq!(tape.frames(&tape.stacks()[0]).len(), 10);
+        // One more than it was prepared for: not recorded, and no memory asked for.
+        let room = tape.stacks.capacity();
+        (1..=room).for_each(|thread| write(&mut tape, thread, 1));
+        assert_eq!(tape.stacks().len(), room);
+
+        let mut tape = Tape::new(usize::MAX);
+        tape.prepare(1);
+        let room = tape.frames.capacity();
+        write(&mut tape, 0, room + 5);
+        assert!(tape.stacks()[0].is_cut);
+        assert_eq!(tape.frames(&tape.stacks()[0]).len(), room);
+        tape.prepare(1);
+        assert!(tape.frames.capacity() >= 2 * room, "the next round has more room");
+    }
+}

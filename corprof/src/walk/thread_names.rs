@@ -1,0 +1,59 @@
+//! What the application's threads are called.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::id::ThreadId;
+use crate::names::Name;
+
+use super::standstill;
+
+/// The names that the runtime has told of, of threads that have not ended.
+#[derive(Default)]
+pub(crate) struct ThreadNames(Mutex<HashMap<usize, Name>>);
+
+impl ThreadNames {
+    fn names(&self) -> MutexGuard<'_, HashMap<usize, Name>> {
+        standstill::forbid("the lock of the names of threads");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread has been given a name, perhaps before it is there.
+    pub(crate) fn named(&self, thread: ThreadId, name: &str) {
+        let mut names = self.names();
+        if name.is_empty() {
+            names.remove(&thread.as_raw());
+        } else {
+            names.insert(thread.as_raw(), name.to_owned().into());
+        }
+    }
+
+    /// The next thread with this id is another.
+    pub(crate) fn ended(&self, thread: usize) {
+        self.names().remove(&thread);
+    }
+
+    pub(crate) fn of(&self, thread: ThreadId) -> Option<Name> {
+        self.names().get(&thread.as_raw()).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_come_before_its_thread_and_ends_with_it() {
+        let names = ThreadNames::default();
+        let thread = ThreadId::from_raw(8).unwrap();
+        names.named(thread, "first");
+        names.named(thread, "second");
+        assert_eq!(names.of(thread).unwrap(), "second");
+        names.ended(8);
+        assert_eq!(names.of(thread), None);
+        names.named(thread, "third"); // of a new thread with the same id
+        assert_eq!(names.of(thread).unwrap(), "third");
+        names.named(thread, "");
+        assert_eq!(names.of(thread), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Samplers for the live tests. At Shutdown each tells what it has seen, one `key value` a line.
+
+#![allow(clippy::panic, reason = "one of them is there to panic")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corprof::prelude::*;
+use corprof::testing::standstill;
+use corprof::walk::{Report, Round};
+
+/// Tells when memory is asked for, or given back, while threads stand still.
+struct Watched;
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        standstill::touched();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        standstill::touched();
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        standstill::touched();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+/// A number from the environment.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// A sampler as the environment wants it.
+fn sampler() -> Sampler {
+    let sampler = Sampler::every(Duration::from_micros(setting("EVERY_US", 1000)));
+    let sampler = sampler.budget(setting("BUDGET_PERCENT", 100) as f64 / 100.0);
+    let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
+    if setting("ON_CPU", 0) == 1 { sampler.on_cpu() } else { sampler }
+}
+
+#[derive(Default)]
+struct Seen {
+    report: Report,
+    /// How many samples, and how much processor time, by the function called from `Works`.
+    chains: BTreeMap<Name, (u64, Duration)>,
+    /// How many samples by leaf function.
+    leaves: BTreeMap<Name, u64>,
+    /// How many samples by the name of the thread.
+    threads: BTreeMap<String, u64>,
+    /// Samples of the working method without the frame that every chain begins with.
+    torn: u64,
+}
+
+/// Counts who is where.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "9C0E6F41-0B0B-4C6B-8F3A-5B1F3C2E0001", no_export)]
+struct Counts(Arc<Mutex<Seen>>);
+
+fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
+    let Ok(mut seen) = seen.lock() else { return };
+    let seen = &mut *seen;
+    let names = round.cx().names();
+    for sample in round.samples() {
+        let functions = sample.frames().iter().filter_map(|frame| frame.function);
+        let chain: Vec<Name> = functions.map(|function| names.function(function)).collect();
+        let Some(leaf) = chain.first() else { continue };
+        *seen.leaves.entry(leaf.clone()).or_default() += 1;
+        if let Some(works) = chain.iter().position(|name| name.starts_with("Shares.Works")) {
+            let callee = works.checked_sub(1).and_then(|callee| chain.get(callee));
+            let (samples, time) = seen.chains.entry(callee.unwrap_or(leaf).clone()).or_default();
+            *samples += 1;
+            *time += sample.thread().cpu_time.unwrap_or_default();
+        } else if leaf.starts_with("Shares.Burn") {
+            seen.torn += 1;
+        }
+        let thread = sample.thread().name.as_deref().unwrap_or("?");
+        *seen.threads.entry(thread.to_owned()).or_default() += 1;
+    }
+    seen.report = round.report().clone();
+}
+
+fn tell(seen: &Seen) {
+    let Seen { report, chains, leaves, threads, torn } = seen;
+    let mut text = String::new();
+    let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
+    line("rounds", &report.rounds);
+    line("samples", &report.samples);
+    line("skipped", &report.skipped.total());
+    line("skipped late", &report.skipped.late);
+    line("skipped budget", &report.skipped.budget);
+    line("skipped busy", &report.skipped.busy);
+    line("skipped not-started", &report.skipped.not_started);
+    line("truncated", &report.truncated);
+    line("incomplete", &report.incomplete);
+    line("ended", &report.ended);
+    line("retries", &report.retries);
+    line("longest-us", &report.standstill.longest.as_micros());
+    line("mean-us", &report.standstill.mean().as_micros());
+    line("total-us", &report.standstill.total.as_micros());
+    line("torn", torn);
+    line("walks", &report.walks);
+    line("refusals", &report.refusals);
+    line("violations", &standstill::violations());
+    for (name, (count, time)) in chains {
+        line(&format!("chain {name}"), count);
+        line(&format!("cpu-us {name}"), &time.as_micros());
+    }
+    for (name, count) in leaves {
+        line(&format!("leaf {name}"), count);
+    }
+    for (name, count) in threads {
+        line(&format!("thread {name}"), count);
+    }
+    eprint!("{text}");
+}
+
+#[callbacks]
+impl Callbacks for Counts {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let seen = Arc::clone(&self.0);
+        let linger = Duration::from_micros(setting("LINGER_US", 0));
+        sampler().start(cx, move |round| {
+            count(&seen, round);
+            std::thread::sleep(linger);
+        })?;
+        // There is one in the process.
+        if let Err(error) = Sampler::every(Duration::from_millis(1)).start(cx, |_| ()) {
+            eprintln!("second sampler: {error}");
+        }
+        Ok(())
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        if let Ok(seen) = self.0.lock() {
+            tell(&seen);
+        }
+    }
+}
+
+/// Panics in its hundredth round.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "9C0E6F41-0B0B-4C6B-8F3A-5B1F3C2E0002", no_export)]
+struct PanicsInRound;
+
+#[callbacks]
+impl Callbacks for PanicsInRound {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        sampler().start(cx, move |round| {
+            if round.report().rounds == 100 {
+                panic!("in round 100");
+            }
+        })?;
+        Ok(())
+    }
+}
+
+corprof::export!(Counts, PanicsInRound);
