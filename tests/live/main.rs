@@ -13,6 +13,7 @@ mod manners;
 mod matrix;
 mod metadata;
 mod rejit;
+mod sampling;
 mod sequence;
 mod smoke;
 mod walks;

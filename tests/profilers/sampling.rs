@@ -106,6 +106,7 @@ fn tell(seen: &Seen) {
     line("truncated", &report.truncated);
     line("incomplete", &report.incomplete);
     line("ended", &report.ended);
+    line("delayed", &report.delayed);
     line("retries", &report.retries);
     line("longest-us", &report.standstill.longest.as_micros());
     line("mean-us", &report.standstill.mean().as_micros());

@@ -30,6 +30,8 @@ pub struct Report {
     pub incomplete: u64,
     /// Threads that came to their end between being listed and being walked: those were left alone.
     pub ended: u64,
+    /// Threads that came to their end in the middle of a round, and waited for it to be over.
+    pub delayed: u64,
     /// How often the runtime was asked again to suspend, because another suspension was in the way.
     pub retries: u64,
     /// What `DoStackSnapshot` has answered, and how often.

@@ -93,6 +93,7 @@ impl Sampling {
         let outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
         self.tape.take_note(cx);
         drop(looking);
+        self.report.delayed = cx.alive().delayed();
         self.report.retries += u64::from(outcome.retries);
         if let Some(code) = outcome.refused {
             self.report.refusals.add(code);

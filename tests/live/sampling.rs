@@ -1,0 +1,182 @@
+//! The sampler: what it sees is what the program does, and the program does not notice.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const LIBRARY: &str = "sampling";
+
+/// Runs a program under the profiler that counts, with settings for its sampler, and expects the sampler to keep the rules.
+fn sample(runtime: &Runtime, app: &str, args: &[&str], settings: &[(&str, u64)]) -> Result<Outcome> {
+    let run = Run::new(runtime, app).args(args).profiler_named(LIBRARY, "Counts");
+    let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value.to_string()));
+    let outcome = run.run()?;
+    ensure!(told(&outcome, "violations")? == 0, "memory or a lock was touched while threads stood still: {outcome}");
+    ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");
+    Ok(outcome)
+}
+
+/// The number after `key: `.
+fn told(outcome: &Outcome, key: &str) -> Result<u64> {
+    let number = |line: &str| line.strip_prefix(key)?.strip_prefix(": ")?.parse().ok();
+    outcome.stderr.lines().find_map(number).with_context(|| format!("no number {key:?} in {outcome}"))
+}
+
+/// The number after `key: `, or 0.
+fn told_or_0(outcome: &Outcome, key: &str) -> u64 {
+    told(outcome, key).unwrap_or_default()
+}
+
+#[test]
+fn known_shares_of_work_come_out() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Shares", &["4000"], &[])?;
+        outcome.exited_with(0)?;
+        let chains = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"];
+        let counts = chains.map(|chain| told_or_0(&outcome, &format!("chain {chain}")));
+        let total: u64 = counts.iter().sum();
+        ensure!(total >= 500, "sampled at 1 kHz for four seconds: {outcome}");
+        for (count, expected) in counts.into_iter().zip([60.0, 30.0, 10.0]) {
+            let share = 100.0 * count as f64 / total as f64;
+            println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
+            ensure!((share - expected).abs() <= 6.0, "{share:.1} % instead of {expected} %: {outcome}");
+        }
+        // The work is seen where it is done, and under the frames that led to it.
+        ensure!(told(&outcome, "torn")? == 0, "stacks without their outer frames: {outcome}");
+        ensure!(told(&outcome, "leaf Shares.Burn(int32)")? * 10 >= total * 9, "{outcome}");
+        // By the wall clock a thread that waits counts like one that works, and threads have names.
+        let (waiter, worker) = (told(&outcome, "thread waiter")?, told(&outcome, "thread worker 0")?);
+        ensure!(waiter * 2 >= worker && worker * 2 >= waiter, "{waiter} and {worker}: {outcome}");
+        // The runtime's own threads have no managed frame: classified, neither samples nor failures.
+        ensure!(outcome.stderr.contains("walks: ") && outcome.stderr.contains("E_FAIL"), "{outcome}");
+        ensure!(outcome.stderr.matches("second sampler: there is a sampler in this process already").count() == 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Shares", &["2000", "2"], &[("ON_CPU", 1)])?;
+        outcome.exited_with(0)?;
+        let waiter = told_or_0(&outcome, "thread waiter");
+        for worker in ["thread worker 0", "thread worker 1"] {
+            // The waiter wakes up fifty times a second.
+            ensure!(told(&outcome, worker)? > 3 * waiter, "the waiter was sampled {waiter} times: {outcome}");
+        }
+        // The processor time of the samples is that of the work: two workers, two seconds, on what processors there are.
+        let chains = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"];
+        let times = chains.map(|chain| told_or_0(&outcome, &format!("cpu-us {chain}")));
+        let total: u64 = times.iter().sum();
+        ensure!((500_000..4_200_000).contains(&total), "{total} us of processor time: {outcome}");
+        let share = 100.0 * times[0] as f64 / total as f64;
+        println!("{runtime}: {share:.1} % of {total} us on a processor, 60 % expected");
+        ensure!((share - 60.0).abs() <= 8.0, "{share:.1} % of the time: {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
+    for runtime in Runtime::all()? {
+        // Of the second program the runtime cleans up while it holds the lock that a suspension waits for.
+        let mut caught = 0;
+        let foreign = if cfg!(windows) { "300" } else { "2000" };
+        for (app, args) in [("Churn", ["20000", "1000"].as_slice()), ("Foreign", &[foreign])] {
+            let alone = Run::new(&runtime, app).args(args).run()?;
+            alone.exited_with(0)?;
+            let outcome = sample(&runtime, app, args, &[("EVERY_US", 100)])?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
+            let [rounds, ended, delayed] = ["rounds", "ended", "delayed"].map(|key| told_or_0(&outcome, key));
+            println!("{runtime}, {app}: {rounds} rounds, {ended} threads ended before, {delayed} in the middle of one");
+            ensure!(rounds >= 100, "{outcome}");
+            caught += ended + delayed;
+        }
+        ensure!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sampler_of_a_kilohertz_outlives_many_threads() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Churn", &["10000", "500"], &[("EVERY_US", 1000)])?;
+        outcome.exited_with(0)?;
+        ensure!(told(&outcome, "rounds")? >= 100, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_application_stands_still_for_its_share_of_the_time_and_no_longer() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let settings = [("EVERY_US", 100), ("BUDGET_PERCENT", 1)];
+        let outcome = sample(&runtime, "Shares", &["2000"], &settings)?;
+        outcome.exited_with(0)?;
+        ensure!(told(&outcome, "skipped budget")? > 0, "ten thousand rounds a second cost more than 1 %: {outcome}");
+        let [total, longest] = ["total-us", "longest-us"].map(|key| told_or_0(&outcome, key));
+        let allowed = outcome.duration.as_micros() as u64 / 100 + longest;
+        println!("{runtime}: stood still for {total} us of {:?}, at most {longest} us at once", outcome.duration);
+        ensure!(total > 0 && total <= allowed, "{total} us, {allowed} us allowed: {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn rounds_do_not_pile_up_behind_a_slow_profiler() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Shares", &["1000"], &[("LINGER_US", 10_000)])?;
+        outcome.exited_with(0)?;
+        let [rounds, late] = ["rounds", "skipped late"].map(|key| told_or_0(&outcome, key));
+        ensure!((10..=150).contains(&rounds) && late > 5 * rounds, "{rounds} rounds, {late} late: {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stack_that_is_too_deep_is_cut_and_counted() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Shares", &["500"], &[("DEPTH", 1)])?;
+        outcome.exited_with(0)?;
+        ensure!(told(&outcome, "truncated")? > 0, "{outcome}");
+        ensure!(told_or_0(&outcome, "chain Shares.Sixty()") == 0, "only leaves: {outcome}");
+        // Broken off by the profiler is no failure.
+        ensure!(!outcome.stderr.contains("STACKSNAPSHOT_ABORTED"), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_end_may_come_in_the_middle_of_a_round() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let mut rounds = 0;
+        for turn in 0..25 {
+            let (app, args, code, text) = match turn % 2 {
+                0 => ("Exit", ["7", "2"].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
+                _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
+            };
+            let outcome = sample(&runtime, app, args, &[("EVERY_US", 100)])?;
+            outcome.exited_with(code)?;
+            ensure!(outcome.stdout == text, "the application prints something else: {outcome}");
+            ensure!(outcome.duration < Duration::from_secs(10), "somebody waited for somebody: {outcome}");
+            rounds += told(&outcome, "rounds")?;
+        }
+        ensure!(rounds > 100, "{runtime}: {rounds} rounds in 25 runs");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_in_a_round_leaves_the_application_running() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Shares").args(["500"]).profiler_named(LIBRARY, "PanicsInRound").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "done True\n", "{outcome}");
+        let told = "the profiler PanicsInRound panicked on its thread sampler and is quiet from now on";
+        ensure!(outcome.stderr.matches(told).count() == 1, "{outcome}");
+        ensure!(outcome.stderr.matches("in round 100").count() == 1, "{outcome}");
+    }
+    Ok(())
+}
