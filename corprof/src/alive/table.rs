@@ -83,7 +83,8 @@ impl Entry {
     }
 
     pub(super) fn end_use(&self) {
-        self.word.fetch_sub(1, Ordering::Release);
+        let before = self.word.fetch_sub(1, Ordering::Release);
+        debug_assert!(before & USES != 0, "a use that was not counted ends");
     }
 
     pub(super) fn is_used(&self) -> bool {

@@ -176,7 +176,8 @@ struct Licence(());
 
 impl Licence {
     fn get() -> Option<Self> {
-        (!IS_RUNNING.swap(true, AcqRel)).then_some(Self(()))
+        // Made only then, as it is given back when dropped.
+        (!IS_RUNNING.swap(true, AcqRel)).then(|| Self(()))
     }
 }
 
