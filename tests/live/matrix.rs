@@ -265,3 +265,29 @@ fn calls_past_the_contexts_are_refused_as_the_table_says() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn on_the_threads_of_a_server_collection_nothing_waits_for_the_collection() -> Result<()> {
+    let contracts = contract::contracts();
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Matrix").profiler("matrix").env("COMPlus_gcServer", "1").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.contains("matrix: others done: true"), "the profiler's threads are not done: {outcome}");
+        let mut refused = BTreeSet::new();
+        for line in lines(&outcome)?.iter().filter(|line| line.level != "raw") {
+            // corprof's own refusal: the runtime would wait there for ever.
+            let needs_managed = ["GetNotifiedExceptionClauseInfo", "GetRVAStaticAddress"].contains(&line.method);
+            if line.method == "EnumThreads" && line.answer == NOT_ALLOWED {
+                refused.insert(line.place);
+            } else if !(needs_managed && line.answer == "CORPROF_E_NOT_MANAGED_THREAD") {
+                check_answer(&contracts, &runtime, line).with_context(|| outcome.to_string())?;
+            }
+        }
+        ensure!(refused.contains("garbage_collection_started"), "{refused:?}: {outcome}");
+        for place in refused.iter().filter(|place| !place.starts_with("runtime_")) {
+            let during_gc = contract::callback(&contracts, place).is_some_and(|row| row.during_gc);
+            ensure!(during_gc, "EnumThreads is refused in {place}: {outcome}");
+        }
+    }
+    Ok(())
+}

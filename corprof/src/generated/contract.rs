@@ -209,7 +209,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EnumThreads) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: on a thread of a server collection, inside it, waits for ever for the lock that the collection holds (live, .NET 8).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (InitializeCurrentThread) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: allocates the per-thread data that later async calls need: call it once on a profiler-created thread.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."

@@ -2,9 +2,11 @@
 
 use corprof_sys as sys;
 
+use crate::adapter::own_threads;
 use crate::context::InCallback;
 use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::event_mask::Phase;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
@@ -91,9 +93,21 @@ impl InCallback<'_> {
 
     /// The managed threads that are alive.
     #[doc = contract!(EnumThreads)]
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on one of the collector's own threads, which a server collection
+    /// makes; the runtime would wait for a lock that the collection holds, for ever.
     #[doc(alias = "EnumThreads")]
     pub fn enum_threads(&self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";
+        let is_collectors =
+            self.phase() != Phase::Initialize && !own_threads::is_own() && self.current_thread()?.is_none();
+        if is_collectors {
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
+                "a thread of the collector",
+                "the collection holds the lock that this call waits for: keep account of threads by `thread_created` and \
+                 `thread_destroyed`, or ask from another callback",
+            ));
+        }
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
         read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, ThreadId::from_raw)
