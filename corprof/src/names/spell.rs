@@ -74,7 +74,7 @@ impl<'s, S: Source> Speller<'s, S> {
                 return join_member(class.as_deref().unwrap_or_default(), &self.unknown("method", info.token, &error));
             }
         };
-        self.method(info.class, info.module, info.token, &method, &info.type_args)
+        self.method(info.class, info.module, info.token, method, &info.type_args)
     }
 
     /// A method as its module defines it: generic parameters by their own names.
@@ -83,7 +83,7 @@ impl<'s, S: Source> Speller<'s, S> {
             Ok(method) => method,
             Err(error) => return self.unknown("method", token, &error),
         };
-        self.method(None, module, token, &method, &[])
+        self.method(None, module, token, method, &[])
     }
 
     /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`
@@ -95,7 +95,7 @@ impl<'s, S: Source> Speller<'s, S> {
     fn class_that_is(&mut self, class: ClassId, info: Option<&ClassInfo>) -> String {
         self.nested(|this| {
             if let Some(name) = this.source.known_class(class) {
-                return this.text(&name);
+                return this.text(name.as_str());
             }
             // The outer name's gaps are no reason not to keep this one.
             let outer_missing = std::mem::take(&mut this.missing);
@@ -190,11 +190,11 @@ impl<'s, S: Source> Speller<'s, S> {
         class: Option<ClassId>,
         module: ModuleId,
         token: MethodDef,
-        method: &MethodProps,
+        method: MethodProps,
         type_args: &[ClassId],
     ) -> String {
         // Before what may be long, so that it is in the name whatever else does not fit.
-        let name = self.text(&method.name);
+        let name = self.text(method.name);
         let (class, type_arguments) = self.declaring_class(class, module, method.class);
         let mut text = join_member(&class, &name);
         let mut method_arguments = self.arguments(type_args);
@@ -266,7 +266,7 @@ impl<'s, S: Source> Speller<'s, S> {
                 this.spelling.function_pointer(signature.convention, parameters, returns)
             }
             // The handle may come from a broken file as well as from the runtime, so nobody may be asked about it.
-            Type::Internal(handle) => this.text(&format!("<type handle {handle:#x}>")),
+            Type::Internal(handle) => this.text(format!("<type handle {handle:#x}>")),
             // `unmodified` leaves none of these.
             Type::Modified { .. } | Type::InternalModified { .. } | Type::Pinned(_) => String::new(),
         })
@@ -287,7 +287,7 @@ impl<'s, S: Source> Speller<'s, S> {
     fn parameter(&mut self, arguments: &[String], at: u32, mark: &str) -> String {
         match arguments.get(at as usize) {
             Some(argument) => self.text(argument),
-            None => self.text(&format!("{mark}{at}")),
+            None => self.text(format!("{mark}{at}")),
         }
     }
 
@@ -318,8 +318,9 @@ impl<'s, S: Source> Speller<'s, S> {
             next = None;
             match self.source.type_def(module, token) {
                 Ok(props) => {
-                    levels.push(self.text(&props.name));
-                    if props.is_nested() {
+                    let is_nested = props.is_nested();
+                    levels.push(self.text(props.name));
+                    if is_nested {
                         match self.source.enclosing_class(module, token) {
                             Ok(enclosing) => next = enclosing,
                             Err(error) => levels.push(self.unknown("enclosing type of", token, &error)),
@@ -341,7 +342,7 @@ impl<'s, S: Source> Speller<'s, S> {
             next = None;
             match self.source.type_ref(module, token) {
                 Ok(props) => {
-                    levels.push(self.text(&props.name));
+                    levels.push(self.text(props.name));
                     // A nested type's reference hangs on that of its enclosing type; any other scope is a module.
                     if props.scope.table() == Some(Table::TypeRef) && !props.scope.is_nil() {
                         next = TypeRef::try_from(props.scope).ok();
@@ -369,8 +370,8 @@ impl<'s, S: Source> Speller<'s, S> {
         // The runtime uses the identifiers of dead dynamic methods again, so their names are not kept.
         self.passing = true;
         match self.source.dynamic_function_name(function) {
-            Ok(name) if name.starts_with("IL_STUB") => format!("<stub {}>", self.text(&name)),
-            Ok(name) if !name.is_empty() => format!("<dynamic method {}>", self.text(&name)),
+            Ok(name) if name.starts_with("IL_STUB") => format!("<stub {}>", self.text(name)),
+            Ok(name) if !name.is_empty() => format!("<dynamic method {}>", self.text(name)),
             _ => "<dynamic method>".to_owned(),
         }
     }
@@ -390,13 +391,13 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     /// A piece of text, unless the name is too long already.
-    fn text(&mut self, piece: &str) -> String {
-        self.work = self.work.saturating_add(piece.len());
+    fn text(&mut self, piece: impl AsRef<str> + Into<String>) -> String {
+        self.work = self.work.saturating_add(piece.as_ref().len());
         if self.cut || self.work > MAX_WORK {
             self.cut = true;
             return ELLIPSIS.to_owned();
         }
-        piece.to_owned()
+        piece.into()
     }
 
     fn unknown_id(&mut self, what: &str, id: usize, error: &Error) -> String {
@@ -420,7 +421,15 @@ pub(super) fn code_name(error: &Error) -> String {
 
 /// Global methods have a class too, [`GLOBAL`], so only a class that nobody named is empty.
 fn join_member(class: &str, member: &str) -> String {
-    if class.is_empty() { member.to_owned() } else { format!("{class}.{member}") }
+    if class.is_empty() {
+        return member.to_owned();
+    }
+    // With room for a few parameters.
+    let mut text = String::with_capacity(class.len() + member.len() + 32);
+    text.push_str(class);
+    text.push('.');
+    text.push_str(member);
+    text
 }
 
 fn element_name(array: &ArrayClass) -> Option<Primitive> {
