@@ -17,11 +17,16 @@ pub(crate) fn contracts() -> Contracts {
     Contracts::read(&generator().join("contracts.toml")).unwrap()
 }
 
-/// The methods that corprof offers: all but those in the ledger.
+/// Calls that are no methods: the sampler makes them on its own thread (`live/sampling.rs`), or `hook_functions` does
+/// (`live/hooks.rs`).
+const NO_METHODS: &[&str] = &["ResumeRuntime", "SetEnterLeaveFunctionHooks3", "SetFunctionIDMapper2", "SuspendRuntime"];
+
+/// The calls that corprof offers as methods: all but those in the ledger and those that are part of something larger.
 pub(crate) fn offered(contracts: &Contracts) -> Vec<&InfoRow> {
     let ledger: toml::Table = toml::from_str(&fs::read_to_string(generator().join("unmapped.toml")).unwrap()).unwrap();
     let left_out: BTreeSet<&String> = ledger.values().flat_map(|part| part.as_table().unwrap().keys()).collect();
-    contracts.info.iter().filter(|row| !left_out.contains(&row.method)).collect()
+    let is_method = |row: &&InfoRow| !left_out.contains(&row.method) && !NO_METHODS.contains(&row.method.as_str());
+    contracts.info.iter().filter(is_method).collect()
 }
 
 /// The row of a method.

@@ -16,6 +16,7 @@ mod rows;
 /// Why a call is offered by less than the table allows.
 const ASKS_MORE: &[(&str, &str, &str)] = &[
     ("CreateHandle", "ObjectId", "it takes an object"),
+    ("DoStackSnapshot", "InCallback", "it walks the stack that led to a callback; other stacks are the sampler's"),
     ("EnumerateObjectReferences", "ObjectId", "it takes an object"),
     ("ForceGC", "OwnThread", "it is refused in callbacks, and marks the thread that calls it"),
     ("GetArrayObjectInfo", "ObjectId", "it takes an object"),

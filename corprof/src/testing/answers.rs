@@ -16,55 +16,10 @@ use crate::metadata::Table;
 
 use super::com::{self, Face, ImportFace, InfoFace};
 use super::metadata::row;
+use super::out::{Answer, code, put, put_list, put_text};
+use super::stacks;
 use super::world::{Class, Function, Object};
 use super::{enumerator, here};
-
-type Answer<T> = Result<T, HRESULT>;
-
-/// Writes a value, if there is room for it.
-///
-/// # Safety
-/// `out` is null or points at room for a value.
-pub(super) unsafe fn put<T>(out: *mut T, value: T) {
-    if !out.is_null() {
-        // SAFETY: not null; the rest is the caller's promise.
-        unsafe { out.write(value) };
-    }
-}
-
-/// Writes as much of a list as there is room for, and how long it is.
-///
-/// # Safety
-/// `start` is null or points at room for `room` values, `count` is null or points at room for a number.
-pub(super) unsafe fn put_list<T: Copy>(list: &[T], room: u32, count: *mut u32, start: *mut T) {
-    // SAFETY: the caller's promise; no more is written than there is room for.
-    unsafe {
-        put(count, list.len() as u32);
-        if !start.is_null() {
-            std::ptr::copy_nonoverlapping(list.as_ptr(), start, list.len().min(room as usize));
-        }
-    }
-}
-
-/// Writes as much of a text as there is room for, with a NUL at its end, and how long it is with it.
-///
-/// # Safety
-/// As [`put_list`].
-pub(super) unsafe fn put_text(text: &str, room: u32, count: *mut u32, start: *mut u16) {
-    let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    // SAFETY: the caller's promise; what is cut off still ends with a NUL.
-    unsafe {
-        put_list(&units, room, count, start);
-        if !start.is_null() && room > 0 && (room as usize) < units.len() {
-            start.add(room as usize - 1).write(0);
-        }
-    }
-}
-
-/// The code of an answer.
-pub(super) fn code(answer: Answer<()>) -> HRESULT {
-    answer.err().unwrap_or(S_OK)
-}
 
 impl InfoFace {
     fn class(&self, class: usize) -> Answer<Class> {
@@ -423,6 +378,27 @@ impl InfoAnswers for InfoFace {
         // SAFETY: the trait's promise.
         unsafe { put(app_domain, world.app_domain) };
         S_OK
+    }
+
+    unsafe fn SuspendRuntime(&self) -> HRESULT {
+        code(stacks::suspend(&self.runtime))
+    }
+
+    unsafe fn ResumeRuntime(&self) -> HRESULT {
+        code(stacks::resume(&self.runtime))
+    }
+
+    unsafe fn DoStackSnapshot(
+        &self,
+        thread: usize,
+        callback: sys::StackSnapshotCallback,
+        flags: u32,
+        data: *mut c_void,
+        _context: *const u8,
+        _context_size: u32,
+    ) -> HRESULT {
+        // SAFETY: the trait's promise.
+        code(unsafe { stacks::snapshot(&self.runtime, thread, callback, flags, data) })
     }
 
     unsafe fn InitializeCurrentThread(&self) -> HRESULT {

@@ -113,7 +113,10 @@ impl FakeClr {
         Error::check(code.unwrap_or(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE), call)?;
         clr.runtime.set_status(Status::Active);
         let main = clr.runtime.world_mut().new_id();
-        clr.runtime.world_mut().threads.insert(main, Thread { os_id: super::threads::os_thread_id() });
+        clr.runtime
+            .world_mut()
+            .threads
+            .insert(main, Thread { os_id: super::threads::os_thread_id(), ..Thread::default() });
         here::carry(clr.runtime.id, main);
         if clr.runtime.attached {
             make!(clr, ProfilerAttachComplete, |callback| callback.ProfilerAttachComplete());

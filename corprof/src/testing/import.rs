@@ -9,9 +9,9 @@ use crate::error::{E_INVALIDARG, S_FALSE, S_OK};
 use crate::generated::fake_metadata::ImportAnswers;
 use crate::metadata::Table;
 
-use super::answers::{code, put, put_list, put_text};
 use super::com::ImportFace;
 use super::metadata::{Metadata, row};
+use super::out::{code, put, put_list, put_text};
 
 type Answer<T> = Result<T, HRESULT>;
 

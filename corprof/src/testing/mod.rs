@@ -39,7 +39,8 @@
 //! # What it cannot do
 //!
 //! Objects have addresses, but no memory; functions have code addresses, but no code. So fields are not read, stacks are
-//! not walked and enter/leave hooks are not called. Calls that the fake has no answer for are refused as any other, and
+//! those that the test sets ([`FakeClr::set_stack`]), without registers, and enter/leave hooks are not called. A suspension
+//! stops no thread of the test. Calls that the fake has no answer for are refused as any other, and
 //! where they are not answer `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
 
 mod answers;
@@ -55,8 +56,10 @@ mod here;
 mod import;
 mod loads;
 mod metadata;
+mod out;
 mod runtime;
 mod spec;
+mod stacks;
 pub mod standstill;
 mod threads;
 mod world;

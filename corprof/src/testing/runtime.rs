@@ -38,6 +38,10 @@ pub(crate) struct Runtime {
     pub(crate) execution: RwLock<()>,
     /// One suspension at a time.
     pub(crate) suspension: Mutex<()>,
+    /// Which of the system's threads has suspended the runtime; none if it runs.
+    pub(crate) suspender: Mutex<Option<std::thread::ThreadId>>,
+    /// How often it was suspended.
+    pub(crate) suspensions: AtomicU64,
     pub(crate) faults: Faults,
     refusals: Mutex<Vec<(&'static str, HRESULT)>>,
     delivered: Mutex<Vec<Event>>,
@@ -80,6 +84,8 @@ impl Runtime {
             collector: AtomicUsize::new(0),
             execution: RwLock::new(()),
             suspension: Mutex::default(),
+            suspender: Mutex::default(),
+            suspensions: AtomicU64::new(0),
             faults,
             refusals: Mutex::default(),
             delivered: Mutex::default(),

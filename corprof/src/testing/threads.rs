@@ -146,7 +146,7 @@ impl FakeClr {
     }
 
     fn become_thread(&self, raw: usize) {
-        self.runtime.world_mut().threads.insert(raw, Thread { os_id: os_thread_id() });
+        self.runtime.world_mut().threads.insert(raw, Thread { os_id: os_thread_id(), ..Thread::default() });
         here::carry(self.runtime.id, raw);
     }
 

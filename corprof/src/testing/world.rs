@@ -74,9 +74,11 @@ pub(crate) struct Function {
     pub(crate) code: Option<Range<usize>>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Thread {
     pub(crate) os_id: u32,
+    /// Function and instruction pointer of each frame, the leaf first; 0 is a block of native frames.
+    pub(crate) stack: Vec<(usize, usize)>,
 }
 
 /// The managed heap: addresses without memory behind them.

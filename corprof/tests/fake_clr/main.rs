@@ -6,6 +6,7 @@ mod collections;
 mod lifecycle;
 mod names;
 mod refusals;
+mod sampling;
 mod sequences;
 mod threads;
 

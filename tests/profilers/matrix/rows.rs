@@ -64,6 +64,7 @@ rows! {
     /// In every callback.
     IN_CALLBACK: &InCallback<'_>;
 
+    DoStackSnapshot(cx) cx.walk_own_stack(|_| ControlFlow::Continue(()));
     EnumJITedFunctions(cx) cx.jitted_functions();
     EnumThreads(cx) cx.enum_threads();
     EnumerateNonGCObjects(cx) cx.enumerate_non_gc_objects();

@@ -1,0 +1,25 @@
+//! A sampler with all of its settings.
+use corprof::prelude::*;
+use corprof::walk::{SamplerError, Strategy};
+use std::time::Duration;
+
+fn start(cx: &mut InInitialize<'_>) -> Result<(), SamplerError> {
+    let mut seen = 0;
+    Sampler::every(Duration::from_millis(1))
+        .on_cpu()
+        .threads(|thread| thread.name.as_deref() != Some("housekeeping"))
+        .budget(0.05)
+        .longest_standstill(Duration::from_millis(20))
+        .max_depth(100)
+        .strategy(Strategy::SuspendedRuntime)
+        .start(cx, move |round| {
+            for sample in round.samples() {
+                let _ = round.cx_mut().force_gc();
+                seen += sample.frames().len();
+            }
+        })
+}
+
+fn main() {
+    let _ = start;
+}
