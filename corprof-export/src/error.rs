@@ -1,0 +1,47 @@
+//! What can go wrong when a file is written.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::format;
+
+/// Why a file was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name of the file does not say which format is wanted.
+    #[error("cannot tell a format from the name of {path}: let it end in one of {}", format::known(), path = .path.display())]
+    UnknownExtension {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+
+    /// The name asks for trace events, which a [`Profile`](crate::Profile) does not hold.
+    #[error(
+        "cannot write samples as the trace-event file {path}: write calls to a `Trace`, or let it end in one of {}",
+        format::known(), path = .path.display()
+    )]
+    TraceOfSamples {
+        /// The path as it was given.
+        path: PathBuf,
+    },
+
+    /// The system would not create the file; nothing was changed.
+    #[error("cannot create {path}: {source} (is there such a folder, and may this process write into it?)", path = .path.display())]
+    Create {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Writing failed. What a [`Profile`](crate::Profile) was to replace is as it was; a [`Trace`](crate::Trace) ends
+    /// with what was written before.
+    #[error("cannot write {path}: {source} (is the disk full?)", path = .path.display())]
+    Write {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What the system or the encoder said.
+        source: io::Error,
+    },
+}

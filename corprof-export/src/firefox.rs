@@ -1,0 +1,132 @@
+//! Files for the Firefox Profiler, by fxprof-processed-profile.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use fxprof_processed_profile::{
+    CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame as FoxFrame, FrameFlags, FrameInfo,
+    Profile as FoxProfile, SamplingInterval, StackHandle, ThreadHandle, Timestamp, WeightType,
+};
+use rustc_hash::FxHashMap;
+
+use crate::profile::{Thread, nanoseconds};
+use crate::{FrameKind, Profile, StackId, Unit};
+
+/// The viewer shows a module as a kind within the kind of code; the format has room for 65,535 of them.
+const MOST_MODULES: usize = 10_000;
+
+pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut writer, &Conversion::new(profile).whole())?;
+    writer.flush()
+}
+
+struct Conversion<'a> {
+    profile: &'a Profile,
+    fox: FoxProfile,
+    kinds: [CategoryHandle; 3],
+    modules: FxHashMap<(FrameKind, &'a str), CategoryPairHandle>,
+}
+
+impl<'a> Conversion<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        let started = profile.started.filter(|started| *started >= SystemTime::UNIX_EPOCH);
+        let interval = SamplingInterval::from_nanos(profile.interval.map_or(1_000_000, nanoseconds).max(1));
+        let mut fox = FoxProfile::new(&profile.name, started.unwrap_or(SystemTime::UNIX_EPOCH).into(), interval);
+        // Names are what there is; the viewer need not ask a server for symbols.
+        fox.set_symbolicated(true);
+        let kinds = [
+            fox.add_category("Managed", CategoryColor::Blue),
+            fox.add_category("Native", CategoryColor::Yellow),
+            fox.add_category("Runtime", CategoryColor::Orange),
+        ];
+        Self { profile, fox, kinds, modules: FxHashMap::default() }
+    }
+
+    fn whole(mut self) -> FoxProfile {
+        let start = Timestamp::from_nanos_since_reference(0);
+        let process = self.fox.add_process(&self.profile.name, self.profile.process, start);
+        for thread in &self.profile.threads {
+            // The viewer calls a main thread by the name of its process. On Linux it has the identifier of that, too.
+            let is_main = thread.id == self.profile.process;
+            let handle = self.fox.add_thread(process, thread.id, start, is_main);
+            self.fox.set_thread_name(handle, &thread.title());
+            self.samples(thread, handle);
+        }
+        self.fox
+    }
+
+    fn samples(&mut self, thread: &Thread, handle: ThreadHandle) {
+        let unit = match self.profile.unit {
+            Unit::Samples => WeightType::Samples,
+            Unit::Nanoseconds => WeightType::TracingMs,
+            Unit::Bytes => WeightType::Bytes,
+        };
+        self.fox.set_thread_samples_weight_type(handle, unit);
+        let mut stacks = FxHashMap::default();
+        let mut rest = 0;
+        for (at, sample) in self.profile.timed(thread) {
+            let stack = self.stack(handle, sample.stack, &mut stacks);
+            let weight = match self.profile.unit {
+                // Whole milliseconds: what is left of one goes to the next sample, so that the sum is right.
+                Unit::Nanoseconds => {
+                    let time = sample.weight.saturating_add(rest);
+                    rest = time % 1_000_000;
+                    time / 1_000_000
+                }
+                Unit::Samples | Unit::Bytes => sample.weight,
+            };
+            let (at, weight) = (Timestamp::from_nanos_since_reference(at), i32::try_from(weight).unwrap_or(i32::MAX));
+            self.fox.add_sample(handle, at, stack, CpuDelta::ZERO, weight);
+        }
+    }
+
+    /// The viewer's stack for one of ours. Callers come first, and the first known one ends the search.
+    fn stack(
+        &mut self,
+        thread: ThreadHandle,
+        stack: StackId,
+        known: &mut FxHashMap<StackId, StackHandle>,
+    ) -> Option<StackHandle> {
+        let mut missing = Vec::new();
+        let mut next = stack;
+        let mut caller = None;
+        while let Some(&(of, frame)) = self.profile.stacks.get_index(next.0 as usize) {
+            caller = known.get(&next).copied();
+            if caller.is_some() {
+                break;
+            }
+            missing.push((next, frame));
+            next = of;
+        }
+        for (stack, frame) in missing.into_iter().rev() {
+            let frame = self.profile.frame_of(frame);
+            let label = FoxFrame::Label(self.fox.intern_string(frame.name));
+            let category_pair = self.category(frame.kind, frame.module);
+            let info = FrameInfo { frame: label, category_pair, flags: FrameFlags::empty() };
+            let frame = self.fox.intern_frame(thread, info);
+            let handle = self.fox.intern_stack(thread, caller, frame);
+            known.insert(stack, handle);
+            caller = Some(handle);
+        }
+        caller
+    }
+
+    fn category(&mut self, kind: FrameKind, module: Option<&'a str>) -> CategoryPairHandle {
+        let [managed, native, runtime] = self.kinds;
+        let category = match kind {
+            FrameKind::Managed => managed,
+            FrameKind::Native => native,
+            FrameKind::Runtime => runtime,
+        };
+        let Some(module) = module else { return category.into() };
+        if let Some(known) = self.modules.get(&(kind, module)) {
+            return *known;
+        }
+        if self.modules.len() >= MOST_MODULES {
+            return category.into();
+        }
+        let pair = self.fox.add_subcategory(category, module);
+        self.modules.insert((kind, module), pair);
+        pair
+    }
+}

@@ -1,0 +1,75 @@
+//! Frames: one function on a stack.
+
+/// What kind of code a frame is; viewers colour by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum FrameKind {
+    /// Compiled from IL.
+    #[default]
+    Managed,
+    /// A library of the system or of the application.
+    Native,
+    /// The runtime itself: garbage collection, JIT, stubs.
+    Runtime,
+}
+
+/// One function on a stack, as the profiler describes it.
+///
+/// Names may hold anything. Folded stacks and flame graphs cannot show every character: there, `;` becomes `:`, and
+/// control characters become U+FFFD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) module: Option<&'a str>,
+    pub(crate) file: Option<&'a str>,
+    pub(crate) line: u32,
+    pub(crate) kind: FrameKind,
+}
+
+impl<'a> Frame<'a> {
+    /// A function of any kind.
+    pub const fn new(kind: FrameKind, name: &'a str) -> Self {
+        Self { name, module: None, file: None, line: 0, kind }
+    }
+
+    /// A managed method.
+    pub const fn managed(name: &'a str) -> Self {
+        Self::new(FrameKind::Managed, name)
+    }
+
+    /// A native function.
+    pub const fn native(name: &'a str) -> Self {
+        Self::new(FrameKind::Native, name)
+    }
+
+    /// A function of the runtime.
+    pub const fn runtime(name: &'a str) -> Self {
+        Self::new(FrameKind::Runtime, name)
+    }
+
+    /// The module it is in: an assembly or a shared library. pprof and Firefox files tell it.
+    #[must_use]
+    pub const fn in_module(self, module: &'a str) -> Self {
+        Self { module: Some(module), ..self }
+    }
+
+    /// The source file and line, counted from 1; line 0 is one that is not known. pprof and speedscope files tell it.
+    #[must_use]
+    pub const fn at(self, file: &'a str, line: u32) -> Self {
+        Self { file: Some(file), line, ..self }
+    }
+}
+
+/// A frame of one [`Profile`](crate::Profile).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub(crate) u32);
+
+/// A frame as a profile keeps it: texts by their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FrameData {
+    pub(crate) name: u32,
+    pub(crate) module: Option<u32>,
+    pub(crate) file: Option<u32>,
+    pub(crate) line: u32,
+    pub(crate) kind: FrameKind,
+}

@@ -1,0 +1,54 @@
+//! Writes profiles in the formats that people have viewers for.
+//!
+//! A [`Profile`] is gathered once and written as often as wanted; the extension of the path chooses the [`Format`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use corprof_export::{Frame, Profile, Unit};
+//!
+//! let mut profile = Profile::new("shop", Unit::Samples).with_interval(Duration::from_millis(10));
+//! let main = profile.frame(Frame::managed("Shop.Main()").in_module("Shop.dll"));
+//! let read = profile.frame(Frame::native("read").in_module("libc.so.6"));
+//! let stack = profile.stack_root_first([main, read]);
+//! let thread = profile.thread(4711, "main");
+//! profile.sample(thread, Duration::from_millis(10), stack, 1);
+//! # let dir = tempfile::tempdir()?;
+//! # std::env::set_current_dir(&dir)?;
+//! profile.write("shop.svg")?;
+//! profile.write("shop.pb.gz")?;
+//! # std::env::set_current_dir("/")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A file is written beside its target and renamed, so that a half-written one never replaces a good one.
+//!
+//! Calls in the order in which they happened go to a [`Trace`], which is written as it comes.
+//!
+//! # Memory
+//!
+//! Names, frames and stacks are kept once each. A stack is a node that names its caller's node: about 20 bytes for each
+//! distinct path of calls, and [`Profile::with_stack_limit`] bounds their number. On top of that, [`Profile::new`] keeps
+//! 24 bytes a sample; [`Profile::summed`] keeps 32 bytes for each pair of thread and stack, however many samples there
+//! are.
+//!
+//! # Licences
+//!
+//! Flame graphs are drawn by the crate inferno, which is under the CDDL 1.0.
+
+mod error;
+mod firefox;
+mod flame_graph;
+mod folded;
+mod format;
+mod frame;
+mod pprof;
+mod profile;
+mod speedscope;
+mod trace;
+mod write;
+
+pub use error::Error;
+pub use format::Format;
+pub use frame::{Frame, FrameId, FrameKind};
+pub use profile::{Losses, Profile, StackId, ThreadId, Unit};
+pub use trace::Trace;

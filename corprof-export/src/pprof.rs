@@ -1,0 +1,123 @@
+//! pprof files: samples summed by thread and stack, in protobuf.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use indexmap::{IndexMap, IndexSet};
+use prost::Message;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::profile::nanoseconds;
+use crate::{FrameId, Profile, StackId, Unit};
+
+mod proto;
+
+pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
+    writer.write_all(&message(profile).encode_to_vec())?;
+    writer.flush()
+}
+
+/// The table of texts; number 0 is the empty one, by the format's rule.
+struct Texts(IndexSet<Box<str>, FxBuildHasher>);
+
+impl Texts {
+    fn number(&mut self, text: &str) -> i64 {
+        let known = self.0.get_index_of(text);
+        signed(known.unwrap_or_else(|| self.0.insert_full(text.into()).0) as u64)
+    }
+}
+
+fn message(profile: &Profile) -> proto::Profile {
+    let mut texts = Texts(IndexSet::default());
+    texts.number("");
+    let mut types = |names: &[(&str, &str)]| -> Vec<proto::ValueType> {
+        names
+            .iter()
+            .map(|(name, unit)| proto::ValueType { r#type: texts.number(name), unit: texts.number(unit) })
+            .collect()
+    };
+    let interval = profile.interval.map(nanoseconds);
+    let period_type = types(&[("time", "nanoseconds")]).pop();
+    let sample_type = match (profile.unit, interval) {
+        (Unit::Samples, None) => types(&[("samples", "count")]),
+        (Unit::Samples, Some(_)) | (Unit::Nanoseconds, _) => types(&[("samples", "count"), ("time", "nanoseconds")]),
+        (Unit::Bytes, _) => types(&[("objects", "count"), ("space", "bytes")]),
+    };
+    let values = |count: u64, weight: u64| match (profile.unit, interval) {
+        (Unit::Samples, None) => vec![signed(weight)],
+        (Unit::Samples, Some(interval)) => vec![signed(weight), signed(weight.saturating_mul(interval))],
+        (Unit::Nanoseconds | Unit::Bytes, _) => vec![signed(count), signed(weight)],
+    };
+
+    let (thread_key, id_key) = (texts.number("thread"), texts.number("thread_id"));
+    let mut sample = Vec::new();
+    let mut end = 0;
+    for thread in &profile.threads {
+        let mut sums: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
+        for (at, sample) in profile.timed(thread) {
+            end = end.max(at);
+            let (count, weight) = sums.entry(sample.stack).or_default();
+            *count = count.saturating_add(profile.count_of(sample));
+            *weight = weight.saturating_add(sample.weight);
+        }
+        let label = vec![
+            proto::Label { key: thread_key, str: texts.number(&thread.title()), num: 0 },
+            proto::Label { key: id_key, str: 0, num: i64::from(thread.id) },
+        ];
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_unstable();
+        sample.extend(sums.into_iter().map(|(stack, (count, weight))| proto::Sample {
+            // Number 0 means "none", so everything is counted from 1.
+            location_id: profile.leaf_first(stack).map(|frame| u64::from(frame.0) + 1).collect(),
+            value: values(count, weight),
+            label: label.clone(),
+        }));
+    }
+    let (mapping, location, function) = tables(profile, &mut texts);
+    let since_epoch = profile.started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let comment = vec![texts.number(&profile.name)];
+    let default_sample_type = sample_type.last().map_or(0, |last| last.r#type);
+    proto::Profile {
+        sample_type,
+        sample,
+        mapping,
+        location,
+        function,
+        time_nanos: since_epoch.map_or(0, |duration| signed(nanoseconds(duration))),
+        duration_nanos: signed(end),
+        period_type: interval.and(period_type),
+        period: interval.map_or(0, signed),
+        comment,
+        default_sample_type,
+        string_table: texts.0.into_iter().map(String::from).collect(),
+    }
+}
+
+/// A location for each frame; the functions in them; the modules that these are of.
+fn tables(profile: &Profile, texts: &mut Texts) -> (Vec<proto::Mapping>, Vec<proto::Location>, Vec<proto::Function>) {
+    let mut modules: IndexSet<i64, FxBuildHasher> = IndexSet::default();
+    let mut functions: IndexMap<(i64, i64, u64), proto::Function, FxBuildHasher> = IndexMap::default();
+    let mut locations = Vec::with_capacity(profile.frames.len());
+    for id in (0..profile.frames.len()).filter_map(|index| u32::try_from(index).ok()) {
+        let frame = profile.frame_of(FrameId(id));
+        let module = frame.module.map(|module| modules.insert_full(texts.number(module)).0 as u64 + 1).unwrap_or(0);
+        let name = if frame.name.is_empty() { "[no name]" } else { frame.name };
+        let (name, filename) = (texts.number(name), frame.file.map_or(0, |file| texts.number(file)));
+        let next = functions.len() as u64 + 1;
+        let function = functions.entry((name, filename, module)).or_insert(proto::Function {
+            id: next,
+            name,
+            system_name: name,
+            filename,
+        });
+        let line = vec![proto::Line { function_id: function.id, line: i64::from(frame.line) }];
+        locations.push(proto::Location { id: u64::from(id) + 1, mapping_id: module, line });
+    }
+    let mapping = |(id, filename)| proto::Mapping { id, filename, has_functions: true };
+    let mappings = (1u64..).zip(modules).map(mapping).collect();
+    (mappings, locations, functions.into_values().collect())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

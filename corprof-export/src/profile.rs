@@ -1,0 +1,298 @@
+//! The profile: what is gathered, whatever it will be written as.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::frame::FrameData;
+use crate::{Error, Format, Frame, FrameId, FrameKind, write};
+
+/// What the weights of samples count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unit {
+    /// How often a stack was seen.
+    Samples,
+    /// Nanoseconds spent in the stack's innermost frame.
+    Nanoseconds,
+    /// Bytes allocated there.
+    Bytes,
+}
+
+/// A stack of one [`Profile`]: a frame and the stack that called it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub(crate) u32);
+
+impl StackId {
+    /// The stack without frames.
+    pub const EMPTY: Self = Self(u32::MAX);
+}
+
+/// A thread of one [`Profile`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub(crate) usize);
+
+/// What a profile could not keep; all zero unless limits were met or handles of another profile were used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Losses {
+    /// Frames that were left off because the limit of stacks was reached, one for each time that it happened.
+    pub frames_cut: u64,
+    /// Samples that named a thread which is not of this profile.
+    pub samples_dropped: u64,
+}
+
+/// Samples of a run, gathered once and written in any [`Format`].
+///
+/// Handles ([`FrameId`], [`StackId`], [`ThreadId`]) are of the profile that gave them; another one takes them for
+/// something else or for nothing, but does not panic.
+#[derive(Debug)]
+pub struct Profile {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    pub(crate) started: Option<SystemTime>,
+    pub(crate) interval: Option<Duration>,
+    pub(crate) process: u32,
+    pub(crate) texts: IndexSet<Box<str>, FxBuildHasher>,
+    pub(crate) frames: IndexSet<FrameData, FxBuildHasher>,
+    /// Caller and frame. A caller's number is less than that of whatever it calls.
+    pub(crate) stacks: IndexSet<(StackId, FrameId), FxBuildHasher>,
+    pub(crate) threads: Vec<Thread>,
+    is_summed: bool,
+    stack_limit: usize,
+    losses: Losses,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Thread {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    /// As they came, or one for each stack.
+    pub(crate) samples: Vec<Sample>,
+    /// Where the one sample of a stack is; only in a summed profile.
+    of_stack: FxHashMap<StackId, usize>,
+    /// How many samples were put into it.
+    pub(crate) count: u64,
+}
+
+impl Thread {
+    /// What viewers call it.
+    pub(crate) fn title(&self) -> String {
+        if self.name.is_empty() { format!("thread {}", self.id) } else { self.name.clone() }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// Nanoseconds since the start; how many samples there were, in a summed profile.
+    at_or_count: u64,
+    pub(crate) weight: u64,
+    pub(crate) stack: StackId,
+}
+
+impl Profile {
+    /// A profile that keeps each sample and its time.
+    pub fn new(name: impl Into<String>, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            unit,
+            started: None,
+            interval: None,
+            process: 0,
+            texts: IndexSet::default(),
+            frames: IndexSet::default(),
+            stacks: IndexSet::default(),
+            threads: Vec::new(),
+            is_summed: false,
+            stack_limit: StackId::EMPTY.0 as usize,
+            losses: Losses::default(),
+        }
+    }
+
+    /// A profile that keeps one sum for each thread and stack, and no times. A format that is ordered by time shows the
+    /// sums one after the other.
+    pub fn summed(name: impl Into<String>, unit: Unit) -> Self {
+        Self { is_summed: true, ..Self::new(name, unit) }
+    }
+
+    /// When it began, by the wall clock: the moment that the times of samples are relative to.
+    #[must_use]
+    pub fn started_at(self, started: SystemTime) -> Self {
+        Self { started: Some(started), ..self }
+    }
+
+    /// How often was sampled. With it, viewers turn numbers of samples into time.
+    #[must_use]
+    pub fn with_interval(self, interval: Duration) -> Self {
+        Self { interval: Some(interval), ..self }
+    }
+
+    /// The process that was profiled.
+    #[must_use]
+    pub fn of_process(self, id: u32) -> Self {
+        Self { process: id, ..self }
+    }
+
+    /// How many distinct stacks to keep, at most. Once there are so many, a new one is cut at the deepest frame whose
+    /// stack is known, and [`Profile::losses`] counts it.
+    #[must_use]
+    pub fn with_stack_limit(self, limit: usize) -> Self {
+        Self { stack_limit: limit.min(StackId::EMPTY.0 as usize), ..self }
+    }
+
+    /// The handle of a frame; equal frames have the same.
+    pub fn frame(&mut self, frame: Frame<'_>) -> FrameId {
+        let name = self.text(frame.name);
+        let module = frame.module.map(|module| self.text(module));
+        let file = frame.file.map(|file| self.text(file));
+        let data = FrameData { name, module, file, line: frame.line, kind: frame.kind };
+        FrameId(number(self.frames.insert_full(data).0))
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        let known = self.texts.get_index_of(text);
+        number(known.unwrap_or_else(|| self.texts.insert_full(text.into()).0))
+    }
+
+    /// The stack in which `caller` has called `frame`; what a tracer needs, which knows the caller's stack already.
+    pub fn called(&mut self, caller: StackId, frame: FrameId) -> StackId {
+        let node = (caller, frame);
+        if let Some(known) = self.stacks.get_index_of(&node) {
+            return StackId(number(known));
+        }
+        let is_known = caller == StackId::EMPTY || (caller.0 as usize) < self.stacks.len();
+        if self.stacks.len() >= self.stack_limit || !is_known {
+            self.losses.frames_cut += 1;
+            return caller;
+        }
+        StackId(number(self.stacks.insert_full(node).0))
+    }
+
+    /// The stack of these frames, `Main` first.
+    pub fn stack_root_first(&mut self, frames: impl IntoIterator<Item = FrameId>) -> StackId {
+        frames.into_iter().fold(StackId::EMPTY, |caller, frame| self.called(caller, frame))
+    }
+
+    /// The stack of these frames, innermost first, as a stack walk finds them.
+    pub fn stack_leaf_first<I>(&mut self, frames: I) -> StackId
+    where
+        I: IntoIterator<Item = FrameId, IntoIter: DoubleEndedIterator>,
+    {
+        self.stack_root_first(frames.into_iter().rev())
+    }
+
+    /// A new thread, with its identifier in the system. Identifiers may come again, as the system reuses them; each call
+    /// makes another thread.
+    pub fn thread(&mut self, id: u32, name: impl Into<String>) -> ThreadId {
+        self.threads.push(Thread { id, name: name.into(), ..Thread::default() });
+        ThreadId(self.threads.len() - 1)
+    }
+
+    /// Names a thread anew: applications name a thread after it was started.
+    pub fn rename_thread(&mut self, thread: ThreadId, name: impl Into<String>) {
+        if let Some(thread) = self.threads.get_mut(thread.0) {
+            thread.name = name.into();
+        }
+    }
+
+    /// Adds a sample: `thread` was in `stack`, `at` after the start. In a summed profile the time is not kept.
+    pub fn sample(&mut self, thread: ThreadId, at: Duration, stack: StackId, weight: u64) {
+        let Some(thread) = self.threads.get_mut(thread.0) else {
+            self.losses.samples_dropped += 1;
+            return;
+        };
+        thread.count += 1;
+        if !self.is_summed {
+            thread.samples.push(Sample { at_or_count: nanoseconds(at), weight, stack });
+            return;
+        }
+        let place = *thread.of_stack.entry(stack).or_insert(thread.samples.len());
+        match thread.samples.get_mut(place) {
+            Some(sum) => {
+                sum.at_or_count += 1;
+                sum.weight = sum.weight.saturating_add(weight);
+            }
+            None => thread.samples.push(Sample { at_or_count: 1, weight, stack }),
+        }
+    }
+
+    /// How many samples were added.
+    pub fn samples(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.count).sum()
+    }
+
+    /// What could not be kept.
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Writes the profile in the format that the extension of the path asks for, and says which that was.
+    ///
+    /// # Errors
+    /// If the extension is unknown, or the file cannot be written; a file that was there is then as it was.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<Format, Error> {
+        let path = path.as_ref();
+        let format = Format::of_path(path)?;
+        write::replace(path, |file| self.write_to(format, file))?;
+        Ok(format)
+    }
+
+    /// Writes the profile in a format of your choice. The writer is best buffered.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, format: Format, writer: impl std::io::Write) -> std::io::Result<()> {
+        write::encode(self, format, writer)
+    }
+
+    /// The frames of a stack, innermost first.
+    pub(crate) fn leaf_first(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        let node = |stack: StackId| self.stacks.get_index(stack.0 as usize).copied();
+        std::iter::successors(node(stack), move |&(caller, _)| node(caller)).map(|(_, frame)| frame)
+    }
+
+    /// A frame; a foreign handle is a frame without a name.
+    pub(crate) fn frame_of(&self, frame: FrameId) -> Frame<'_> {
+        let Some(data) = self.frames.get_index(frame.0 as usize) else {
+            return Frame::new(FrameKind::Native, "");
+        };
+        let text = |number: u32| self.texts.get_index(number as usize).map_or("", |text| text);
+        let (module, file) = (data.module.map(text), data.file.map(text));
+        Frame { name: text(data.name), module, file, line: data.line, kind: data.kind }
+    }
+
+    /// How many samples one entry stands for.
+    pub(crate) fn count_of(&self, sample: &Sample) -> u64 {
+        if self.is_summed { sample.at_or_count } else { 1 }
+    }
+
+    /// The samples of a thread with their times. Sums, which have none, follow each other.
+    pub(crate) fn timed<'a>(&'a self, thread: &'a Thread) -> impl Iterator<Item = (u64, &'a Sample)> {
+        let interval = self.interval.map_or(1_000_000, nanoseconds);
+        let mut next = 0u64;
+        thread.samples.iter().map(move |sample| {
+            if !self.is_summed {
+                return (sample.at_or_count, sample);
+            }
+            let at = next;
+            let length = match self.unit {
+                Unit::Nanoseconds => sample.weight,
+                Unit::Samples => sample.weight.saturating_mul(interval),
+                Unit::Bytes => sample.at_or_count.saturating_mul(interval),
+            };
+            next = next.saturating_add(length);
+            (at, sample)
+        })
+    }
+}
+
+/// Numbers of things in memory fit: `u32::MAX` texts, frames or stacks would need more memory than there is.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// 584 years at most.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,88 @@
+//! Firefox Profiler files, by the rules of its processed format: tables whose columns refer to each other.
+
+use corprof_export::{Format, Profile, Unit};
+use serde_json::Value;
+
+use crate::shapes;
+
+fn read(profile: &Profile) -> Value {
+    serde_json::from_slice(&shapes::bytes(profile, Format::Firefox)).unwrap()
+}
+
+fn column<'a>(table: &'a Value, name: &str) -> &'a Vec<Value> {
+    table[name].as_array().unwrap_or_else(|| panic!("no column {name} in {table}"))
+}
+
+fn index(value: &Value) -> Option<usize> {
+    value.as_u64().map(|number| number as usize)
+}
+
+/// Strings are the thread's in older versions of the format, and shared in newer ones.
+fn text(file: &Value, thread: &Value, at: &Value) -> String {
+    let own = thread["stringArray"].as_array().or_else(|| file["shared"]["stringArray"].as_array()).unwrap();
+    own[index(at).unwrap()].as_str().unwrap().to_owned()
+}
+
+/// The stacks of a thread's samples, root first, with their weights.
+fn samples(file: &Value, thread: &Value) -> Vec<(Vec<String>, i64)> {
+    let (stacks, frames, functions) = (&thread["stackTable"], &thread["frameTable"], &thread["funcTable"]);
+    let samples = &thread["samples"];
+    let weights = column(samples, "weight");
+    assert_eq!(index(&samples["length"]), Some(weights.len()));
+    let each = column(samples, "stack").iter().zip(weights).map(|(stack, weight)| {
+        let mut names = Vec::new();
+        let mut next = index(stack);
+        while let Some(stack) = next {
+            let frame = index(&column(stacks, "frame")[stack]).unwrap();
+            let function = index(&column(frames, "func")[frame]).unwrap();
+            names.push(text(file, thread, &column(functions, "name")[function]));
+            next = index(&column(stacks, "prefix")[stack]);
+        }
+        names.reverse();
+        (names, weight.as_i64().unwrap())
+    });
+    each.collect()
+}
+
+#[test]
+fn threads_have_their_samples_and_modules() {
+    let file = read(&shapes::shop(Unit::Samples));
+    assert_eq!(file["meta"]["product"], "shop");
+    assert_eq!(file["meta"]["startTime"], 1_700_000_000_000.0);
+    assert_eq!(file["meta"]["symbolicated"], true);
+    let threads = file["threads"].as_array().unwrap();
+    let names: Vec<_> = threads.iter().map(|thread| thread["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["main", "thread 4712"]);
+    let work = "Shop.Work<T>(int32, \"x\")";
+    let expected = [(vec!["Shop.Main()"], 1), (vec!["Shop.Main()", work], 3), (vec!["Shop.Main()", work, "read"], 2)]
+        .map(|(names, weight)| (names.into_iter().map(str::to_owned).collect(), weight));
+    assert_eq!(samples(&file, &threads[0]), expected);
+    let categories = file["meta"]["categories"].as_array().unwrap();
+    let managed = categories.iter().find(|category| category["name"] == "Managed").unwrap();
+    assert!(managed["subcategories"].as_array().unwrap().contains(&"Shop.dll".into()), "{managed}");
+}
+
+#[test]
+fn parts_of_milliseconds_add_up() {
+    let mut profile = Profile::new("time", Unit::Nanoseconds);
+    let thread = profile.thread(1, "main");
+    let frame = profile.frame(corprof_export::Frame::managed("Tick()"));
+    let stack = profile.stack_root_first([frame]);
+    for _ in 0..1_000 {
+        profile.sample(thread, std::time::Duration::ZERO, stack, 12_300);
+    }
+    let file = read(&profile);
+    assert_eq!(file["threads"][0]["samples"]["weightType"], "tracing-ms");
+    let sum: i64 = samples(&file, &file["threads"][0]).iter().map(|(_, weight)| weight).sum();
+    assert_eq!(sum, 12);
+}
+
+#[test]
+fn empty_odd_and_deep_profiles_are_read() {
+    assert_eq!(read(&Profile::new("none", Unit::Bytes))["threads"].as_array().unwrap().len(), 0);
+    let odd = read(&shapes::odd());
+    let read_back = samples(&odd, &odd["threads"][0]);
+    assert!(read_back.iter().any(|(names, _)| names == &["line\nbreak\r\t"]), "names are as they were");
+    let deep = read(&shapes::deep());
+    assert_eq!(samples(&deep, &deep["threads"][0])[9].0.len(), 10_000);
+}
