@@ -104,12 +104,8 @@ fn tables(profile: &Profile, texts: &mut Texts) -> (Vec<proto::Mapping>, Vec<pro
         let name = if frame.name.is_empty() { "[no name]" } else { frame.name };
         let (name, filename) = (texts.number(name), frame.file.map_or(0, |file| texts.number(file)));
         let next = functions.len() as u64 + 1;
-        let function = functions.entry((name, filename, module)).or_insert(proto::Function {
-            id: next,
-            name,
-            system_name: name,
-            filename,
-        });
+        let function =
+            functions.entry((name, filename, module)).or_insert(proto::Function { id: next, name, filename });
         let line = vec![proto::Line { function_id: function.id, line: i64::from(frame.line) }];
         locations.push(proto::Location { id: u64::from(id) + 1, mapping_id: module, line });
     }

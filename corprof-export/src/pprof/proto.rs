@@ -92,15 +92,14 @@ pub(super) struct Line {
     pub(super) line: i64,
 }
 
-/// A function; all but the identifier are numbers of texts.
+/// A function; all but the identifier are numbers of texts. There is no name in the system (field 3): were it the same as
+/// the name, `pprof` would take that for C++ and strip type arguments and parameters, which makes overloads one.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Function {
     #[prost(uint64, tag = "1")]
     pub(super) id: u64,
     #[prost(int64, tag = "2")]
     pub(super) name: i64,
-    #[prost(int64, tag = "3")]
-    pub(super) system_name: i64,
     #[prost(int64, tag = "4")]
     pub(super) filename: i64,
 }

@@ -1,5 +1,7 @@
 //! Each format, read back by something that shares no code with what wrote it.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod files;
 mod firefox;
 mod folded;

@@ -123,6 +123,8 @@ fn stacks_weights_threads_and_modules_are_there() {
         fields.rows("mapping", &["filename"]).iter().map(|row| texts[row[0] as usize].clone()).collect();
     assert_eq!(modules, ["Shop.dll", "libc.so.6"]);
     assert_eq!(fields.rows("location", &["mapping_id"]), [[1], [1], [2]]);
+    // See src/pprof/proto.rs: with a name in the system, `pprof` would cut the signatures off.
+    assert_eq!(fields.rows("function", &["system_name"]), [[0], [0], [0]]);
     assert_eq!(fields.number("time_nanos"), 1_700_000_000_000_000_000);
     assert_eq!(fields.number("duration_nanos"), 30_000_000);
 }
