@@ -1,4 +1,6 @@
 //! A built library as COM sees it: the exports, the factory, the object, and what each answers to nonsense.
+//!
+//! A test program of its own, as it loads the library itself: for Windows it is cross-built too, and runs under Wine.
 
 use std::ffi::c_void;
 use std::path::PathBuf;

@@ -2,7 +2,6 @@
 
 mod allocations;
 mod code;
-mod com;
 #[path = "../contract.rs"]
 mod contract;
 mod examples;

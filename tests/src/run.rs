@@ -1,6 +1,7 @@
 //! Runs of managed programs: prepared, watched, and never longer than they may.
 
 use std::env;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use xtask::profiler;
 use xtask::runtime::profiler_environment;
+use xtask::windows::Wine;
 
 /// Long enough for any test on a busy machine, short enough for a person to wait for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,23 +25,54 @@ const POLL: Duration = Duration::from_millis(5);
 /// A runtime that the live tests run on.
 #[derive(Debug, Clone)]
 pub struct Runtime {
-    /// Its name, for messages and for what differs by version.
+    /// Its name, for messages.
     pub name: &'static str,
-    /// The number before the first dot of its version.
+    /// The number before the first dot of its version, for what differs by it.
     pub major: u32,
     host: PathBuf,
+    wine: Option<Wine>,
 }
 
 impl Runtime {
-    /// Every runtime that is supported, the newest first.
+    /// Every runtime that is supported, the newest first: those of this system, or under `cargo xtask test --windows`
+    /// those for Windows, which run under Wine.
     ///
     /// # Errors
     /// If `cargo xtask test` did not start this test.
     pub fn all() -> Result<Vec<Self>> {
+        let wine = env::var_os("CORPROF_WINE_PREFIX").map(|prefix| Wine { prefix: prefix.into() });
+        let names = if wine.is_some() {
+            [".NET 8 for Windows", ".NET Core 3.1 for Windows"]
+        } else {
+            [".NET 8", ".NET Core 3.1"]
+        };
         Ok(vec![
-            Self { name: ".NET 8", major: 8, host: prepared("CORPROF_DOTNET_8")? },
-            Self { name: ".NET Core 3.1", major: 3, host: prepared("CORPROF_DOTNET_3_1")? },
+            Self { name: names[0], major: 8, host: prepared("CORPROF_DOTNET_8")?, wine: wine.clone() },
+            Self { name: names[1], major: 3, host: prepared("CORPROF_DOTNET_3_1")?, wine },
         ])
+    }
+
+    /// Whether it is a runtime for Windows, for what differs by system.
+    #[must_use]
+    pub fn is_windows(&self) -> bool {
+        self.wine.is_some() || cfg!(windows)
+    }
+
+    /// The built library of the example `name`.
+    fn library(&self, name: &str) -> Result<PathBuf> {
+        let file = if self.is_windows() { format!("{name}.dll") } else { format!("{DLL_PREFIX}{name}{DLL_SUFFIX}") };
+        let library = prepared("CORPROF_PROFILERS")?.join(file);
+        ensure!(
+            library.is_file(),
+            "no profiler library {}: is there an [[example]] of that name, of crate type cdylib?",
+            library.display()
+        );
+        Path::canonicalize(&library).with_context(|| format!("cannot resolve {}", library.display()))
+    }
+
+    /// What programs on this runtime call the file `path`, which is absolute.
+    fn path(&self, path: &Path) -> OsString {
+        if self.wine.is_some() { Wine::path(path) } else { path.into() }
     }
 }
 
@@ -115,7 +148,8 @@ impl Run {
         self
     }
 
-    /// With an environment variable.
+    /// With an environment variable. An absolute path in it means the same file under Wine, where the current drive is this
+    /// machine's file system.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
@@ -142,10 +176,12 @@ impl Run {
         let start = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let (status, timed_out) = wait(child, self.timeout)?;
+        // Windows ends lines its own way, and the tests are about what is in them.
+        let lines = |text: String| if self.runtime.is_windows() { text.replace("\r\n", "\n") } else { text };
         let outcome = Outcome {
             what: format!("{} on {}", self.app, self.runtime),
-            stdout: text(&mut stdout)?,
-            stderr: text(&mut stderr)?,
+            stdout: lines(text(&mut stdout)?),
+            stderr: lines(text(&mut stderr)?),
             status,
             duration: start.elapsed(),
         };
@@ -156,8 +192,11 @@ impl Run {
     fn command(&self) -> Result<Command> {
         let app = prepared("CORPROF_APPS")?.join(&self.app).with_extension("dll");
         ensure!(app.is_file(), "no managed program {}: is there a tests/managed/{}.cs?", app.display(), self.app);
-        let mut command = Command::new(&self.runtime.host);
-        command.arg("exec").arg(&app).args(&self.args);
+        let mut command = match &self.runtime.wine {
+            Some(wine) => wine.command(&self.runtime.host),
+            None => Command::new(&self.runtime.host),
+        };
+        command.arg("exec").arg(self.runtime.path(&app)).args(&self.args);
         // What the person who runs the tests has set must not change what they find.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
@@ -165,29 +204,23 @@ impl Run {
                 command.env_remove(&name);
             }
         }
-        if let Some(profiler) = &self.profiler {
-            let library = library(&profiler.library)?;
-            let clsid = match &profiler.clsid {
-                Some(clsid) => clsid.clone(),
-                None => profiler::pick(&library, profiler.name.as_deref())?.clsid,
-            };
-            command.envs(profiler_environment(&clsid, &library));
+        match (&self.profiler, &self.runtime.wine) {
+            (Some(profiler), _) => {
+                let library = self.runtime.library(&profiler.library)?;
+                let clsid = match &profiler.clsid {
+                    Some(clsid) => clsid.clone(),
+                    None => profiler::pick(&library, profiler.name.as_deref())?.clsid,
+                };
+                command.envs(profiler_environment(&clsid, self.runtime.path(&library)));
+            }
+            (None, Some(wine)) => {
+                command.envs(wine.without_profiler());
+            }
+            (None, None) => {}
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
-}
-
-/// The built library of the example `name`.
-fn library(name: &str) -> Result<PathBuf> {
-    let file = format!("{}{name}{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let library = prepared("CORPROF_PROFILERS")?.join(file);
-    ensure!(
-        library.is_file(),
-        "no profiler library {}: is there an [[example]] of that name, of crate type cdylib?",
-        library.display()
-    );
-    Path::canonicalize(&library).with_context(|| format!("cannot resolve {}", library.display()))
 }
 
 /// Waits for the end of `child`, and brings it about when the time is over; tells whether it had to.

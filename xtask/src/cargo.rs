@@ -115,7 +115,10 @@ fn libraries(messages: &str) -> Vec<(String, PathBuf)> {
     artifacts
         .filter_map(|message| {
             let target = message.target.filter(|target| target.kind.iter().any(|kind| kind == "example"))?;
-            let is_library = |file: &PathBuf| file.extension().is_some_and(|e| e == env::consts::DLL_EXTENSION);
+            // Of whichever system it was built for. An import library for Windows ends in `.dll.a`.
+            let is_library = |file: &PathBuf| {
+                file.extension().is_some_and(|extension| ["so", "dll", "dylib"].iter().any(|one| extension == *one))
+            };
             Some((target.name, message.filenames.into_iter().find(is_library)?))
         })
         .collect()
@@ -144,9 +147,14 @@ mod tests {
             artifact("lib", "corprof", "target/libcorprof.rlib"),
             "not JSON".to_owned(),
             artifact("example", "logger", &library),
+            artifact("example", "beeper", r#"target/libbeeper.dll.a","target/beeper.dll"#),
             artifact("example", "tool", "target/examples/tool"),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ];
-        assert_eq!(libraries(&messages.join("\n")), [("logger".to_owned(), PathBuf::from(library))]);
+        let expected = [("logger", library.as_str()), ("beeper", "target/beeper.dll")];
+        assert_eq!(
+            libraries(&messages.join("\n")),
+            expected.map(|(name, file)| (name.to_owned(), PathBuf::from(file)))
+        );
     }
 }

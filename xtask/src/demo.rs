@@ -10,7 +10,8 @@ use crate::cargo::{self, Example, Metadata};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
 use crate::profiler;
-use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::runtime::{Choice, Pinned, Runtime, profiler_environment};
+use crate::windows::{self, Target, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
 
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "corprof-examples";
   cargo xtask demo                               the sample application under `logger`
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
+  cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo --library target/release/libmine.so
                                                  the sample application under a profiler of your own")]
 pub struct Args {
@@ -37,6 +39,10 @@ pub struct Args {
     /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
     #[arg(long, value_name = "3.1|8|PATH")]
     runtime: Option<Choice>,
+
+    /// Build for Windows, and run on a pinned runtime for Windows under Wine
+    #[arg(long)]
+    windows: bool,
 
     /// The profiler to load from a library that holds several
     #[arg(long, value_name = "STRUCT")]
@@ -68,29 +74,42 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Some(library) => {
             library.canonicalize().with_context(|| format!("there is no library {}", library.display()))?
         }
-        None => build(&args.example, &examples)?,
+        None => build(args, &examples, &metadata)?,
     };
     let profiler = profiler::pick(&library, args.profiler.as_deref())?;
     let mut command = application(args, &metadata)?;
-    command.envs(profiler_environment(&profiler.clsid, &library));
+    let library = if args.windows { Wine::path(&library) } else { library.into() };
+    let environment = profiler_environment(&profiler.clsid, library);
     announce(format_args!("Running {} under {}", process::shown(&command), profiler.name));
-    for (name, value) in profiler_environment(&profiler.clsid, &library) {
+    for (name, value) in &environment {
         note(format_args!("{name}={}", value.display()));
     }
+    command.envs(environment);
     let status = process::status(&mut command)?;
     announce(format_args!("The application has ended: {status}"));
     Ok(process::exit_code(status).into())
 }
 
 /// Builds the example and returns its library.
-fn build(name: &str, examples: &[Example]) -> Result<PathBuf> {
-    if !examples.iter().any(|example| example.name == name) {
+fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathBuf> {
+    let name = &args.example;
+    if !examples.iter().any(|example| example.name == *name) {
         let names = examples.iter().map(|example| example.name.as_str()).collect::<Vec<_>>().join(", ");
         bail!("there is no example `{name}`; there are: {names}");
     }
-    announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised)"));
-    let mut command = cargo::cargo();
-    let libraries = cargo::build_examples(command.args(["build", "--release", "-p", EXAMPLES, "--example", name]))?;
+    let mut command = if args.windows {
+        windows::install_tools()?;
+        let target = Target::prepare(&metadata.target_directory)?;
+        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised) for Windows"));
+        note(&target);
+        target.cargo("build")
+    } else {
+        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised)"));
+        let mut command = cargo::cargo();
+        command.arg("build");
+        command
+    };
+    let libraries = cargo::build_examples(command.args(["--release", "-p", EXAMPLES, "--example", name]))?;
     let library = libraries.into_iter().find(|(example, _)| example == name).map(|(_, library)| library);
     let library =
         library.with_context(|| format!("the example `{name}` is no profiler: its crate type is not cdylib"))?;
@@ -127,6 +146,10 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
 
 /// An executable knows its own runtime; `--runtime` points one that does not carry it to another.
 fn executable(args: &Args, app: &Path) -> Result<Command> {
+    if args.windows {
+        ensure!(args.runtime.is_none(), "{} brings its own runtime: leave --runtime out", app.display());
+        return Ok(Wine::install(&Cache::open()?)?.command(app));
+    }
     ensure!(process::is_executable(app), "{} is neither a managed .dll nor an executable", app.display());
     let mut command = Command::new(app);
     if args.runtime.is_some()
@@ -139,7 +162,20 @@ fn executable(args: &Args, app: &Path) -> Result<Command> {
 
 fn find_runtime(args: &Args) -> Result<Runtime> {
     announce("Finding a .NET runtime");
-    let runtime = Choice::resolve(args.runtime.as_ref(), &Cache::open()?)?;
+    let cache = Cache::open()?;
+    let runtime = match (args.windows, &args.runtime) {
+        (false, choice) => Choice::resolve(choice.as_ref(), &cache)?,
+        (true, None) => windows_runtime("8", &cache)?,
+        (true, Some(Choice::Pinned(name))) => windows_runtime(name, &cache)?,
+        (true, Some(Choice::Path(path))) => {
+            bail!("--windows runs on a pinned runtime, 3.1 or 8, not on {}", path.display())
+        }
+    };
     note(&runtime);
     Ok(runtime)
+}
+
+fn windows_runtime(name: &str, cache: &Cache) -> Result<Runtime> {
+    windows::install_tools()?;
+    Pinned::install_for_windows(name, &Wine::install(cache)?, cache)
 }

@@ -14,3 +14,4 @@ pub mod runtime;
 pub mod test;
 pub mod tools;
 pub mod wheel;
+pub mod windows;

@@ -1,6 +1,6 @@
 //! .NET runtimes to run on: the user's own, or pinned ones.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use crate::cache::Cache;
 use crate::process::{self, env_path, find_on_path};
 use crate::wheel::Wheel;
+use crate::windows::Wine;
 
 /// The framework that carries the CLR.
 const FRAMEWORK: &str = "Microsoft.NETCore.App";
@@ -101,7 +102,17 @@ impl Pinned {
         let host = if self.system.starts_with("win") { "dotnet.exe" } else { "dotnet" };
         let folder = self.wheel.install(cache, &format!("dotnet-{}-{}", self.version, self.system), host)?;
         let framework = folder.join("shared").join(FRAMEWORK).join(self.version.to_string());
-        Ok(Runtime { host: folder.join(host), version: self.version, framework, origin: Origin::Pinned })
+        let host = folder.join(host);
+        Ok(Runtime { host, version: self.version, framework, origin: Origin::Pinned, wine: None })
+    }
+
+    /// The runtime `name` for Windows, which `wine` will run.
+    ///
+    /// # Errors
+    /// If there is none of that name, or as [`Wheel::install`].
+    pub fn install_for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
+        let runtime = Self::find(name, "win-x64")?.install(cache)?;
+        Ok(Runtime { wine: Some(wine.clone()), ..runtime })
     }
 }
 
@@ -116,6 +127,8 @@ pub struct Runtime {
     pub framework: PathBuf,
     /// Who put it there.
     pub origin: Origin,
+    /// What runs it, if it is one for Windows and this is another system.
+    pub wine: Option<Wine>,
 }
 
 /// Who put a runtime on this machine.
@@ -144,7 +157,7 @@ impl Runtime {
         let (version, framework) = newest.with_context(|| {
             format!("{} lists no {FRAMEWORK} {OLDEST} or later (`dotnet --list-runtimes`)", host.display())
         })?;
-        Ok(Self { host, version, framework, origin: Origin::Own })
+        Ok(Self { host, version, framework, origin: Origin::Own, wine: None })
     }
 
     /// The user's own runtime, from `DOTNET_ROOT` or PATH; or why what is there cannot serve.
@@ -157,9 +170,18 @@ impl Runtime {
     /// A command that runs the managed program `dll`.
     #[must_use]
     pub fn command(&self, dll: &Path) -> Command {
-        let mut command = Command::new(&self.host);
-        command.arg("exec").arg(dll);
+        let mut command = match &self.wine {
+            Some(wine) => wine.command(&self.host),
+            None => Command::new(&self.host),
+        };
+        command.arg("exec").arg(self.path(dll));
         command
+    }
+
+    /// What the runtime, and a profiler in it, call the file `path`, which is absolute.
+    #[must_use]
+    pub fn path(&self, path: &Path) -> OsString {
+        if self.wine.is_some() { Wine::path(path) } else { path.into() }
     }
 
     /// The C# compiler of the newest .NET SDK that this host has, as the path of its `csc.dll`.
@@ -182,7 +204,8 @@ impl std::fmt::Display for Runtime {
             Origin::Own => "your own",
             Origin::Pinned => "pinned, from the cache",
         };
-        write!(f, ".NET {} ({origin}: {})", self.version, self.host.display())
+        let wine = if self.wine.is_some() { " for Windows, under Wine" } else { "" };
+        write!(f, ".NET {}{wine} ({origin}: {})", self.version, self.host.display())
     }
 }
 
@@ -297,14 +320,11 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The environment that makes the CLR load a profiler, as pairs of name and value.
+/// The environment that makes the CLR load a profiler, as pairs of name and value. `library` is what the runtime calls it
+/// ([`Runtime::path`]).
 #[must_use]
-pub fn profiler_environment<'a>(clsid: &'a str, library: &'a Path) -> [(&'static str, &'a OsStr); 3] {
-    [
-        ("CORECLR_ENABLE_PROFILING", "1".as_ref()),
-        ("CORECLR_PROFILER", clsid.as_ref()),
-        ("CORECLR_PROFILER_PATH", library.as_os_str()),
-    ]
+pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 3] {
+    [("CORECLR_ENABLE_PROFILING", "1".into()), ("CORECLR_PROFILER", clsid.into()), ("CORECLR_PROFILER_PATH", library)]
 }
 
 #[cfg(test)]

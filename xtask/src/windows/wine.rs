@@ -1,0 +1,133 @@
+//! Wine, with a prefix of its own in the cache.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use super::GCC;
+use crate::cache::Cache;
+use crate::process::{self, announce, note};
+use crate::runtime::profiler_environment;
+use crate::wheel::hex;
+
+/// A library that Rust's standard library needs and older Wines lack.
+const SHIM: &str = "bcryptprimitives.dll";
+const SHIM_SOURCE: &str = include_str!("bcryptprimitives.c");
+
+/// Wine, and the prefix (its drive C: and its registry) that it works in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wine {
+    /// The folder of the prefix.
+    pub prefix: PathBuf,
+}
+
+impl Wine {
+    /// The Wine on PATH with the cached prefix, which is made if it is not there yet.
+    ///
+    /// # Errors
+    /// If Wine cannot be started, or the prefix cannot be made.
+    pub fn install(cache: &Cache) -> Result<Self> {
+        // It reads `wine-8.0 (Debian 8.0~repack-4)`. A prefix serves the Wine that made it.
+        let version = process::output(quiet(&mut Command::new("wine")).arg("--version"))?;
+        let version = version.split_whitespace().next().context("`wine --version` says nothing")?;
+        let shim = hex(&Sha256::digest(SHIM_SOURCE));
+        let prefix = cache.install(&format!("{version}-prefix-{}", &shim[..8]), |content| {
+            announce(format_args!("Making a Wine prefix (some 700 MB) in {}", cache.path("").display()));
+            Self { prefix: content.to_owned() }.make()
+        })?;
+        Ok(Self { prefix })
+    }
+
+    fn make(&self) -> Result<()> {
+        // Neither Mono nor a browser is wanted in it, nor entries in the user's menus.
+        let boot = self.tool("wine").args(["wineboot", "--init"]).env(OVERRIDES, WITHOUT).output();
+        let boot = boot.context("cannot start wine")?;
+        // The server keeps the registry in memory. Ending it writes it out, before the prefix moves to its place.
+        process::status(self.tool("wineserver").arg("-k"))?;
+        process::status(self.tool("wineserver").arg("-w"))?;
+        let system = self.prefix.join("drive_c").join("windows").join("system32");
+        if !boot.status.success() || !system.join("kernel32.dll").is_file() {
+            let said = String::from_utf8_lossy(&boot.stderr);
+            anyhow::bail!("`wine wineboot --init` made no prefix: {}\n{}", boot.status, said.trim_end());
+        }
+        if system.join(SHIM).is_file() {
+            return Ok(());
+        }
+        note(format_args!("this Wine has no {SHIM}: compiling one into the prefix"));
+        let source = self.prefix.join(SHIM).with_extension("c");
+        fs::write(&source, SHIM_SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
+        let mut gcc = Command::new(GCC);
+        gcc.args(["-shared", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-array-bounds", "-s"]);
+        gcc.arg("-o").arg(system.join(SHIM)).arg(source);
+        process::run_as_progress(gcc.arg("-ladvapi32"))
+    }
+
+    /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the
+    /// drive Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
+    #[must_use]
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = self.tool("wine");
+        command.arg(Self::path(program));
+        command
+    }
+
+    /// Has `cargo`, a command of that name, start the programs that it builds for Windows by Wine.
+    pub fn run_what_is_built<'c>(&self, cargo: &'c mut Command) -> &'c mut Command {
+        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine");
+        quiet(cargo).env("WINEPREFIX", &self.prefix)
+    }
+
+    /// The environment of a .NET program that is to run without a profiler.
+    ///
+    /// The runtime cannot throw under older Wines without what `bcryptprimitives.c` mends. Profilers bring that library
+    /// along. Where there is none, the runtime is asked to load the library as one; it finds that it is none and goes on.
+    #[must_use]
+    pub fn without_profiler(&self) -> [(&'static str, OsString); 3] {
+        let nobody = "{00000000-0000-0000-0000-000000000001}";
+        profiler_environment(nobody, format!(r"C:\windows\system32\{SHIM}").into())
+    }
+
+    /// What a program that runs under Wine calls `path`, which is absolute.
+    #[must_use]
+    pub fn path(path: &Path) -> OsString {
+        format!("Z:{}", path.to_string_lossy().replace('/', "\\")).into()
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        quiet(&mut command).env("WINEPREFIX", &self.prefix);
+        command
+    }
+}
+
+const OVERRIDES: &str = "WINEDLLOVERRIDES";
+const WITHOUT: &str = "mscoree=;mshtml=;winemenubuilder.exe=";
+
+/// Keeps Wine's own remarks, which are many and for Wine's developers, out of what the program prints.
+fn quiet(command: &mut Command) -> &mut Command {
+    command.env("WINEDEBUG", "-all")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_on_drive_z() {
+        assert_eq!(Wine::path(Path::new("/tmp/a b/c.dll")), r"Z:\tmp\a b\c.dll");
+    }
+
+    #[test]
+    fn a_command_names_the_prefix_and_keeps_wine_quiet() {
+        let wine = Wine { prefix: "/cache/prefix".into() };
+        let command = wine.command(Path::new("/rt/dotnet.exe"));
+        assert_eq!(process::shown(&command), r"wine 'Z:\rt\dotnet.exe'");
+        let variables: Vec<_> = command.get_envs().collect();
+        assert!(variables.contains(&("WINEPREFIX".as_ref(), Some("/cache/prefix".as_ref()))), "{variables:?}");
+        assert!(variables.contains(&("WINEDEBUG".as_ref(), Some("-all".as_ref()))), "{variables:?}");
+    }
+}
