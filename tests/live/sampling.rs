@@ -180,3 +180,18 @@ fn a_panic_in_a_round_leaves_the_application_running() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_round_that_takes_too_long_leaves_threads_to_the_next() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = sample(&runtime, "Deep", &["100", "100", "1500"], &[("EVERY_US", 2000), ("LONGEST_US", 200)])?;
+        outcome.exited_with(0)?;
+        ensure!(told(&outcome, "left-out")? > 0, "100 threads of 100 frames in 0.2 ms: {outcome}");
+        // The next round begins with them, so that none is never seen.
+        for thread in 0..100 {
+            let count = told_or_0(&outcome, &format!("thread deep {thread}"));
+            ensure!(count > 0, "{runtime}: thread {thread} was never seen: {outcome}");
+        }
+    }
+    Ok(())
+}

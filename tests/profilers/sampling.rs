@@ -47,6 +47,7 @@ fn setting(name: &str, default: u64) -> u64 {
 fn sampler() -> Sampler {
     let sampler = Sampler::every(Duration::from_micros(setting("EVERY_US", 1000)));
     let sampler = sampler.budget(setting("BUDGET_PERCENT", 100) as f64 / 100.0);
+    let sampler = sampler.longest_standstill(Duration::from_micros(setting("LONGEST_US", 50_000)));
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
     if setting("ON_CPU", 0) == 1 { sampler.on_cpu() } else { sampler }
 }
@@ -62,6 +63,8 @@ struct Seen {
     threads: BTreeMap<String, u64>,
     /// Samples of the working method without the frame that every chain begins with.
     torn: u64,
+    /// Threads that rounds had no time for.
+    left_out: usize,
 }
 
 /// Counts who is where.
@@ -89,11 +92,12 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
         let thread = sample.thread().name.as_deref().unwrap_or("?");
         *seen.threads.entry(thread.to_owned()).or_default() += 1;
     }
+    seen.left_out += round.report().threads.left_out;
     seen.report = round.report().clone();
 }
 
 fn tell(seen: &Seen) {
-    let Seen { report, chains, leaves, threads, torn } = seen;
+    let Seen { report, chains, leaves, threads, torn, left_out } = seen;
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
     line("rounds", &report.rounds);
@@ -112,6 +116,7 @@ fn tell(seen: &Seen) {
     line("mean-us", &report.standstill.mean().as_micros());
     line("total-us", &report.standstill.total.as_micros());
     line("torn", torn);
+    line("left-out", left_out);
     line("walks", &report.walks);
     line("refusals", &report.refusals);
     line("violations", &standstill::violations());
