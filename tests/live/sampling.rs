@@ -195,3 +195,41 @@ fn a_round_that_takes_too_long_leaves_threads_to_the_next() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let dir = tempfile::tempdir()?;
+        let run = |file: &str, mode: &str| -> Result<(Outcome, Vec<u8>)> {
+            let out = dir.path().join(file);
+            let run = Run::new(&runtime, "Shares").args(["2500"]).profiler("sampler");
+            let outcome = run.env("SAMPLER_OUT", &out).env("SAMPLER_MODE", mode).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stderr.contains(" samples/s; "), "no progress was told: {outcome}");
+            Ok((outcome, std::fs::read(out)?))
+        };
+        let (outcome, folded) = run("shares.folded", "wall")?;
+        let folded = String::from_utf8(folded)?;
+        let line = |wanted: &str| folded.lines().find(|line| line.contains(wanted));
+        let sixty = line(";Shares.Works(int32);Shares.Sixty();Shares.Burn(int32) ");
+        let weight = sixty.and_then(|line| line.rsplit(' ').next()).and_then(|weight| weight.parse::<u64>().ok());
+        let weight = weight.with_context(|| format!("no stack through Sixty: {folded}\n{outcome}"))?;
+        // In nanoseconds: some 1.5 s, within what few samples on a busy machine make of it.
+        ensure!((500_000_000..2_600_000_000).contains(&weight), "{weight} ns: {folded}");
+        ensure!(line("Shares.Waits();System.Threading.Thread.Sleep").or(line("Shares.Waits()")).is_some(), "{folded}");
+
+        let (_, svg) = run("shares.svg", "cpu")?;
+        let svg = String::from_utf8(svg)?;
+        ensure!(svg.contains("<svg") && svg.contains("Shares.Burn(int32)"), "no flame graph");
+        for (file, magic) in [("shares.pb.gz", [0x1F, 0x8B]), ("shares.speedscope.json", *b"{\"")] {
+            let (_, written) = run(file, "wall")?;
+            ensure!(written.starts_with(&magic), "{file} begins with {:?}", written.get(..8));
+        }
+
+        // A file that cannot be written is said at the start, and the application runs without the profiler.
+        let outcome = Run::new(&runtime, "Hello").profiler("sampler").env("SAMPLER_OUT", "x.unknown").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.contains("cannot tell a format from the name of x.unknown"), "{outcome}");
+    }
+    Ok(())
+}

@@ -40,6 +40,16 @@ pub struct Report {
     pub refusals: CodeCounts,
 }
 
+/// `1500 samples in 500 rounds (20 skipped), threads stood still for 0.2 ms on average, 1.3 ms at most`.
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { samples, rounds, skipped, standstill, .. } = self;
+        let [mean, longest] = [standstill.mean(), standstill.longest].map(|time| time.as_secs_f64() * 1000.0);
+        write!(f, "{samples} samples in {rounds} rounds ({} skipped), ", skipped.total())?;
+        write!(f, "threads stood still for {mean:.1} ms on average, {longest:.1} ms at most")
+    }
+}
+
 /// What became of the threads of one round. `seen` is the sum of the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
