@@ -394,6 +394,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: block here until every use of this ThreadID has ended: no later callback names it.
     ///
+    /// Note: the ends of threads that the runtime did not make are told of under the thread store lock, which SuspendRuntime takes: do not wait here for somebody who is about to suspend (seen on .NET 8: the process hangs).
+    ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadDestroyed`).
     #[doc(alias = "ThreadDestroyed")]
     fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {}
