@@ -9,9 +9,10 @@
 //! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those with an `ObjectId` | + calls from inside a callback that start no collection |
 //! | [`InTriggers`] | the other callbacks | + calls that may start a collection: they take `&mut self` |
 //! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
+//! | [`InHook`] | enter, leave and tailcall hooks | what [`Info`] offers, and whose hook it is |
 //! | [`OwnThread`] | a thread that the profiler has had made | what [`InTriggers`] offers, and what no callback may ask for |
 //!
-//! Each dereferences to the one above it, and the last to [`InTriggers`]. They cannot outlive their callback and cannot leave
+//! Each dereferences to the one above it, `InHook` to [`Info`] and `OwnThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave
 //! its thread:
 //!
 //! ```compile_fail,E0277
@@ -32,6 +33,8 @@ use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
+#[cfg(doc)]
+use crate::hooks::InHook;
 use crate::info::Info;
 use crate::names::Names;
 use crate::own_thread::OwnThread;
@@ -202,7 +205,8 @@ contexts!(InCallback InTriggers InInitialize);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the context of a callback",
     note = "a lock is taken with the callback's own `cx`, so that the compiler sees that no call which may start a garbage \
-            collection is made while it is held (suspension rule 3)"
+            collection is made while it is held (suspension rule 3)",
+    note = "a hook is no callback: what it needs belongs into its thread's state"
 )]
 pub trait Context: sealed::Sealed {}
 

@@ -15,5 +15,6 @@ mod rejit;
 mod sampling;
 mod sequence;
 mod smoke;
+mod tracer;
 mod walks;
 mod world;

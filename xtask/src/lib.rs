@@ -2,6 +2,7 @@
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
+pub mod arm64;
 pub mod bench;
 pub mod cache;
 pub mod cargo;

