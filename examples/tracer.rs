@@ -2,9 +2,9 @@
 //!
 //! `cargo xtask demo tracer`. A line is the thread's number, the depth as dots (at most 100), and the name of what is called.
 //! TRACER_FILTER='Shop.*' traces only functions whose whole names match that glob, such as `Shop.Order.Total(int32)`. Calls
-//! are buffered by thread and written by a thread of the tracer's own; when that is slower than the application, some
-//! are dropped, and how many is said at the end. What a `finally` calls because of an exception stands below what threw it: it is
-//! still there then.
+//! are buffered by thread and written by a thread of the tracer's own; when that is slower than the application, some are
+//! dropped, and how many is said at the end. What a `finally` calls because of an exception stands below what threw it,
+//! which is still there then.
 
 use corprof::prelude::*;
 use globset::{Glob, GlobMatcher};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use super::stubs::{TAGS, Target};
+use super::stubs::{TAGS, Target, VECTOR_LOCALS};
 use super::threads::{State, Threads};
 use super::{FunctionHooks, Hook, InHook, signature};
 use crate::adapter::gate::Gate;
@@ -51,7 +51,7 @@ struct Record<H: FunctionHooks> {
     data: H::Function,
 }
 
-const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record");
+const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record, and of the runtime's own numbers");
 
 /// Hooks of whatever type, for the rest of the SDK.
 pub(crate) trait AnyHooks: Send + Sync {
@@ -121,6 +121,10 @@ impl<H: FunctionHooks> Installed<H> {
         name: &str,
         user: impl FnOnce(&H, &InHook<'_>, &mut H::Thread, &H::Function),
     ) {
+        if client & VECTOR_LOCALS == 0 {
+            // The runtime's own number: .NET Core 3.1 compiles with hooks after Shutdown, and does not ask `map` any more.
+            return;
+        }
         // SAFETY: the stub passes on the number that the runtime has from `map`, which is the address of a record of this `H`,
         // as stubs and mapper are set together, and its tags. Records are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };

@@ -31,7 +31,8 @@ use x86_64_windows as abi;
 pub(super) const VECTOR_ARGUMENTS: usize = 1;
 /// What is returned may be in vector registers.
 pub(super) const VECTOR_RESULT: usize = 2;
-/// Local variables may be in vector registers where a tail call is made: no signature tells of those.
+/// Local variables may be in vector registers where a tail call is made: no signature tells of those, so every number of ours
+/// has this tag. Those of the runtime do not have it: they are addresses that are a multiple of 8.
 pub(super) const VECTOR_LOCALS: usize = 4;
 /// All of these: what a client's number is beside them is aligned to more.
 pub(super) const TAGS: usize = VECTOR_ARGUMENTS | VECTOR_RESULT | VECTOR_LOCALS;
