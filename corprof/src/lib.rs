@@ -48,6 +48,7 @@ pub mod own_thread;
 mod profiler;
 mod report;
 pub mod sync;
+mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tracker;

@@ -9,8 +9,9 @@ use windows_core::{BOOL, GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
 use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_NOINTERFACE, E_POINTER, S_OK};
 use crate::profiler::Profiler;
 use crate::report;
+use crate::system;
 
-use super::{Adapter, catch, pin};
+use super::{Adapter, catch};
 
 /// The IID of `IClassFactory`.
 pub(crate) const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
@@ -100,7 +101,7 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     let panicked =
         || report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
     let Some(profiler) = catch(P::create, panicked) else { return E_FAIL };
-    pin::library();
+    system::pin_library();
     let adapter = Adapter::create(profiler);
     // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
     unsafe {

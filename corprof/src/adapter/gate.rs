@@ -6,7 +6,7 @@
 //!
 //! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (no locked instruction),
 //! and looks whether the gate is open in between; the closing thread pays for both with a process-wide memory barrier
-//! (`barrier.rs`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
+//! (`system/`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
 //! any profiler in this library, which at Shutdown is what one wants.
 
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
-use super::{barrier, thread_key};
+use crate::system;
 
 /// Callbacks are let through, and closing pays for the fences of those who pass.
 const OPEN: u8 = 0;
@@ -33,7 +33,7 @@ const PROBES: usize = 16;
 /// What one thread writes of its whereabouts, alone on its cache line.
 #[repr(align(64))]
 struct Slot {
-    /// The owner's [`thread_key`], 0 while nobody's. Never given back: a thread that ends leaves its key to the next thread
+    /// The owner's [`system::thread_key`], 0 while nobody's. Never given back: a thread that ends leaves its key to the next thread
     /// that gets the same one, and the count is 0 by then.
     owner: AtomicUsize,
     /// How many callbacks the owner is inside of: they nest when a call into the runtime makes another.
@@ -72,14 +72,14 @@ pub(crate) struct Inside {
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        let open = if barrier::prepare() { OPEN } else { OPEN_FENCED };
+        let open = if system::prepare_barrier() { OPEN } else { OPEN_FENCED };
         Self { state: AtomicU8::new(open), open }
     }
 
     /// As [`enter`](Self::enter) in the usual case, and nothing in any other: whoever gets nothing has to ask `enter`.
     #[inline]
     pub(crate) fn enter_as_usual(&self) -> Option<Inside> {
-        let slot = Slot::at_home(thread_key::current())?;
+        let slot = Slot::at_home(system::thread_key())?;
         slot.count_in();
         let inside = Inside { slot: Some(slot) };
         // As in `enter`.
@@ -93,7 +93,7 @@ impl Gate {
     /// follow each other more closely than that takes.
     #[inline]
     pub(crate) fn enter_first(&self) -> Option<First> {
-        let slot = Slot::at_home(thread_key::current())?;
+        let slot = Slot::at_home(system::thread_key())?;
         if slot.depth.load(Ordering::Relaxed) != 0 {
             return None;
         }
@@ -143,9 +143,9 @@ impl Gate {
     pub(crate) fn close(&self, patience: Duration) -> bool {
         self.state.store(CLOSED, Ordering::SeqCst);
         // After this barrier every thread either sees the closed gate or has its count visible here.
-        barrier::process_wide();
+        system::process_wide_barrier();
         let deadline = Instant::now() + patience;
-        let own = thread_key::current();
+        let own = system::thread_key();
         // A slot seen empty once stays so, but for a thread that has come too late and is on its way out again.
         let mut slots = TABLE.iter();
         let mut own_depth = 0;
@@ -174,7 +174,7 @@ impl Slot {
 
     /// The calling thread's slot: its own from before, or a free one.
     fn mine() -> Option<&'static Slot> {
-        let key = thread_key::current();
+        let key = system::thread_key();
         Self::at_home(key).or_else(|| Self::find(key))
     }
 

@@ -5,14 +5,11 @@
 //! bookkeeping, under the guard that lets no panic out, into the user's method. `factory.rs` makes the object when the
 //! runtime asks the library for it.
 
-pub(crate) mod barrier;
 pub(crate) mod books;
 pub(crate) mod factory;
 pub(crate) mod gate;
 pub(crate) mod lifecycle;
 pub(crate) mod own_threads;
-mod pin;
-pub(crate) mod thread_key;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;

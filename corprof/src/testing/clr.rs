@@ -116,7 +116,7 @@ impl FakeClr {
         clr.runtime
             .world_mut()
             .threads
-            .insert(main, Thread { os_id: super::threads::os_thread_id(), ..Thread::default() });
+            .insert(main, Thread { os_id: crate::system::os_thread_id(), ..Thread::default() });
         here::carry(clr.runtime.id, main);
         if clr.runtime.attached {
             make!(clr, ProfilerAttachComplete, |callback| callback.ProfilerAttachComplete());

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use crate::id::ThreadId;
+use crate::system;
 
 use super::clr::{FakeClr, make, misuse, thread_id};
 use super::here;
@@ -146,7 +147,7 @@ impl FakeClr {
     }
 
     fn become_thread(&self, raw: usize) {
-        self.runtime.world_mut().threads.insert(raw, Thread { os_id: os_thread_id(), ..Thread::default() });
+        self.runtime.world_mut().threads.insert(raw, Thread { os_id: system::os_thread_id(), ..Thread::default() });
         here::carry(self.runtime.id, raw);
     }
 
@@ -156,29 +157,4 @@ impl FakeClr {
         make!(self, ThreadCreated, |callback| callback.ThreadCreated(raw));
         make!(self, ThreadAssignedToOsThread, |callback| callback.ThreadAssignedToOSThread(raw, os_id));
     }
-}
-
-/// The system's number for the calling thread.
-#[cfg(target_os = "linux")]
-pub(super) fn os_thread_id() -> u32 {
-    // SAFETY: takes no arguments and touches no memory.
-    unsafe { libc::gettid() as u32 }
-}
-
-/// The system's number for the calling thread.
-#[cfg(windows)]
-pub(super) fn os_thread_id() -> u32 {
-    // SAFETY: takes no arguments and touches no memory.
-    unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }
-}
-
-/// A number for the calling thread, where the system's own is not one of 32 bits.
-#[cfg(not(any(target_os = "linux", windows)))]
-pub(super) fn os_thread_id() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    thread_local! {
-        static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    ID.with(|id| *id)
 }

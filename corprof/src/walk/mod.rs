@@ -32,7 +32,6 @@ mod sampler;
 mod sampling;
 pub(crate) mod standstill;
 mod strategy;
-mod system;
 mod tape;
 mod thread_names;
 

@@ -8,13 +8,13 @@ use corprof_sys as sys;
 use crate::id::{Inert, ThreadId};
 use crate::own_thread::OwnThread;
 use crate::report;
+use crate::system;
 
 use super::budget::Budget;
 use super::report::Report;
 use super::round::{Round, SampledThread};
 use super::sampler::Sampler;
 use super::strategy::{self, Target, Walker};
-use super::system;
 use super::tape::Tape;
 
 /// What the profiler gets to see.

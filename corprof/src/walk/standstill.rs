@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 #[cfg(feature = "testing")]
-use crate::adapter::thread_key;
+use crate::system;
 
 /// The key of the thread that has stopped others, or 0: only one thread in the process does.
 #[cfg(feature = "testing")]
@@ -26,7 +26,7 @@ pub(crate) struct Mark(());
 impl Mark {
     pub(crate) fn set() -> Self {
         #[cfg(feature = "testing")]
-        STOPPER.store(thread_key::current(), SeqCst);
+        STOPPER.store(system::thread_key(), SeqCst);
         Self(())
     }
 }
@@ -50,7 +50,7 @@ pub(crate) fn forbid(_what: &'static str) {
 /// Whether the calling thread has stopped others.
 #[cfg(feature = "testing")]
 pub(crate) fn is_here() -> bool {
-    STOPPER.load(SeqCst) == thread_key::current()
+    STOPPER.load(SeqCst) == system::thread_key()
 }
 
 /// How often [`forbid`] found the calling thread to have stopped others.

@@ -1,4 +1,4 @@
-//! Windows.
+//! How long threads have run.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use windows_sys::Win32::System::Threading::{GetThreadTimes, OpenThread, THREAD_Q
 const ZERO: FILETIME = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
 
 /// What the scheduler has counted, which goes up in steps of some 16 ms.
-pub(super) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
+pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let (mut created, mut ended, mut kernel, mut user) = (ZERO, ZERO, ZERO, ZERO);
     // SAFETY: the handle is closed once, and only if it was opened; the call writes the four times.
     let is_known = unsafe {

@@ -1,4 +1,4 @@
-//! Linux.
+//! How long threads have run.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// a thread's and not a process's; the rest is the thread's number, inverted.
 const SCHEDULER_CLOCK_OF_THREAD: i32 = 0b110;
 
-pub(super) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
+pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let clock = !i32::try_from(os_thread_id).ok()? << 3 | SCHEDULER_CLOCK_OF_THREAD;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes one time, if it answers 0; for a thread that is not there, or another process's, it does not.

@@ -1,0 +1,54 @@
+//! Linux.
+
+mod cpu_time;
+mod pin;
+
+pub(super) use cpu_time::cpu_time;
+pub(super) use pin::pin_library;
+
+use std::sync::atomic::{Ordering::SeqCst, fence};
+
+pub(super) fn prepare_barrier() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+pub(super) fn process_wide_barrier() {
+    membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    fence(SeqCst);
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: membarrier takes three integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(super) fn thread_key() -> usize {
+    let key: usize;
+    // SAFETY: the System V ABI for x86-64 keeps the thread control block's own address at fs:0; reading it has no effect.
+    unsafe {
+        std::arch::asm!("mov {}, fs:0", out(reg) key, options(nostack, preserves_flags, readonly, pure));
+    }
+    key
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+pub(super) fn thread_key() -> usize {
+    let key: usize;
+    // SAFETY: TPIDR_EL0 holds the thread pointer and may be read from user mode; reading it has no effect.
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) key, options(nostack, preserves_flags, nomem, pure));
+    }
+    key
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) use super::thread_local_key as thread_key;
+
+#[cfg(feature = "testing")]
+pub(super) fn os_thread_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory.
+    unsafe { libc::gettid() as u32 }
+}

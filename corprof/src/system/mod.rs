@@ -1,0 +1,127 @@
+//! What has to be asked of the operating system in its own way: one folder for each system, behind one name.
+
+#[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
+#[cfg_attr(windows, path = "windows/mod.rs")]
+#[cfg_attr(not(any(target_os = "linux", windows)), path = "other/mod.rs")]
+mod imp;
+
+use std::time::Duration;
+
+/// Keeps the library that this code is in loaded for as long as the process lives.
+///
+/// The runtime unloads a profiler's library when `Initialize` fails, and does not ask `DllCanUnloadNow` first. A thread that
+/// the profiler has started would then run in memory that is gone.
+pub(crate) fn pin_library() {
+    imp::pin_library();
+}
+
+/// Gets ready for [`process_wide_barrier`], and answers whether it will do its work here. Those who rely on it fence for
+/// themselves where it will not: on some systems, in a sandbox that forbids the call, with a kernel before Linux 4.14.
+pub(crate) fn prepare_barrier() -> bool {
+    imp::prepare_barrier()
+}
+
+/// Returns after every thread of this process has executed a full memory barrier, or is about to run one before it next
+/// touches memory; only after [`prepare_barrier`] has answered `true`. With it, threads on a fast side need only a compiler
+/// fence, and whoever asks pays for theirs (`adapter/gate.rs`).
+pub(crate) fn process_wide_barrier() {
+    imp::process_wide_barrier();
+}
+
+/// A number that tells threads apart, at the price of one load; never 0.
+///
+/// Two threads that live at the same time never have the same; one that starts after another has ended may. It is the address
+/// of something that each thread has to itself: its control block where one instruction finds it, else a thread-local of
+/// ours, which a shared library reaches only by a call.
+#[inline]
+pub(crate) fn thread_key() -> usize {
+    imp::thread_key()
+}
+
+/// The system's number for the calling thread, as the runtime gives it to profilers.
+#[cfg(feature = "testing")]
+pub(crate) fn os_thread_id() -> u32 {
+    imp::os_thread_id()
+}
+
+/// How long a thread of this process has run on a processor since it was made; none if the system does not say.
+pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
+    imp::cpu_time(os_thread_id)
+}
+
+/// The thread key of systems and processors on which nobody has looked for a cheaper one.
+#[cfg(not(any(
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(windows, target_arch = "x86_64")
+)))]
+#[inline]
+fn thread_local_key() -> usize {
+    thread_local! {
+        static ANCHOR: u8 = const { 0 };
+    }
+    ANCHOR.with(|anchor| std::ptr::from_ref(anchor).addr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    #[test]
+    fn threads_that_live_together_have_different_keys() {
+        let barrier = std::sync::Barrier::new(16);
+        let keys: HashSet<usize> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16)
+                .map(|_| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        let key = super::thread_key();
+                        barrier.wait();
+                        assert_eq!(key, super::thread_key());
+                        key
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(keys.len(), 16);
+        assert!(!keys.contains(&0));
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", windows)))]
+mod cpu_time_tests {
+    use std::time::{Duration, Instant};
+
+    use super::cpu_time;
+
+    #[cfg(target_os = "linux")]
+    fn own_id() -> u32 {
+        // SAFETY: takes no arguments and touches no memory.
+        unsafe { libc::gettid() as u32 }
+    }
+
+    #[cfg(windows)]
+    fn own_id() -> u32 {
+        // SAFETY: takes no arguments and touches no memory.
+        unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }
+    }
+
+    #[test]
+    fn time_passes_on_a_processor_and_not_asleep() {
+        let id = own_id();
+        let before = cpu_time(id).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let asleep = cpu_time(id).unwrap() - before;
+        assert!(asleep < Duration::from_millis(40), "{asleep:?} asleep");
+        let start = Instant::now();
+        while cpu_time(id).unwrap() - before - asleep < Duration::from_millis(30) {
+            assert!(start.elapsed() < Duration::from_secs(60), "busy, and no time passes");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_has_none() {
+        assert_eq!(cpu_time(u32::MAX), None);
+        assert_eq!(cpu_time(0x3FFF_FFFE), None);
+    }
+}
