@@ -2,29 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+mod kept;
+
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use corprof::prelude::*;
-use corprof::{ErrorKind, InCallback, sys};
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Kept {
-    Assembly(AssemblyId),
-    Module(ModuleId),
-    Class(ClassId),
-    Function(FunctionId),
-    Thread(ThreadId),
-}
-
-#[derive(Default)]
-struct Answers {
-    good: AtomicU64,
-    dead: [AtomicU64; 5],
-    unexpected: AtomicU64,
-}
+use kept::{Answers, Kept};
 
 /// Asks on a thread of its own, beside the application, and in each callback about what it brings.
 #[derive(Profiler, Default)]
@@ -37,52 +24,6 @@ struct Keeps {
 impl Keeps {
     fn keep(&self, ids: impl IntoIterator<Item = Kept>) {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
-    }
-}
-
-impl Answers {
-    fn count<T>(&self, kind: usize, call: &str, answer: Result<T>) {
-        match answer {
-            Ok(_) => self.good.fetch_add(1, Relaxed),
-            Err(error) if error.code() == sys::COR_E_OBJECTDISPOSED => self.dead[kind].fetch_add(1, Relaxed),
-            // Ordinary for what is alive: not loaded so far, an array, never compiled.
-            Err(error)
-                if [ErrorKind::NotYet, ErrorKind::WrongSubject, ErrorKind::InvalidArgument].contains(&error.kind()) =>
-            {
-                self.good.fetch_add(1, Relaxed)
-            }
-            Err(error) => {
-                eprintln!("unexpected: {call}: {error}");
-                self.unexpected.fetch_add(1, Relaxed)
-            }
-        };
-    }
-
-    fn ask(&self, cx: &InCallback<'_>, id: Kept) {
-        match id {
-            Kept::Assembly(assembly) => self.count(0, "assembly_info", cx.assembly_info(assembly)),
-            Kept::Module(module) => {
-                self.count(1, "module_info", cx.module_info(module));
-                let methods = |metadata: corprof::metadata::MetadataImport<'_>| {
-                    metadata.type_defs()?.iter().map(|&class| metadata.methods(class)).collect::<Result<Vec<_>>>()
-                };
-                self.count(1, "methods", cx.metadata(module).and_then(methods));
-            }
-            Kept::Class(class) => {
-                self.count(2, "class_info", cx.class_info(class));
-                self.count(2, "array_class", cx.array_class(class));
-                let _ = cx.names().class(class);
-            }
-            Kept::Function(function) => {
-                self.count(3, "function_info", cx.function_info(function));
-                self.count(3, "code_ranges", cx.code_ranges(function));
-                let _ = cx.names().function(function);
-            }
-            Kept::Thread(thread) => {
-                self.count(4, "os_thread_id", cx.os_thread_id(thread));
-                self.count(4, "thread_app_domain", cx.thread_app_domain(thread));
-            }
-        }
     }
 }
 

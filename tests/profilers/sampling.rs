@@ -2,7 +2,8 @@
 
 #![allow(clippy::panic, reason = "one of them is there to panic")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod watched;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,33 +11,6 @@ use std::time::Duration;
 use corprof::prelude::*;
 use corprof::testing::standstill;
 use corprof::walk::{Report, Round};
-
-/// Tells when memory is asked for, or given back, while threads stand still.
-struct Watched;
-
-#[global_allocator]
-static ALLOCATOR: Watched = Watched;
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Watched {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        standstill::touched();
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        standstill::touched();
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        standstill::touched();
-        // SAFETY: the caller's promise.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {

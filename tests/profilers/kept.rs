@@ -1,0 +1,71 @@
+//! Asking about identifiers that may be dead.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use corprof::prelude::*;
+use corprof::{ErrorKind, InCallback, sys};
+
+/// An identifier of any kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kept {
+    Assembly(AssemblyId),
+    Module(ModuleId),
+    Class(ClassId),
+    Function(FunctionId),
+    Thread(ThreadId),
+}
+
+/// What came of asking.
+#[derive(Default)]
+pub(crate) struct Answers {
+    pub(crate) good: AtomicU64,
+    pub(crate) dead: [AtomicU64; 5],
+    pub(crate) unexpected: AtomicU64,
+}
+
+impl Answers {
+    fn count<T>(&self, kind: usize, call: &str, answer: Result<T>) {
+        match answer {
+            Ok(_) => self.good.fetch_add(1, Relaxed),
+            Err(error) if error.code() == sys::COR_E_OBJECTDISPOSED => self.dead[kind].fetch_add(1, Relaxed),
+            // Ordinary for what is alive: not loaded so far, an array, never compiled.
+            Err(error)
+                if [ErrorKind::NotYet, ErrorKind::WrongSubject, ErrorKind::InvalidArgument].contains(&error.kind()) =>
+            {
+                self.good.fetch_add(1, Relaxed)
+            }
+            Err(error) => {
+                eprintln!("unexpected: {call}: {error}");
+                self.unexpected.fetch_add(1, Relaxed)
+            }
+        };
+    }
+
+    /// Asks whatever can be asked about it.
+    pub(crate) fn ask(&self, cx: &InCallback<'_>, id: Kept) {
+        match id {
+            Kept::Assembly(assembly) => self.count(0, "assembly_info", cx.assembly_info(assembly)),
+            Kept::Module(module) => {
+                self.count(1, "module_info", cx.module_info(module));
+                let methods = |metadata: corprof::metadata::MetadataImport<'_>| {
+                    metadata.type_defs()?.iter().map(|&class| metadata.methods(class)).collect::<Result<Vec<_>>>()
+                };
+                self.count(1, "methods", cx.metadata(module).and_then(methods));
+            }
+            Kept::Class(class) => {
+                self.count(2, "class_info", cx.class_info(class));
+                self.count(2, "array_class", cx.array_class(class));
+                let _ = cx.names().class(class);
+            }
+            Kept::Function(function) => {
+                self.count(3, "function_info", cx.function_info(function));
+                self.count(3, "code_ranges", cx.code_ranges(function));
+                let _ = cx.names().function(function);
+            }
+            Kept::Thread(thread) => {
+                self.count(4, "os_thread_id", cx.os_thread_id(thread));
+                self.count(4, "thread_app_domain", cx.thread_app_domain(thread));
+            }
+        }
+    }
+}

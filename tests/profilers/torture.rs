@@ -1,0 +1,335 @@
+//! All that corprof can do to an application at once, for `xtask/src/torture`: a sampler of 1 kHz that names every frame, and
+//! besides it what `TORTURE_PARTS` lists. Twice a second and at Shutdown it tells on standard error what it has counted.
+
+mod kept;
+mod watched;
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use corprof::prelude::*;
+use corprof::testing::standstill;
+use corprof::walk::{Report, Round};
+
+use kept::{Answers, Kept};
+
+/// How many identifiers are kept, the newest: asking about all of them takes a while.
+const KEPT: usize = 2000;
+
+/// Of so many allocations one is looked at: the application should get somewhere, too.
+const ALLOCATIONS: u64 = 64;
+
+#[derive(Default)]
+struct Counts {
+    /// Own walks that showed a stack to its end, and those that the runtime refused.
+    own_walks: AtomicU64,
+    own_refused: AtomicU64,
+    own_frames: AtomicU64,
+    allocated: AtomicU64,
+    collections: [AtomicU64; 2],
+    suspensions: AtomicU64,
+    hooks: AtomicU64,
+    /// Hooks of a function that was not on top of its thread's shadow stack.
+    strays: AtomicU64,
+    /// Rounds whose counts contradict each other.
+    inconsistent: AtomicU64,
+    named: AtomicU64,
+}
+
+#[derive(Default)]
+struct Shared {
+    counts: Counts,
+    kept: Mutex<VecDeque<Kept>>,
+    answers: Answers,
+    report: Mutex<Report>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Relaxed);
+}
+
+impl Shared {
+    fn keep(&self, ids: impl IntoIterator<Item = Kept>) {
+        let mut kept = lock(&self.kept);
+        for id in ids {
+            if kept.len() == KEPT {
+                kept.pop_front();
+            }
+            kept.push_back(id);
+        }
+    }
+
+    /// Walks the calling thread's stack and names what it shows.
+    fn walk(&self, cx: &InCallback<'_>) {
+        let counts = &self.counts;
+        let walked = cx.walk_own_stack(|frame| {
+            if let Some(function) = frame.function() {
+                let _name = cx.names().function(function);
+                add(&counts.own_frames);
+            }
+            ControlFlow::Continue(())
+        });
+        add(if walked.is_ok() { &counts.own_walks } else { &counts.own_refused });
+    }
+
+    fn see(&self, round: &Round<'_, '_>) {
+        let (report, counts) = (round.report(), &self.counts);
+        let threads = &report.threads;
+        let became = [
+            threads.walked,
+            threads.without_frames,
+            threads.failed,
+            threads.filtered,
+            threads.idle,
+            threads.ended,
+            threads.left_out,
+        ];
+        let samples = round.samples().count();
+        if threads.seen != became.iter().sum() || samples != threads.walked {
+            add(&counts.inconsistent);
+        }
+        let names = round.cx().names();
+        for sample in round.samples() {
+            for function in sample.frames().iter().filter_map(|frame| frame.function) {
+                // A name is never empty, whatever has become of the function.
+                if names.function(function).is_empty() {
+                    add(&counts.inconsistent);
+                }
+                add(&counts.named);
+            }
+            if let Some(leaf) = sample.frames().iter().find_map(|frame| frame.function) {
+                self.keep([Kept::Function(leaf)]);
+            }
+        }
+        lock(&self.report).clone_from(report);
+    }
+
+    /// One line, `key=value` each, written at once: the application writes there, too.
+    fn tell(&self, when: &str) {
+        let report = lock(&self.report).clone();
+        let Self { counts, answers, .. } = self;
+        let mut line = format!("torture: when={when}");
+        let mut put = |key: &str, value: u64| _ = write!(line, " {key}={value}");
+        put("rounds", report.rounds);
+        put("samples", report.samples);
+        put("skipped", report.skipped.total());
+        put("late", report.skipped.late);
+        put("busy", report.skipped.busy);
+        put("ended", report.ended);
+        put("delayed", report.delayed);
+        put("retries", report.retries);
+        put("incomplete", report.incomplete);
+        put("truncated", report.truncated);
+        put("standstill.longest-us", report.standstill.longest.as_micros() as u64);
+        put("standstill.total-us", report.standstill.total.as_micros() as u64);
+        put("violations", standstill::violations() as u64);
+        let [started, finished] = &counts.collections;
+        for (key, count) in [
+            ("own.walks", &counts.own_walks),
+            ("own.refused", &counts.own_refused),
+            ("own.frames", &counts.own_frames),
+            ("named", &counts.named),
+            ("allocated", &counts.allocated),
+            ("collections.started", started),
+            ("collections.finished", finished),
+            ("suspensions", &counts.suspensions),
+            ("hooks", &counts.hooks),
+            ("strays", &counts.strays),
+            ("inconsistent", &counts.inconsistent),
+            ("asked.good", &answers.good),
+            ("asked.unexpected", &answers.unexpected),
+        ] {
+            put(key, count.load(Relaxed));
+        }
+        put("asked.dead", answers.dead.iter().map(|count| count.load(Relaxed)).sum());
+        for (kind, codes) in [("walk", &report.walks), ("suspend", &report.refusals)] {
+            for code in codes.to_string().split(", ").filter(|code| !code.is_empty()) {
+                _ = write!(line, " {kind}.{}", code.replace(' ', "="));
+            }
+        }
+        line.push('\n');
+        eprint!("{line}");
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1B7C52-93A6-4F0D-8E21-7D5A6C3B0001", no_export)]
+struct Torture(Arc<Shared>);
+
+#[callbacks]
+impl Callbacks for Torture {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let parts = std::env::var("TORTURE_PARTS").unwrap_or_default();
+        let has = |part: &str| parts.split(',').any(|listed| listed == part);
+        for (part, events) in [
+            (
+                "walks",
+                EventMask::MONITOR_EXCEPTIONS
+                    | EventMask::MONITOR_OBJECT_ALLOCATED
+                    | EventMask::ENABLE_OBJECT_ALLOCATED,
+            ),
+            ("keeps", EventMask::MONITOR_ASSEMBLY_LOADS | EventMask::MONITOR_CLASS_LOADS),
+            ("collections", EventMask::MONITOR_GC),
+            ("suspensions", EventMask::MONITOR_SUSPENDS),
+        ] {
+            if !has(part) {
+                cx.remove_events(events)?;
+            }
+        }
+        if has("hooks") {
+            cx.hook_functions(Hooks(self.0.clone()))?;
+        }
+        if has("keeps") {
+            let shared = self.0.clone();
+            cx.spawn_own_thread("asker", move |cx| {
+                while cx.wait(Duration::from_millis(1)).is_continue() {
+                    let kept = lock(&shared.kept).clone();
+                    kept.into_iter().take_while(|_| !cx.is_stopping()).for_each(|id| shared.answers.ask(cx, id));
+                }
+            })?;
+        }
+        let sampler = Sampler::every(Duration::from_millis(1));
+        let sampler = if has("budget") { sampler } else { sampler.budget(1.0) };
+        let sampler = if has("on-cpu") { sampler.on_cpu() } else { sampler };
+        let shared = self.0.clone();
+        let mut told = Instant::now();
+        sampler.start(cx, move |round| {
+            shared.see(round);
+            if told.elapsed() > Duration::from_millis(500) {
+                told = Instant::now();
+                shared.tell("running");
+            }
+        })?;
+        Ok(())
+    }
+
+    fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+        self.0.keep(status.is_ok().then_some(Kept::Assembly(assembly)));
+    }
+
+    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+        self.0.keep(status.is_ok().then_some(Kept::Module(module)));
+    }
+
+    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+        self.0.keep(status.is_ok().then_some(Kept::Class(class)));
+    }
+
+    fn jit_compilation_finished(
+        &self,
+        _cx: &mut InTriggers<'_>,
+        function: FunctionId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        self.0.keep([Kept::Function(function)]);
+    }
+
+    fn thread_created(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+        self.0.keep([Kept::Thread(thread)]);
+    }
+
+    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        self.0.walk(cx);
+    }
+
+    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+        if self.0.counts.allocated.fetch_add(1, Relaxed) % ALLOCATIONS == 0 {
+            self.0.walk(cx);
+        }
+    }
+
+    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.0.walk(cx);
+    }
+
+    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+        self.0.walk(cx);
+    }
+
+    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
+        self.0.walk(cx);
+    }
+
+    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+        add(&self.0.counts.collections[0]);
+    }
+
+    fn garbage_collection_finished(&self, _cx: &InCallback<'_>) {
+        add(&self.0.counts.collections[1]);
+    }
+
+    // The threads stand still: a count and no more.
+    fn runtime_thread_suspended(&self, _cx: &Info, _thread: ThreadId) {
+        add(&self.0.counts.suspensions);
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        self.0.tell("shutdown");
+    }
+}
+
+/// Keeps a shadow stack of every function.
+struct Hooks(Arc<Shared>);
+
+#[derive(Default)]
+struct Stack {
+    frames: Vec<(FunctionId, usize)>,
+    hooks: u64,
+    strays: u64,
+}
+
+impl Stack {
+    fn pop(&mut self, cx: &InHook<'_>) {
+        self.hooks += 1;
+        // An exception leaves functions without a hook.
+        while self.frames.last().is_some_and(|&(_, stack_pointer)| stack_pointer < cx.stack_pointer()) {
+            self.frames.pop();
+        }
+        self.strays += u64::from(self.frames.pop() != Some((cx.function(), cx.stack_pointer())));
+    }
+}
+
+impl FunctionHooks for Hooks {
+    type Function = ();
+    type Thread = Stack;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+        if cx.names().function(function).is_empty() { Hook::No } else { Hook::Yes(()) }
+    }
+
+    fn thread_started(&self) -> Stack {
+        Stack::default()
+    }
+
+    fn enter(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
+        while thread.frames.last().is_some_and(|&(_, stack_pointer)| stack_pointer <= cx.stack_pointer()) {
+            thread.frames.pop();
+        }
+        thread.frames.push((cx.function(), cx.stack_pointer()));
+        thread.hooks += 1;
+    }
+
+    fn leave(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
+        thread.pop(cx);
+    }
+
+    fn tailcall(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
+        thread.pop(cx);
+    }
+
+    fn thread_ended(&self, thread: Stack) {
+        self.0.counts.hooks.fetch_add(thread.hooks, Relaxed);
+        self.0.counts.strays.fetch_add(thread.strays, Relaxed);
+    }
+}
+
+corprof::export!(Torture);
