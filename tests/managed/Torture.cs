@@ -197,6 +197,8 @@ static class Jobs
 
     public static long Emitted(long seed)
     {
+        // The finalizer's thread unloads them, and must be able to keep up: others wait for it to have done all.
+        Thread.Sleep(5);
         AssemblyBuilder assembly = AssemblyBuilder.DefineDynamicAssembly(
             new AssemblyName("Emitted" + Below(seed, 1000)), AssemblyBuilderAccess.RunAndCollect);
         TypeBuilder type = assembly.DefineDynamicModule("Emitted").DefineType("Emitted", TypeAttributes.Public);

@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `bench`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `bench`, `torture`.
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
@@ -14,5 +14,6 @@ pub mod profiler;
 pub mod runtime;
 pub mod test;
 pub mod tools;
+pub mod torture;
 pub mod wheel;
 pub mod windows;

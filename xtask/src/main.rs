@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, demo, generate, test};
+use xtask::{bench, demo, generate, test, torture};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -23,6 +23,7 @@ enum Command {
     Test(test::Args),
     Generate(generate::Args),
     Bench(bench::Args),
+    Torture(torture::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,5 +42,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Test(args) => test::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Torture(args) => torture::run(&args),
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Alive {
     has_dynamic_methods: AtomicBool,
     /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
     unloading: AtomicU32,
-    /// How many [`Looking`] there are.
+    /// Odd while the stacks of all threads are looked at ([`Looking`]), and another number each time.
     looking: AtomicU32,
     delayed: AtomicU64,
     assemblies: Table,
@@ -197,12 +197,13 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// While one lives, a module that begins to go waits: what the threads' stacks have shown is not yet taken note of.
+/// While one lives, a module that begins to go waits: what the threads' stacks have shown is not yet taken note of. There is one
+/// at a time, the sampler's.
 pub(crate) struct Looking<'a>(&'a AtomicU32);
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
+        self.0.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -218,6 +219,14 @@ impl Alive {
     pub(crate) fn look(&self) -> Looking<'_> {
         self.looking.fetch_add(1, Ordering::AcqRel);
         Looking(&self.looking)
+    }
+
+    /// Waits for the end of the look that there is, if any, but not of those that begin meanwhile: a sampler that is short of
+    /// time looks nearly always. They cannot show functions of a module that has begun to go, for nobody runs them any more.
+    fn wait_for_look(&self) {
+        let at = self.looking.load(Ordering::Acquire);
+        let is_looking = at % 2 == 1;
+        wait_while(|| is_looking && self.looking.load(Ordering::Acquire) == at, "a look at all stacks");
     }
 
     /// How many threads have waited at their end for a walk or a call.
@@ -443,6 +452,37 @@ mod tests {
                     assert!(memory.load(SeqCst), "gone in the middle of its walk");
                 }
                 drop(held);
+            }
+        });
+    }
+
+    #[test]
+    fn a_module_waits_for_the_look_that_there_is_and_not_for_the_next() {
+        let alive = Alive::new();
+        alive.wait_for_look();
+        drop(alive.look());
+        alive.wait_for_look();
+
+        let looking = alive.look();
+        let (has_begun, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                has_begun.store(true, Ordering::SeqCst);
+                alive.wait_for_look();
+                has_waited.store(true, Ordering::SeqCst);
+            });
+            while !has_begun.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!has_waited.load(Ordering::SeqCst), "the look goes on");
+            drop(looking);
+            // Looks without a pause in between, as far as the waiting thread can see.
+            let mut next = alive.look();
+            while !has_waited.load(Ordering::SeqCst) {
+                drop(next);
+                next = alive.look();
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
     }

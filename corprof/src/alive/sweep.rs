@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use corprof_sys as sys;
 
 use super::table::{Entry, State, Table};
-use super::{Alive, end, wait_while};
+use super::{Alive, end};
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::info::Info;
@@ -48,7 +48,7 @@ impl Alive {
     pub(crate) fn module_going(&self, info: &Info, module: usize) {
         self.unloading.fetch_add(1, Ordering::AcqRel);
         let Some(id) = ModuleId::from_raw(module) else { return };
-        wait_while(|| self.looking.load(Ordering::Acquire) != 0, "a look at all stacks");
+        self.wait_for_look();
         let assembly = info.ask_module(id).ok().and_then(|(assembly, _)| assembly);
         let sweep = Sweep { alive: self, info, module: id };
         sweep.table(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| sweep.function(function)));

@@ -83,13 +83,13 @@ impl Sampling {
 
     /// Has the threads walked onto the tape, and answers who they are; none if there was nothing to see.
     fn round(&mut self, cx: &OwnThread<'_>, walker: &mut dyn Walker) -> Result<Option<Vec<SampledThread>>, String> {
-        let looking = cx.alive().look();
         let (targets, threads) = self.choose(cx).map_err(|error| error.to_string())?;
         if targets.is_empty() {
             self.report.skipped.empty += 1;
             return Ok(None);
         }
         self.tape.prepare(targets.len());
+        let looking = cx.alive().look();
         let outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
         self.tape.take_note(cx);
         drop(looking);

@@ -1,0 +1,106 @@
+//! What a run must have kept to.
+
+use crate::process::exit_code;
+
+use super::plan::Plan;
+use super::summary::Told;
+use super::watch::Run;
+
+/// What the profiler counts that must not be.
+const NEVER: [(&str, &str); 4] = [
+    ("violations", "memory or a lock was touched while threads stood still"),
+    ("inconsistent", "the sampler's counts contradict each other, or a name is empty"),
+    ("asked.unexpected", "a kept identifier was answered about in an unexpected way"),
+    ("strays", "a hook came for a function that is not on top of the shadow stack"),
+];
+
+/// What is wrong with a run, if anything. `reference` is all that the program prints without a profiler.
+pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let expected = plan.ending.exit_code(is_windows);
+    match run.status {
+        None => faults.push(format!("it hung, and was killed after {:.0?}", run.duration)),
+        Some(status) if exit_code(status) != expected => {
+            faults.push(format!("exit code {expected} expected: {status}"))
+        }
+        Some(_) => {}
+    }
+    let is_same = if expected == 0 { run.stdout == reference } else { reference.starts_with(&run.stdout) };
+    if !is_same {
+        faults.push("the application prints something else".to_owned());
+    }
+    faults
+        .extend(run.stderr.lines().filter_map(|line| Some(format!("corprof says:{}", line.split_once("corprof:")?.1))));
+    match run.stderr.lines().find_map(|line| Some(line.split_once("pulse:")?.1.split_once("stuck=")?.1)) {
+        None => faults.push("the application did not get as far as its end".to_owned()),
+        Some("") => {}
+        Some(stuck) => faults.push(format!("threads that did not get on: {stuck}")),
+    }
+    let Some(told) = Told::last(&run.stderr, "torture:") else {
+        // It tells twice a second, and at Shutdown.
+        if plan.ending.is_orderly() {
+            faults.push("the profiler has told nothing".to_owned());
+        }
+        return faults;
+    };
+    if plan.ending.is_orderly() && !run.stderr.contains("when=shutdown") {
+        faults.push("the profiler has not heard of Shutdown".to_owned());
+    }
+    let [begun, ended] = ["collections.started", "collections.finished"].map(|key| told.get(key));
+    if begun.abs_diff(ended) > 1 {
+        faults.push(format!("{begun} collections began and {ended} ended"));
+    }
+    faults.extend(
+        NEVER.iter().filter(|(key, _)| told.get(key) > 0).map(|(key, what)| format!("{} {what}", told.get(key))),
+    );
+    faults
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+    use std::time::Duration;
+
+    use super::super::plan::Ending;
+    use super::*;
+
+    const ERR: &str = "pulse: jobs=5 longest-away-ms=2 stuck=\ntorture: when=shutdown rounds=7 violations=0\n";
+
+    fn judged(ending: Ending, code: i32, stdout: &str, stderr: &str) -> String {
+        let plan = Plan { ending, ..Plan::new(0) };
+        let run = Run {
+            status: Some(ExitStatus::from_raw(code << 8)),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            duration: Duration::ZERO,
+            threads: None,
+        };
+        faults(&plan, &run, "one\ntwo\n", false).join("; ")
+    }
+
+    #[test]
+    fn a_run_that_kept_to_all_has_no_fault() {
+        assert_eq!(judged(Ending::Whole, 0, "one\ntwo\n", ERR), "");
+        assert_eq!(judged(Ending::Exit, 7, "one\n", ERR), "");
+        assert_eq!(judged(Ending::Exit, 7, "", ERR), "");
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        for (ending, code, stdout, stderr, fault) in [
+            (Ending::Whole, 0, "one\n", ERR.to_owned(), "prints something else"),
+            (Ending::Exit, 7, "one\ntwp\n", ERR.to_owned(), "prints something else"),
+            (Ending::Exit, 3, "one\n", ERR.to_owned(), "exit code 7 expected"),
+            (Ending::Exit, 7, "one\n", ERR.replace("stuck=", "stuck=Locks,"), "did not get on: Locks"),
+            (Ending::Exit, 7, "one\n", ERR.replace("violations=0", "violations=2"), "2 memory or a lock was touched"),
+            (Ending::Exit, 7, "one\n", ERR.replace("shutdown", "running"), "not heard of Shutdown"),
+            (Ending::Exit, 7, "one\n", format!("{ERR}x corprof: it panicked\n"), "corprof says: it panicked"),
+            (Ending::Exit, 7, "one\n", format!("{ERR}torture: when=shutdown collections.started=3\n"), "3 collections"),
+            (Ending::Exit, 7, "one\n", "torture: when=shutdown\n".to_owned(), "did not get as far"),
+        ] {
+            let judged = judged(ending, code, stdout, &stderr);
+            assert!(judged.contains(fault) && !judged.contains(';'), "{fault}: {judged}");
+        }
+    }
+}

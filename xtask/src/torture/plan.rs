@@ -1,0 +1,137 @@
+//! What one run is to be: chosen by its number, so that the same number makes the same run.
+
+use std::fmt;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// How many lines the program prints if it is let.
+pub(super) const LINES: u32 = 12;
+
+/// How a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// When all is done.
+    Whole,
+    /// `Main` returns while its threads are busy.
+    Return,
+    /// `Environment.Exit` on another thread.
+    Exit,
+    /// The same, from managed code that native code has called.
+    Callback,
+    /// An exception that nobody catches.
+    Throw,
+    /// `Environment.FailFast`.
+    FailFast,
+}
+
+impl Ending {
+    const ALL: [Self; 6] = [Self::Whole, Self::Return, Self::Exit, Self::Callback, Self::Throw, Self::FailFast];
+
+    /// What the program calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Return => "return",
+            Self::Exit => "exit",
+            Self::Callback => "callback",
+            Self::Throw => "throw",
+            Self::FailFast => "failfast",
+        }
+    }
+
+    /// Whether the runtime goes down in order, and tells the profiler so.
+    pub(super) fn is_orderly(self) -> bool {
+        !matches!(self, Self::Throw | Self::FailFast)
+    }
+
+    /// The exit code, as a shell reports it.
+    pub(super) fn exit_code(self, is_windows: bool) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Return => 3,
+            Self::Exit | Self::Callback => 7,
+            // The low bytes of 0xE0434352, the CLR's exception, and of COR_E_FAILFAST; elsewhere the process aborts.
+            Self::Throw if is_windows => 0x52,
+            Self::FailFast if is_windows => 0x23,
+            Self::Throw | Self::FailFast => 128 + 6,
+        }
+    }
+}
+
+/// What the profiler may do besides sampling.
+const PARTS: [&str; 7] = ["walks", "keeps", "hooks", "collections", "suspensions", "budget", "on-cpu"];
+
+/// Settings of the runtime, which older ones know by the prefix `COMPlus_` only.
+const SETTINGS: [(&str, &str); 4] = [
+    ("COMPlus_gcServer", "1"),
+    ("COMPlus_gcConcurrent", "0"),
+    ("COMPlus_TieredCompilation", "0"),
+    ("COMPlus_ReadyToRun", "0"),
+];
+
+/// One run of the program under the profiler.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// By which it is made again.
+    pub(super) number: u64,
+    pub(super) ending: Ending,
+    /// When that is.
+    pub(super) after: Duration,
+    pub(super) parts: Vec<&'static str>,
+    pub(super) settings: Vec<(&'static str, &'static str)>,
+}
+
+impl Plan {
+    /// The run of this number.
+    pub(super) fn new(number: u64) -> Self {
+        let mut random = Rng::with_seed(number);
+        // By turns, so that a few runs have them all.
+        let ending = Ending::ALL[(number % Ending::ALL.len() as u64) as usize];
+        let after = Duration::from_millis(random.u64(50..3000));
+        let parts = PARTS.into_iter().filter(|_| random.u8(0..3) == 0).collect();
+        let settings = SETTINGS.into_iter().filter(|_| random.u8(0..4) == 0).collect();
+        Self { number, ending, after, parts, settings }
+    }
+
+    /// The arguments of tests/managed/Torture.cs.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        arguments(self.ending, self.after)
+    }
+}
+
+/// The arguments for a run that ends like this. The work is the same in all of them.
+pub(super) fn arguments(ending: Ending, after: Duration) -> Vec<String> {
+    vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after.as_millis().to_string()]
+}
+
+/// `return after 0.9 s, keeps, hooks, COMPlus_gcServer=1`.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ending.name())?;
+        if self.ending != Ending::Whole {
+            write!(f, " after {:.1} s", self.after.as_secs_f64())?;
+        }
+        self.parts.iter().try_for_each(|part| write!(f, ", {part}"))?;
+        self.settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_makes_the_same_run_again() {
+        assert_eq!(Plan::new(77).to_string(), Plan::new(77).to_string());
+    }
+
+    #[test]
+    fn a_hundred_runs_have_every_ending_part_and_setting() {
+        let plans: Vec<_> = (0..100).map(Plan::new).collect();
+        assert!(Ending::ALL.iter().all(|ending| plans.iter().any(|plan| plan.ending == *ending)));
+        assert!(PARTS.iter().all(|part| plans.iter().any(|plan| plan.parts.contains(part))));
+        assert!(SETTINGS.iter().all(|setting| plans.iter().any(|plan| plan.settings.contains(setting))));
+        assert!(plans.iter().any(|plan| plan.parts.is_empty()), "and now and then nothing but the sampler");
+    }
+}

@@ -1,0 +1,114 @@
+//! Runs one after another on one runtime, until the time is over.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{exit_code, note};
+
+use super::judge;
+use super::plan::{Ending, Plan, arguments};
+use super::summary::{Summary, Told};
+use super::watch;
+
+/// After so long a run is taken to hang. On an idle machine it takes some five seconds.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How much is run.
+#[derive(Debug, Clone, Copy)]
+pub enum Amount {
+    /// Runs are begun for so long.
+    Time(Duration),
+    /// So many runs.
+    Runs(u64),
+}
+
+/// What starts the program of tests/managed/Torture.cs: with or without the profiler of tests/profilers/torture.rs.
+pub struct Bed<'b> {
+    /// The runtime, for messages.
+    pub runtime: String,
+    /// Whether that is one for Windows.
+    pub is_windows: bool,
+    /// A command without the program's arguments; with the profiler's environment if asked for.
+    pub command: Box<dyn Fn(bool) -> Result<Command> + 'b>,
+    /// Where the output of a run that failed is left.
+    pub folder: PathBuf,
+}
+
+impl Bed<'_> {
+    fn command(&self, is_profiled: bool, arguments: Vec<String>) -> Result<Command> {
+        let mut command = (self.command)(is_profiled)?;
+        // What the person has set must not change what is found.
+        for (name, _) in env::vars_os() {
+            let text = name.to_string_lossy();
+            let is_set_by_us = command.get_envs().any(|(set, _)| *set == *name);
+            if !is_set_by_us && ["CORECLR_", "COMPlus_", "DOTNET_"].iter().any(|prefix| text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        command.args(arguments);
+        Ok(command)
+    }
+
+    /// Runs the program over and over, the first run being that of number `seed`, the next one's the next.
+    ///
+    /// # Errors
+    /// If the program cannot be started, or not even without a profiler does what it should. A run that fails is no error:
+    /// it is in the summary.
+    pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
+        let start = Instant::now();
+        let folder = self.folder.join(format!("run-{seed}"));
+        let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO))?;
+        let alone = watch::run(&mut command, &folder, LIMIT)?;
+        if alone.status.map(exit_code) != Some(0) {
+            bail!("the program fails without a profiler: {alone:?}");
+        }
+        let pulse = Told::last(&alone.stderr, "pulse:").unwrap_or_default();
+        note(format_args!("{}: {:.1} s without a profiler", self.runtime, alone.duration.as_secs_f64()));
+        let mut summary =
+            Summary { runtime: self.runtime.clone(), away_alone: pulse.get("longest-away-ms"), ..Summary::default() };
+        let is_over = |runs| match amount {
+            Amount::Time(time) => start.elapsed() >= time,
+            Amount::Runs(most) => runs >= most,
+        };
+        while !is_over(summary.runs) {
+            let plan = Plan::new(seed.wrapping_add(summary.runs));
+            self.one(&plan, &alone.stdout, &mut summary)?;
+            summary.elapsed = start.elapsed();
+        }
+        Ok(summary)
+    }
+
+    /// One run; its files stay if it fails.
+    fn one(&self, plan: &Plan, reference: &str, summary: &mut Summary) -> Result<()> {
+        let folder = self.folder.join(format!("run-{}", plan.number));
+        let mut command = self.command(true, plan.arguments())?;
+        command.env("TORTURE_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
+        let run = watch::run(&mut command, &folder, LIMIT)?;
+        let faults = judge::faults(plan, &run, reference, self.is_windows);
+        let [profiler, program] = ["torture:", "pulse:"].map(|mark| Told::last(&run.stderr, mark).unwrap_or_default());
+        summary.runs += 1;
+        summary.add(&profiler, &program);
+        let rounds = profiler.get("rounds");
+        let verdict = if faults.is_empty() { "ok" } else { "FAILED" };
+        note(format_args!(
+            "{}: run {}: {plan}: {:.1} s, {rounds} rounds: {verdict}",
+            self.runtime,
+            plan.number,
+            run.duration.as_secs_f64(),
+        ));
+        if faults.is_empty() {
+            return fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()));
+        }
+        if let Some(threads) = &run.threads {
+            fs::write(folder.join("threads.txt"), threads).context("cannot write where the threads stand")?;
+        }
+        let failure = format!("run {} ({plan}): {}; see {}", plan.number, faults.join("; "), folder.display());
+        note(format_args!("{failure}"));
+        summary.failures.push(failure);
+        Ok(())
+    }
+}

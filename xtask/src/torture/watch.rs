@@ -1,0 +1,134 @@
+//! Runs a program to its end; when it hangs, says where its threads stand before it is killed.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process::{find_on_path, shown};
+
+const POLL: Duration = Duration::from_millis(10);
+
+/// How long the debugger may take to tell where threads stand.
+const DUMP: Duration = Duration::from_secs(60);
+
+/// How a run went.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// None if it was killed, as it did not end.
+    pub(super) status: Option<ExitStatus>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    pub(super) duration: Duration,
+    /// Where the threads of a program stood that did not end.
+    pub(super) threads: Option<String>,
+}
+
+/// Runs `command`, with its output in files in `folder`, for `limit` at most.
+pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Result<Run> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let [out, err] = ["stdout.txt", "stderr.txt"].map(|name| folder.join(name));
+    let file = |path: &Path| File::create(path).with_context(|| format!("cannot make {}", path.display()));
+    command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let status = wait(&mut child, limit)?;
+    let duration = start.elapsed();
+    let threads = status.is_none().then(|| where_threads_stand(child.id()));
+    if status.is_none() {
+        child.kill().context("cannot kill the program")?;
+        child.wait().context("cannot wait for the killed program")?;
+    }
+    let text = |path: &Path| {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        // Windows ends lines its own way.
+        anyhow::Ok(String::from_utf8_lossy(&bytes).replace("\r\n", "\n"))
+    };
+    Ok(Run { status, stdout: text(&out)?, stderr: text(&err)?, duration, threads })
+}
+
+/// Waits for the end of `child`; none if it has not come after `limit`.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait().context("cannot wait for the program")? {
+            return Ok(Some(status));
+        }
+        thread::sleep(POLL);
+    }
+    Ok(None)
+}
+
+/// The stacks of all threads, by a debugger if there is one, else what the system tells.
+fn where_threads_stand(process: u32) -> String {
+    let by_debugger = debugger(process).and_then(|mut command| {
+        // A file and not a pipe: a debugger that is killed leaves nobody waiting.
+        let mut file = tempfile::NamedTempFile::new().ok()?;
+        let output = file.as_file_mut().try_clone().ok()?;
+        let mut child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
+        if wait(&mut child, DUMP).ok().flatten().is_none() {
+            child.kill().and_then(|()| child.wait()).ok()?;
+        }
+        let text = fs::read(file.path()).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| text.contains("#0"))
+    });
+    by_debugger.unwrap_or_else(|| by_proc(process))
+}
+
+fn debugger(process: u32) -> Option<Command> {
+    let id = process.to_string();
+    if let Some(gdb) = find_on_path("gdb") {
+        let mut command = Command::new(gdb);
+        command.args(["-p", &id, "-batch", "-ex", "set pagination off", "-ex", "thread apply all backtrace 40"]);
+        return Some(command);
+    }
+    let mut command = Command::new(find_on_path("eu-stack")?);
+    command.args(["-p", &id]);
+    Some(command)
+}
+
+fn by_proc(process: u32) -> String {
+    let mut text = String::new();
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        _ = writeln!(text, "thread {}", task.file_name().to_string_lossy());
+        for file in ["comm", "wchan", "stack", "status"] {
+            let told = fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let told =
+                told.lines().filter(|line| file != "status" || line.starts_with("State") || line.contains("ctxt"));
+            told.for_each(|line| _ = writeln!(text, "  {file}: {line}"));
+        }
+    }
+    text
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, limit: Duration) -> Run {
+        let folder = tempfile::tempdir().unwrap();
+        run(Command::new("sh").args(["-c", script]), folder.path(), limit).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_ends_is_told_of() {
+        let run = shell("echo out; echo err >&2; exit 3", Duration::from_secs(30));
+        assert_eq!(run.status.unwrap().code(), Some(3));
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("out\n", "err\n"));
+        assert!(run.threads.is_none());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_its_threads_are_listed() {
+        let run = shell("echo begun; exec sleep 1000", Duration::from_millis(300));
+        assert!(run.status.is_none());
+        assert_eq!(run.stdout, "begun\n");
+        assert!(!run.threads.unwrap().is_empty());
+        assert!(run.duration < Duration::from_secs(100));
+    }
+}
