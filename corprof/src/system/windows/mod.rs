@@ -1,4 +1,20 @@
 //! Windows.
+//!
+//! For a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` finds out whether that may be
+//! done, `unwind.rs` passes its native frames, under `guard.rs`.
+
+#[cfg(target_arch = "x86_64")]
+mod guard;
+// The seeded strategy of the sampler is what will use these three.
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code)]
+pub(crate) mod probe;
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code)]
+pub(crate) mod thread;
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code)]
+pub(crate) mod unwind;
 
 mod cpu_time;
 

@@ -1,0 +1,179 @@
+//! Whether the locks that a native walk needs can be had while a thread stands still.
+//!
+//! The stopped thread may have the lock of a heap, of the loader or of the function tables. Whoever waits for it then waits
+//! until the thread is resumed, which is the walker's to do. So a thread of the probe's own tries first, and the walker waits
+//! for that one with a limit: if it is over, the walker resumes its target and counts. The stuck thread comes free by that.
+
+use std::alloc::Layout;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, WAIT_OBJECT_0};
+use windows_sys::Win32::System::Diagnostics::Debug::RtlLookupFunctionEntry;
+use windows_sys::Win32::System::LibraryLoader::{
+    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleHandleExW,
+};
+use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapAlloc, HeapFree};
+use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, SetEvent, WaitForSingleObject};
+
+/// How long the locks may take to be had. A thread that has one and runs gives it back in microseconds.
+pub(crate) const LIMIT: Duration = Duration::from_millis(250);
+
+/// An event of Windows: waiting for it and setting it asks for no memory.
+struct Event(HANDLE);
+
+/// What both threads have.
+struct Shared {
+    begin: Event,
+    done: Event,
+    is_over: AtomicBool,
+    /// Tried besides the system's locks: the runtime's, by GetFunctionFromIP.
+    also: Box<dyn Fn() + Send + Sync>,
+}
+
+/// A thread that tries the locks on demand.
+pub(crate) struct Probe {
+    shared: Arc<Shared>,
+}
+
+impl Event {
+    fn new() -> io::Result<Self> {
+        // SAFETY: all of it may be null. It resets itself when a waiting thread is let go.
+        let handle = unsafe { CreateEventW(std::ptr::null(), 0, 0, std::ptr::null()) };
+        if handle.is_null() { Err(io::Error::last_os_error()) } else { Ok(Self(handle)) }
+    }
+
+    fn set(&self) {
+        // SAFETY: the handle is open while `self` lives.
+        unsafe { SetEvent(self.0) };
+    }
+
+    fn wait(&self, milliseconds: u32) -> bool {
+        // SAFETY: the handle is open while `self` lives.
+        unsafe { WaitForSingleObject(self.0, milliseconds) == WAIT_OBJECT_0 }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: opened by `new`, and closed only here.
+        unsafe { CloseHandle(self.0) };
+    }
+}
+
+// SAFETY: a handle belongs to the process, and any of its threads may use it.
+unsafe impl Send for Event {}
+// SAFETY: as above; the calls on it are the kernel's, which orders them.
+unsafe impl Sync for Event {}
+
+impl Probe {
+    /// A probe with its thread, which tries `also` too.
+    ///
+    /// # Errors
+    /// If the system has no thread or no event to give.
+    pub(crate) fn new(also: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+        let (begin, done) = (Event::new()?, Event::new()?);
+        let shared = Arc::new(Shared { begin, done, is_over: AtomicBool::new(false), also: Box::new(also) });
+        let theirs = shared.clone();
+        std::thread::Builder::new().name("corprof probe".to_owned()).spawn(move || {
+            while theirs.begin.wait(INFINITE) && !theirs.is_over.load(SeqCst) {
+                try_locks();
+                (theirs.also)();
+                theirs.done.set();
+            }
+        })?;
+        Ok(Self { shared })
+    }
+
+    /// Whether the locks can be had, found out within `limit` while a thread stands still. Asks for no memory and takes none
+    /// of these locks on the calling thread.
+    ///
+    /// After `false` the probe's thread is stuck for as long as the target is stopped: resume that, drop this probe, and make
+    /// another one later.
+    pub(crate) fn can_walk(&self, limit: Duration) -> bool {
+        self.shared.begin.set();
+        self.shared.done.wait(u32::try_from(limit.as_millis()).unwrap_or(u32::MAX - 1))
+    }
+}
+
+impl Drop for Probe {
+    /// The thread ends by itself, once it is not stuck any more. Nobody waits for it.
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, SeqCst);
+        self.shared.begin.set();
+    }
+}
+
+/// Takes and gives back each lock once: both heaps (Rust's and the process's are the same but for a user's allocator), the
+/// function tables, the loader.
+fn try_locks() {
+    // SAFETY: what is asked for is given back; the size is not 0.
+    unsafe {
+        let layout = Layout::new::<[usize; 8]>();
+        let memory = std::hint::black_box(std::alloc::alloc(layout));
+        if !memory.is_null() {
+            std::alloc::dealloc(memory, layout);
+        }
+        let memory = std::hint::black_box(HeapAlloc(GetProcessHeap(), 0, 64));
+        if !memory.is_null() {
+            HeapFree(GetProcessHeap(), 0, memory);
+        }
+    }
+    let mut base = 0;
+    // SAFETY: the call looks an address up and writes one number.
+    let entry = unsafe { RtlLookupFunctionEntry(try_locks as *const () as u64, &mut base, std::ptr::null_mut()) };
+    std::hint::black_box(entry);
+    let mut module = std::ptr::null_mut();
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    // SAFETY: with these flags the second argument is an address in the library; the call writes one handle.
+    unsafe { GetModuleHandleExW(flags, try_locks as *const u16, &mut module) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
+    use windows_sys::Win32::System::Memory::{HeapLock, HeapUnlock};
+
+    use super::*;
+
+    #[test]
+    fn free_locks_can_be_had_again_and_again() {
+        let probe = Probe::new(|| {}).unwrap();
+        assert!((0..100).all(|_| probe.can_walk(Duration::from_secs(10))));
+    }
+
+    #[test]
+    fn a_lock_that_somebody_has_is_found_out_in_time() {
+        let lock = Arc::new(Mutex::new(()));
+        let probe = Probe::new({
+            let lock = lock.clone();
+            move || drop(lock.lock())
+        })
+        .unwrap();
+        let held = lock.lock().unwrap();
+        let start = Instant::now();
+        assert!(!probe.can_walk(LIMIT));
+        assert!((LIMIT..Duration::from_secs(10)).contains(&(start.elapsed() + Duration::from_millis(20))));
+        drop(held);
+        assert!(probe.shared.done.wait(10_000), "it comes free");
+    }
+
+    #[test]
+    fn the_heap_s_own_lock_counts() {
+        let probe = Probe::new(|| {}).unwrap();
+        assert!(probe.can_walk(Duration::from_secs(10)));
+        // SAFETY: locked and unlocked on this thread, which asks for no memory in between but as the owner of the lock.
+        let could = unsafe {
+            HeapLock(GetProcessHeap());
+            let could = probe.can_walk(LIMIT);
+            HeapUnlock(GetProcessHeap());
+            could
+        };
+        assert!(!could);
+        assert!(probe.shared.done.wait(10_000), "it comes free");
+    }
+}

@@ -1,0 +1,163 @@
+//! A thread of this process as Windows knows it: stopped and resumed, its registers, its stack's bounds, its processor time.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use windows_sys::Wdk::System::Threading::{NtQueryInformationThread, ThreadBasicInformation};
+use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
+use windows_sys::Win32::System::Diagnostics::Debug::{
+    CONTEXT, CONTEXT_FULL_AMD64, GetThreadContext, ReadProcessMemory,
+};
+use windows_sys::Win32::System::Threading::{
+    GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadTimes, OpenThread, ResumeThread,
+    SuspendThread, THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
+};
+
+/// Where a thread's environment block keeps the end of its stack, and then the lowest address that is in use.
+const STACK_IN_TEB: usize = 8;
+
+/// What the kernel answers about a thread. It is the same since the first NT.
+#[repr(C)]
+#[derive(Default)]
+struct BasicInformation {
+    exit_status: i32,
+    teb: usize,
+    process_id: usize,
+    thread_id: usize,
+    affinity: usize,
+    priority: i32,
+    base_priority: i32,
+}
+
+/// An open thread of this process. It may end at any time; its number is not given to another while this is open.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    handle: HANDLE,
+}
+
+/// The registers of a thread at one moment. The processor wants them aligned.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+pub(crate) struct Registers(pub(super) CONTEXT);
+
+/// A thread that stands still until this is dropped, whatever happens: an early return and a panic resume it too.
+///
+/// It may have a lock of the heap or of the loader. Until it is resumed nothing may be asked for that needs one.
+#[derive(Debug)]
+pub(crate) struct Stopped<'t> {
+    thread: &'t Thread,
+}
+
+impl Thread {
+    /// Opens the thread with this number; none if there is none in this process, or if it is the calling one, which could
+    /// never resume itself.
+    pub(crate) fn open(os_thread_id: u32) -> Option<Self> {
+        let rights = THREAD_SUSPEND_RESUME | THREAD_GET_CONTEXT | THREAD_QUERY_INFORMATION;
+        // SAFETY: takes no memory of ours.
+        let handle = unsafe { (GetCurrentThreadId() != os_thread_id).then(|| OpenThread(rights, 0, os_thread_id)) }?;
+        if handle.is_null() {
+            return None;
+        }
+        let thread = Self { handle };
+        // SAFETY: takes no arguments.
+        let own = unsafe { GetCurrentProcessId() };
+        thread.information().is_some_and(|information| information.process_id == own as usize).then_some(thread)
+    }
+
+    /// Stops the thread; none if it has ended.
+    ///
+    /// SuspendThread only asks for it. The thread stands still once its registers have been read ([`Stopped::registers`]).
+    pub(crate) fn stop(&self) -> Option<Stopped<'_>> {
+        // SAFETY: the handle is open, with the right to do so. It answers the number of stops before, or all ones.
+        let before = unsafe { SuspendThread(self.handle) };
+        (before != u32::MAX).then_some(Stopped { thread: self })
+    }
+
+    /// How long the thread has run on a processor. The scheduler counts in steps of some 16 ms.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        let zero = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
+        let (mut created, mut ended, mut kernel, mut user) = (zero, zero, zero, zero);
+        // SAFETY: the handle is open, with the right to ask; the call writes the four times.
+        let is_known = unsafe { GetThreadTimes(self.handle, &mut created, &mut ended, &mut kernel, &mut user) != 0 };
+        let ticks = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
+        is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
+    }
+
+    fn information(&self) -> Option<BasicInformation> {
+        let mut information = BasicInformation::default();
+        let size = size_of::<BasicInformation>() as u32;
+        // SAFETY: the handle is open, with the right to ask; the call writes at most the size it is given.
+        let status = unsafe {
+            NtQueryInformationThread(
+                self.handle,
+                ThreadBasicInformation,
+                (&raw mut information).cast(),
+                size,
+                std::ptr::null_mut(),
+            )
+        };
+        (status == 0).then_some(information)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`, and closed only here.
+        unsafe { CloseHandle(self.handle) };
+    }
+}
+
+// SAFETY: a handle belongs to the process, and any of its threads may use it.
+unsafe impl Send for Thread {}
+// SAFETY: as above; the calls on it are the kernel's, which orders them.
+unsafe impl Sync for Thread {}
+
+impl Stopped<'_> {
+    /// The registers, read once the thread really stands still; none if it has ended instead.
+    pub(crate) fn registers(&self) -> Option<Registers> {
+        // SAFETY: registers are plain numbers.
+        let mut registers: Registers = unsafe { std::mem::zeroed() };
+        registers.0.ContextFlags = CONTEXT_FULL_AMD64;
+        // SAFETY: the handle is open, with the right to ask; the structure is aligned and says what is wanted.
+        let is_read = unsafe { GetThreadContext(self.thread.handle, &mut registers.0) != 0 };
+        is_read.then_some(registers)
+    }
+
+    /// The part of the stack that is in use; none if the thread's environment block cannot be read, or holds nonsense.
+    pub(crate) fn stack(&self) -> Option<Range<usize>> {
+        let teb = self.thread.information()?.teb;
+        let mut bounds = [0_usize; 2];
+        // SAFETY: this process may read itself; what is not there to be read is an answer and no fault; the call writes at
+        // most the size it is given.
+        let is_read = unsafe {
+            let from = (teb + STACK_IN_TEB) as *const _;
+            ReadProcessMemory(GetCurrentProcess(), from, bounds.as_mut_ptr().cast(), 16, std::ptr::null_mut()) != 0
+        };
+        let [end, start] = bounds;
+        (is_read && teb != 0 && start < end && end.is_multiple_of(8)).then_some(start..end)
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open, with the right to do so, and this thread has stopped it once.
+        unsafe { ResumeThread(self.thread.handle) };
+    }
+}
+
+impl Registers {
+    /// The address of the next instruction.
+    pub(crate) fn ip(&self) -> usize {
+        self.0.Rip as usize
+    }
+
+    /// The stack pointer.
+    pub(crate) fn sp(&self) -> usize {
+        self.0.Rsp as usize
+    }
+
+    /// All of them, as DoStackSnapshot takes a seed: the structure and its size.
+    pub(crate) fn as_bytes(&self) -> (*const u8, u32) {
+        ((&raw const self.0).cast(), size_of::<CONTEXT>() as u32)
+    }
+}

@@ -1,0 +1,225 @@
+//! The native frames of a thread that stands still, one after another, by the tables that every x64 module brings.
+//!
+//! Nothing in here asks for memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system: the
+//! stopped thread may have one, which is what `probe.rs` finds out before.
+
+use std::ops::{ControlFlow, Range};
+
+use windows_sys::Win32::System::Diagnostics::Debug::{RtlLookupFunctionEntry, RtlVirtualUnwind, UNW_FLAG_NHANDLER};
+
+use super::guard;
+use super::thread::{Registers, Stopped};
+
+/// Why there is no further frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum UnwindError {
+    /// The instruction pointer is 0: the thread's first frame has been passed.
+    End,
+    /// The stack pointer is not within the thread's stack, is odd, or did not move towards its end.
+    Stack,
+    /// The tables led to memory that is not there.
+    Fault,
+    /// More frames than were allowed.
+    TooDeep,
+    /// The callback wanted no more.
+    Stopped,
+    /// Another thread is unwinding.
+    Busy,
+}
+
+/// Registers with which the runtime can begin a walk: their instruction pointer is in managed code, and their stack pointer
+/// within the thread's stack. Only [`seed`] makes one.
+pub(crate) struct Seed {
+    registers: Registers,
+}
+
+impl Seed {
+    /// The registers, as DoStackSnapshot takes them.
+    pub(crate) fn as_bytes(&self) -> (*const u8, u32) {
+        self.registers.as_bytes()
+    }
+
+    /// The registers themselves.
+    pub(crate) fn registers(&self) -> &Registers {
+        &self.registers
+    }
+}
+
+/// Has made ready what [`seed`] and [`step`] need. Call it before anything is stopped.
+pub(crate) fn prepare() {
+    guard::prepare();
+}
+
+/// The innermost managed frame of `thread`, looked for through at most `most` native ones, each of which `on_native` gets
+/// to see by its instruction and stack pointer.
+///
+/// `is_managed` says whether an instruction pointer is in managed code (GetFunctionFromIP).
+///
+/// # Errors
+/// If there is none, or it cannot be reached.
+pub(crate) fn seed(
+    thread: &Stopped<'_>,
+    most: usize,
+    mut is_managed: impl FnMut(usize) -> bool,
+    mut on_native: impl FnMut(usize, usize) -> ControlFlow<()>,
+) -> Result<Seed, UnwindError> {
+    let mut registers = thread.registers().ok_or(UnwindError::End)?;
+    let stack = thread.stack().ok_or(UnwindError::Stack)?;
+    for _ in 0..most {
+        check(&registers, &stack)?;
+        if is_managed(registers.ip()) {
+            return Ok(Seed { registers });
+        }
+        if on_native(registers.ip(), registers.sp()).is_break() {
+            return Err(UnwindError::Stopped);
+        }
+        step(&mut registers, &stack)?;
+    }
+    Err(UnwindError::TooDeep)
+}
+
+/// Makes `registers` those of the caller. They stay as they are if that cannot be.
+///
+/// # Errors
+/// If there is no caller, or it cannot be found; see [`UnwindError`].
+pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<(), UnwindError> {
+    check(registers, stack)?;
+    let mut caller = *registers;
+    let mut base = 0;
+    // SAFETY: the call looks an address up and takes whatever it is; it writes one number.
+    let function = unsafe { RtlLookupFunctionEntry(caller.0.Rip, &mut base, std::ptr::null_mut()) };
+    if function.is_null() {
+        // A function without an entry moves nothing: on top of its stack is where it returns to.
+        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked.
+        caller.0.Rip = unsafe { (caller.0.Rsp as *const u64).read_volatile() };
+        caller.0.Rsp += 8;
+    } else {
+        let (mut data, mut establisher) = (std::ptr::null_mut(), 0);
+        let ip = caller.0.Rip;
+        // SAFETY: the entry is of this very address, and its module is mapped, or was when it was found: should it go, or a
+        // register lead elsewhere, that is a fault, and the guard is there for it. RtlVirtualUnwind takes no lock, and what
+        // it writes to is on this stack.
+        let is_done = unsafe {
+            guard::call(|| {
+                RtlVirtualUnwind(
+                    UNW_FLAG_NHANDLER,
+                    base,
+                    ip,
+                    function,
+                    &mut caller.0,
+                    &mut data,
+                    &mut establisher,
+                    std::ptr::null_mut(),
+                );
+            })
+        };
+        if !is_done.ok_or(UnwindError::Busy)? {
+            return Err(UnwindError::Fault);
+        }
+    }
+    if caller.ip() == 0 {
+        return Err(UnwindError::End);
+    }
+    if caller.sp() <= registers.sp() {
+        return Err(UnwindError::Stack);
+    }
+    check(&caller, stack)?;
+    *registers = caller;
+    Ok(())
+}
+
+/// A stack pointer that leads nowhere is an answer, not something to read from.
+fn check(registers: &Registers, stack: &Range<usize>) -> Result<(), UnwindError> {
+    let sp = registers.sp();
+    if sp.is_multiple_of(8) && stack.contains(&sp) { Ok(()) } else { Err(UnwindError::Stack) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
+
+    use super::super::thread::Thread;
+    use super::*;
+
+    static OVER: AtomicBool = AtomicBool::new(false);
+
+    #[inline(never)]
+    fn spin(deep: u32) -> u32 {
+        if deep > 0 {
+            return std::hint::black_box(spin(deep - 1)) + 1;
+        }
+        while !OVER.load(SeqCst) {
+            std::hint::spin_loop();
+        }
+        0
+    }
+
+    /// One test, as the guard is one: two at once would be [`UnwindError::Busy`].
+    #[test]
+    fn the_frames_of_a_thread_that_spins_are_found_and_nonsense_is_an_error() {
+        prepare();
+        let id = std::sync::Arc::new(AtomicU32::new(0));
+        let spinner = std::thread::spawn({
+            let id = id.clone();
+            move || {
+                id.store(crate::system::os_thread_id(), SeqCst);
+                spin(20)
+            }
+        });
+        let start = Instant::now();
+        while id.load(SeqCst) == 0 && start.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let thread = Thread::open(id.load(SeqCst)).unwrap();
+        let start_of_spin = spin as *const () as usize;
+        let within = start_of_spin..start_of_spin + 4096;
+        let mut ips = [0_usize; 128];
+        for _ in 0..100 {
+            let mut count = 0;
+            let stopped = thread.stop().unwrap();
+            let found = seed(
+                &stopped,
+                128,
+                |_| false,
+                |ip, _| {
+                    ips[count] = ip;
+                    count += 1;
+                    ControlFlow::Continue(())
+                },
+            );
+            drop(stopped);
+            let spinning = ips[..count].iter().filter(|ip| within.contains(*ip)).count();
+            assert!((21..count).contains(&spinning), "{spinning} of {count}");
+            assert!(matches!(found, Err(UnwindError::End | UnwindError::Stack)), "{:?}", found.err());
+        }
+
+        // What is called managed is the seed, and its stack pointer is within the stack.
+        let stopped = thread.stop().unwrap();
+        let stack = stopped.stack().unwrap();
+        let seed = seed(&stopped, 128, |ip| !within.contains(&ip), |_, _| ControlFlow::Continue(())).ok().unwrap();
+        let mut registers = *seed.registers();
+        drop(stopped);
+        assert!(stack.contains(&registers.sp()) && !within.contains(&registers.ip()));
+
+        // Registers that lead nowhere.
+        let mut torn = registers;
+        torn.0.Rsp = 16;
+        assert_eq!(step(&mut torn, &stack), Err(UnwindError::Stack));
+        torn.0.Rsp = registers.0.Rsp + 1;
+        assert_eq!(step(&mut torn, &stack), Err(UnwindError::Stack));
+        registers.0.Rbp = 8;
+        let _ = step(&mut registers, &stack); // whatever it is, it is no crash
+        // While it lives, for Wine forgets it when the thread ends.
+        while thread.cpu_time().unwrap() < Duration::from_millis(10) {
+            assert!(start.elapsed() < Duration::from_secs(60), "busy, and no time passes");
+        }
+        OVER.store(true, SeqCst);
+        assert_eq!(spinner.join().unwrap(), 20);
+        // Its handle is open still, but there is nothing to stop any more.
+        assert!(thread.stop().is_none_or(|stopped| stopped.registers().is_none() || stopped.stack().is_none()));
+        assert!(Thread::open(crate::system::os_thread_id()).is_none(), "one's own");
+        assert!(Thread::open(0x3FFF_FFFE).is_none(), "nobody's");
+    }
+}
