@@ -242,7 +242,7 @@ impl Callbacks for Torture {
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
-        if self.0.counts.allocated.fetch_add(1, Relaxed) % ALLOCATIONS == 0 {
+        if self.0.counts.allocated.fetch_add(1, Relaxed).is_multiple_of(ALLOCATIONS) {
             self.0.walk(cx);
         }
     }

@@ -108,6 +108,8 @@ fn by_proc(process: u32) -> String {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "that is how a test fails")]
+
     use super::*;
 
     fn shell(script: &str, limit: Duration) -> Run {
