@@ -15,6 +15,7 @@ mod rejit;
 mod sampling;
 mod sequence;
 mod smoke;
+mod torture;
 mod tracer;
 mod walks;
 mod world;

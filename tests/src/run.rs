@@ -189,7 +189,11 @@ impl Run {
         Ok(outcome)
     }
 
-    fn command(&self) -> Result<Command> {
+    /// The command that [`run`](Self::run) starts, for those who watch it themselves.
+    ///
+    /// # Errors
+    /// If there is no such program or profiler.
+    pub fn command(&self) -> Result<Command> {
         let app = prepared("CORPROF_APPS")?.join(&self.app).with_extension("dll");
         ensure!(app.is_file(), "no managed program {}: is there a tests/managed/{}.cs?", app.display(), self.app);
         let mut command = match &self.runtime.wine {

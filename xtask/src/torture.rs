@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let library = library.context("cargo built no library for the example `torture`")?.canonicalize()?;
     let clsid = profiler::pick(&library, None)?.clsid;
 
-    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
+    let seed = args.seed.unwrap_or_else(any_number);
     let amount = match args.runs {
         Some(runs) => Amount::Runs(runs),
         None => Amount::Time(Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is no time")?),
@@ -104,7 +104,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let bed = Bed {
             runtime: name(runtime),
             is_windows: args.windows || cfg!(windows),
-            command: Box::new(|is_profiled| Ok(command(runtime, &app, is_profiled.then_some((&clsid, &library))))),
+            command: Box::new(|is_profiled| {
+                Ok(command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path()))))
+            }),
             folder: folder.join(format!("on-{}", runtime.version)),
         };
         summaries.push(bed.torture(seed, amount)?);
@@ -114,6 +116,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let is_good = summaries.iter().all(Summary::is_good);
     println!("{}", if is_good { "The application got through all of it." } else { "FAILED: see above." });
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The number of a first run, when any will do.
+#[must_use]
+pub fn any_number() -> u64 {
+    fastrand::u64(..1_000_000)
 }
 
 fn prepare_wine() -> Result<Wine> {
@@ -145,7 +153,7 @@ fn name(runtime: &Runtime) -> String {
 }
 
 /// Starts the program, under the profiler if there is one.
-fn command(runtime: &Runtime, app: &Path, profiler: Option<(&String, &std::path::PathBuf)>) -> Command {
+fn command(runtime: &Runtime, app: &Path, profiler: Option<(&str, &Path)>) -> Command {
     let mut command = runtime.command(app);
     match (profiler, &runtime.wine) {
         (Some((clsid, library)), _) => {
