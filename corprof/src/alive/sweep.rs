@@ -50,9 +50,8 @@ impl Alive {
         let Some(id) = ModuleId::from_raw(module) else { return };
         self.wait_for_look();
         let assembly = info.ask_module(id).ok().and_then(|(assembly, _)| assembly);
-        let sweep = Sweep { alive: self, info, module: id };
-        sweep.table(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| sweep.function(function)));
-        sweep.table(&self.classes, |raw| ClassId::from_raw(raw).map(|class| sweep.class(class, DEPTH)));
+        // First, so that nobody gets at something in it that the sweep has not seen.
+        end(self.modules.insert(module, State::Dead), State::Dead, "a call about a module that is unloaded");
         if let Some(assembly) = assembly.map(AssemblyId::as_raw) {
             end(
                 self.assemblies.insert(assembly, State::Dead),
@@ -60,7 +59,10 @@ impl Alive {
                 "a call about an assembly that is unloaded",
             );
         }
-        end(self.modules.insert(module, State::Dead), State::Dead, "a call about a module that is unloaded");
+        let fates = Fates { alive: self, info, module: id };
+        // Functions lead to classes, and not the other way round.
+        sweep(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| fates.function(function)));
+        sweep(&self.classes, |raw| ClassId::from_raw(raw).map(|class| fates.class(class, DEPTH)));
     }
 
     /// The runtime tells of a class that goes, after its module began to: for so long it can be asked about once more.
@@ -87,15 +89,13 @@ impl Alive {
     }
 }
 
-struct Sweep<'a> {
-    alive: &'a Alive,
-    info: &'a Info,
-    module: ModuleId,
-}
-
-impl Sweep<'_> {
-    /// Everything in `table` that goes, goes. All of it can be asked about: what went earlier is marked.
-    fn table(&self, table: &Table, fate: impl Fn(usize) -> Option<Fate>) {
+/// Everything in `table` that goes, goes. All of it can be asked about: what went earlier is marked.
+///
+/// A call that began before may still hand out something else that goes. It notes that before it lets go of what it was
+/// asked about, for which the end of that waits; so what was made meanwhile is looked at, too, until there is nothing new.
+fn sweep(table: &Table, fate: impl Fn(usize) -> Option<Fate>) {
+    loop {
+        let made = table.made();
         for entry in table.iter().filter(|entry| matches!(entry.state(), State::Fresh | State::Mortal)) {
             match fate(entry.id()) {
                 Some(Fate::Goes) => end(entry, State::Dead, "a call about something in a module that is unloaded"),
@@ -104,8 +104,20 @@ impl Sweep<'_> {
                 None => {}
             }
         }
+        if table.made() == made {
+            break;
+        }
     }
+}
 
+/// Finds out about identifiers when a module goes.
+struct Fates<'a> {
+    alive: &'a Alive,
+    info: &'a Info,
+    module: ModuleId,
+}
+
+impl Fates<'_> {
     fn module(&self, module: ModuleId) -> Fate {
         if module == self.module {
             return Fate::Goes;
@@ -134,5 +146,37 @@ impl Sweep<'_> {
         let class = self.info.ask_class(class)?;
         let args = class.type_args.iter().map(|&arg| self.class(arg, depth));
         Ok(args.fold(self.module(class.module), Fate::max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_out_during_a_sweep_goes_as_well() {
+        let table = Table::new();
+        table.insert(8, State::Fresh);
+        table.insert(16, State::Fresh);
+        // Asked about before the sweep, answered in the middle of it: each answer leads to one more.
+        sweep(&table, |id| {
+            if id < 4000 && id != 16 {
+                table.insert(id + 40, State::Fresh);
+            }
+            Some(if id == 16 { Fate::Immortal } else { Fate::Goes })
+        });
+        assert_eq!(table.get(16).map(Entry::state), Some(State::Immortal));
+        assert_eq!(table.iter().count(), 102);
+        assert!(table.iter().all(|entry| entry.id() == 16 || entry.state() == State::Dead));
+    }
+
+    #[test]
+    fn what_goes_with_another_module_stays() {
+        let table = Table::new();
+        table.insert(8, State::Fresh);
+        sweep(&table, |_| Some(Fate::Mortal));
+        assert_eq!(table.get(8).map(Entry::state), Some(State::Mortal));
+        sweep(&table, |_| Some(Fate::Goes));
+        assert_eq!(table.get(8).map(Entry::state), Some(State::Dead));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
 const CHAINS: usize = 1 << 14;
@@ -96,11 +96,13 @@ impl Entry {
 pub(super) struct Table {
     /// Not there before the first entry: most applications never unload anything.
     chains: OnceLock<Box<[AtomicPtr<Entry>]>>,
+    /// How many entries have been made.
+    made: AtomicUsize,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { chains: OnceLock::new() }
+        Self { chains: OnceLock::new(), made: AtomicUsize::new(0) }
     }
 
     fn chain(chains: &[AtomicPtr<Entry>], id: usize) -> Option<&AtomicPtr<Entry>> {
@@ -150,11 +152,19 @@ impl Table {
                 unsafe { (*new).next = head };
             }
             match chain.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: entries live as long as the table.
-                Ok(_) => return unsafe { &*new },
+                Ok(_) => {
+                    self.made.fetch_add(1, Ordering::AcqRel);
+                    // SAFETY: entries live as long as the table.
+                    return unsafe { &*new };
+                }
                 Err(now) => head = now,
             }
         }
+    }
+
+    /// How many entries have been made: if it is what it was before an iteration, that has shown them all.
+    pub(super) fn made(&self) -> usize {
+        self.made.load(Ordering::Acquire)
     }
 
     /// All entries that are there from the beginning to the end of the iteration.
@@ -199,7 +209,7 @@ mod tests {
         }
         assert!((1..40_000).all(|id| table.get(id * 8).is_some_and(|entry| entry.id() == id * 8)));
         assert!(table.get(4).is_none());
-        assert_eq!(table.iter().count(), 39_999);
+        assert_eq!((table.iter().count(), table.made()), (39_999, 39_999));
         table.insert(8, State::Fresh);
         assert_eq!(table.get(8).map(Entry::state), Some(State::Mortal), "an entry is made once");
     }

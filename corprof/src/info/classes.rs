@@ -45,8 +45,8 @@ impl Info {
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         let held = self.hold(class, "GetClassIDInfo2")?;
         let info = self.ask_class(class)?;
-        drop(held);
         info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
     }
 
@@ -73,8 +73,8 @@ impl Info {
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         let held = self.hold(class, "IsArrayClass")?;
         let array = self.ask_array(class)?;
-        drop(held);
         array.and_then(|array| array.element).into_iter().for_each(|class| self.note_class(class));
+        drop(held); // The element is alive as long as it is, so it is noted before.
         Ok(array)
     }
 

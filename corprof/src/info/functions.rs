@@ -38,8 +38,8 @@ impl Info {
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         let held = self.hold(function, "GetFunctionInfo2")?;
         let info = self.ask_function(function)?;
-        drop(held);
         self.note_classes_of(&info);
+        drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
     }
 
