@@ -14,6 +14,8 @@ mod metadata;
 mod rejit;
 mod sampling;
 mod sequence;
+mod shadow;
+mod signatures;
 mod smoke;
 mod torture;
 mod tracer;

@@ -1,4 +1,4 @@
-//! Managed programs: from a `.cs` file to something that `dotnet` runs.
+//! Managed programs: from a `.cs` or `.il` file to something that `dotnet` runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,9 +29,11 @@ pub fn sources_dir() -> PathBuf {
     workspace_root().join("tests").join("managed")
 }
 
-/// A C# compiler.
+/// A compiler of C#, or of IL.
 #[derive(Debug)]
 pub enum Compiler {
+    /// Mono's assembler for IL, for what C# cannot say. What it makes runs on every runtime.
+    Ilasm(PathBuf),
     /// Mono's. What it makes runs on every runtime.
     Mcs(PathBuf),
     /// That of a .NET SDK, with the libraries to compile against. What it makes runs on those and on newer ones.
@@ -69,16 +71,22 @@ impl Compiler {
     }
 
     fn command(&self) -> Result<Command> {
+        const C_SHARP: [&str; 3] = ["-target:exe", "-optimize+", "-unsafe+"];
         match self {
+            Self::Ilasm(ilasm) => {
+                let mut command = Command::new(ilasm);
+                command.args(["-quiet", "-exe"]);
+                Ok(command)
+            }
             Self::Mcs(mcs) => {
                 let mut command = Command::new(mcs);
                 // Not for csc: a later one may warn of something that we have not seen.
-                command.arg("-warnaserror+");
+                command.arg("-warnaserror+").args(C_SHARP);
                 Ok(command)
             }
             Self::Csc { host, csc, framework } => {
                 let mut command = Command::new(host);
-                command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]);
+                command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]).args(C_SHARP);
                 for library in managed_libraries(framework)? {
                     let mut reference = std::ffi::OsString::from("-r:");
                     reference.push(library);
@@ -93,7 +101,7 @@ impl Compiler {
 impl std::fmt::Display for Compiler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Mcs(mcs) => write!(f, "{}", mcs.display()),
+            Self::Ilasm(tool) | Self::Mcs(tool) => write!(f, "{}", tool.display()),
             Self::Csc { csc, framework, .. } => write!(f, "{} against {}", csc.display(), framework.display()),
         }
     }
@@ -112,6 +120,11 @@ fn managed_libraries(framework: &Path) -> Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
+/// What a C# source says of the libraries that mcs has to be told of: a line `// reference: NAME` each.
+fn references(source: &str) -> impl Iterator<Item = String> {
+    source.lines().filter_map(|line| line.strip_prefix("// reference: ")).map(|name| format!("-r:{}.dll", name.trim()))
+}
+
 /// Compiles `source` into `dir` as a program, unless that was done already, and returns the path of its `.dll`.
 ///
 /// # Errors
@@ -122,8 +135,8 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     let (dll, config, stamp) = (program("dll"), program("runtimeconfig.json"), program("stamp"));
 
     // The stamp tells what the library was made of. Dates would not do: a checkout sets them anew.
-    let text = fs::read(source).with_context(|| format!("cannot read {}", source.display()))?;
-    let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(text)));
+    let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
+    let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(&text)));
     if dll.is_file() && config.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == made_of) {
         return Ok(dll);
     }
@@ -131,7 +144,11 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     let mut out = std::ffi::OsString::from("-out:");
     out.push(&dll);
     let mut command = compiler.command()?;
-    process::run_as_progress(command.args(["-target:exe", "-optimize+"]).arg(out).arg(source))
+    // csc is told of all libraries of the framework.
+    if matches!(compiler, Compiler::Mcs(_)) {
+        command.args(references(&text));
+    }
+    process::run_as_progress(command.arg(out).arg(source))
         .with_context(|| format!("cannot compile {}", source.display()))?;
     let write =
         |path: &Path, text: &str| fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
@@ -140,22 +157,33 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     Ok(dll)
 }
 
-/// Compiles every source of `tests/managed` into `dir`, and returns how many there are.
+/// Compiles every source of `tests/managed` into `dir`, those in C# by `compiler`, and returns how many there are.
 ///
 /// # Errors
-/// As [`compile`], or if there are none.
+/// As [`compile`], or if there are none, or there is no assembler for those in IL.
 pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
     let sources = sources_dir();
     let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
-    let is_source = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "cs");
-    let files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_source).collect();
-    if files.is_empty() {
-        bail!("no C# sources in {}", sources.display());
-    }
-    for source in &files {
+    let files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    let in_language = |language: &'static str| {
+        files.iter().filter(move |path| path.extension().is_some_and(|extension| extension == language))
+    };
+    let mut count = 0;
+    for source in in_language("cs") {
         compile(compiler, source, dir)?;
+        count += 1;
     }
-    Ok(files.len())
+    if in_language("il").next().is_some() {
+        let assembler = Compiler::Ilasm(tools::ilasm()?);
+        for source in in_language("il") {
+            compile(&assembler, source, dir)?;
+            count += 1;
+        }
+    }
+    if count == 0 {
+        bail!("no sources in {}", sources.display());
+    }
+    Ok(count)
 }
 
 #[cfg(test)]

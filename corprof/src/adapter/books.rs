@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 
 use crate::event_mask::Event;
+use crate::hooks;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::Profiler;
@@ -16,7 +17,7 @@ use super::Adapter;
 /// Whether there is anything to note for an event.
 #[inline]
 pub(super) const fn are_kept_of(event: Event) -> bool {
-    matches!(
+    let is_about_identifiers = matches!(
         event,
         Event::ModuleLoadFinished
             | Event::ModuleAttachedToAssembly
@@ -28,7 +29,8 @@ pub(super) const fn are_kept_of(event: Event) -> bool {
             | Event::ThreadDestroyed
             | Event::DynamicMethodJitCompilationStarted
             | Event::DynamicMethodUnloaded
-    )
+    );
+    is_about_identifiers || hooks::is_about_unwinding(event)
 }
 
 /// Before the user's method. `subject` is the identifier that the event is about.
@@ -52,6 +54,11 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.thread_names().ended(subject);
         }
         Event::DynamicMethodJitCompilationStarted => info.alive().dynamic_method_compiled(subject),
+        event if hooks::is_about_unwinding(event) => {
+            if let Some(hooks) = info.hooks() {
+                hooks.unwound(event);
+            }
+        }
         _ => {}
     }
 }

@@ -30,6 +30,9 @@ const SLOTS: usize = 2048;
 /// How far from its place a thread looks for a free slot.
 const PROBES: usize = 16;
 
+/// What the depth holds besides the count while a hook is the outermost.
+const HOOK: usize = 1 << 16;
+
 /// What one thread writes of its whereabouts, alone on its cache line.
 #[repr(align(64))]
 struct Slot {
@@ -87,7 +90,7 @@ impl Gate {
         if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
     }
 
-    /// As [`enter_as_usual`](Self::enter_as_usual) for a thread that is not inside yet.
+    /// As [`enter_as_usual`](Self::enter_as_usual) for a hook on a thread that is not inside yet.
     ///
     /// It writes the count and does not change it, so that the processor need not wait for what it last wrote there: hooks
     /// follow each other more closely than that takes.
@@ -97,7 +100,7 @@ impl Gate {
         if slot.depth.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        slot.depth.store(1, Ordering::Relaxed);
+        slot.depth.store(HOOK + 1, Ordering::Relaxed);
         let first = First { slot };
         // As in `enter`.
         compiler_fence(Ordering::SeqCst);
@@ -256,6 +259,11 @@ impl Slot {
 }
 
 impl Inside {
+    /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around this.
+    pub(crate) fn is_in_hook(&self) -> bool {
+        self.slot.is_some_and(|slot| slot.depth.load(Ordering::Relaxed) >= HOOK)
+    }
+
     /// What the calling thread last kept in its slot, if it was under this key.
     #[inline]
     pub(crate) fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {

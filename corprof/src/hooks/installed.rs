@@ -4,6 +4,7 @@
 //! bits. It is all that a hook gets, and enough: the record leads to the hooks. Neither is ever freed, as the runtime does not
 //! forget the number even when the function is gone.
 
+use std::any::TypeId;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -21,6 +22,8 @@ use super::{FunctionHooks, Hook, InHook, signature};
 use crate::adapter::gate::Gate;
 use crate::adapter::{apart, catch};
 use crate::context::{InInitialize, InTriggers};
+use crate::error::{E_NOTIMPL, Error, Result};
+use crate::event_mask::Event;
 use crate::id::FunctionId;
 use crate::info::Info;
 use crate::{report, wire};
@@ -59,6 +62,11 @@ pub(crate) trait AnyHooks: Send + Sync {
     fn key(&self) -> NonZeroUsize;
     /// Makes the calling thread's state, so that its first hook need not.
     fn prepare_thread(&'static self);
+    /// Runs `borrower` with the calling thread's state, if there is one and nobody has it; an error if states are not of this
+    /// type.
+    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
+    /// An exception's event, as which the runtime knows how far the stack has been left.
+    fn unwound(&'static self, event: Event);
     /// Ends the calling thread's state.
     fn end_thread(&'static self, state: State);
     /// Ends the states of all threads, telling the user unless the profiler is quiet.
@@ -86,6 +94,11 @@ impl<H: FunctionHooks> Installed<H> {
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
         }))
+    }
+
+    /// The runtime.
+    pub(super) fn info(&self) -> &Info {
+        &self.info
     }
 
     /// The user's hooks. Private to code that is inside the gate, or knows that nobody is and nothing has been dropped.
@@ -132,7 +145,8 @@ impl<H: FunctionHooks> Installed<H> {
         // To be called inside the gate.
         let run = move |thread: NonNull<H::Thread>| {
             // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
-            // uses it now: a hook does not run managed code, so no hook runs within it; and a thread does not end in a hook.
+            // uses it now: this is the only hook or callback, or else it was lent to this one; and a thread does not end in a
+            // hook.
             let thread = unsafe { &mut *thread.as_ptr() };
             let cx = InHook::new(&hooks.info, record.function, stack_pointer);
             catch(|| user(hooks.user(), &cx, thread, &record.data), || hooks.go_quiet(name));
@@ -145,7 +159,7 @@ impl<H: FunctionHooks> Installed<H> {
         // What is rare is kept apart, so that the usual case saves no registers for it.
         apart(move || {
             if let Some(inside) = hooks.gate.enter() {
-                hooks.thread(&inside).map(run);
+                hooks.lend(&inside, run);
             }
         });
     }
@@ -194,6 +208,24 @@ impl<H: FunctionHooks> AnyHooks for Installed<H> {
     fn prepare_thread(&'static self) {
         if let Some(inside) = self.gate.enter() {
             self.thread(&inside);
+        }
+    }
+
+    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()> {
+        if of != TypeId::of::<H::Thread>() {
+            let rule = "ask for the type that is `FunctionHooks::Thread` of the hooks that are set";
+            return Err(Error::new(E_NOTIMPL, "with_hook_thread").about("a state of another type", rule));
+        }
+        if let Some(inside) = self.gate.enter() {
+            self.lend(&inside, |state| borrower(state.cast()));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn unwound(&'static self, event: Event) {
+        if H::UNWINDS {
+            self.tell_unwound(event);
         }
     }
 

@@ -62,13 +62,16 @@
 //! # Where the files are
 //!
 //! `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
-//! leads from a stub to the user's method, `threads.rs` keeps each thread's state.
+//! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
+//! and `unwind.rs` tells what exceptions have left of it.
 
 mod in_hook;
 mod installed;
+mod shadow;
 mod signature;
 mod stubs;
 mod threads;
+mod unwind;
 
 use std::sync::Arc;
 
@@ -79,7 +82,10 @@ use crate::id::FunctionId;
 
 pub use in_hook::InHook;
 pub(crate) use installed::{AnyHooks, Installed};
+pub use shadow::ShadowStack;
 pub(crate) use stubs::{Stub, Stubs};
+pub use unwind::StackBoundary;
+pub(crate) use unwind::is_about_unwinding;
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime leaves out what nobody wants, which is cheaper than a hook that does nothing.
@@ -119,6 +125,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// The hooks that are implemented. Those that are not mentioned are not called.
     const KINDS: HookKinds = HookKinds::all();
 
+    /// Whether [`unwound`](Self::unwound) is called.
+    const UNWINDS: bool = false;
+
     /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
     ///
     /// It is asked once for each function, and one for each instantiation of a generic function that has code of its own.
@@ -144,6 +153,16 @@ pub trait FunctionHooks: Send + Sync + 'static {
         self.leave(cx, thread, function);
     }
 
+    /// An exception may have left functions, whose [`leave`](Self::leave) does not come: those beyond `boundary` are gone.
+    ///
+    /// Called if [`UNWINDS`](Self::UNWINDS), before the profiler's own callback: when an exception is thrown, before and after
+    /// a filter, and when a finally or catch block is about to run. The next hook on the thread would show most of them to be gone (its
+    /// [stack pointer](InHook::stack_pointer) is above theirs), but not while the block runs, nor when the function that
+    /// catches has no hooks. [`ShadowStack::unwound`] does what there is to do.
+    fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
+        let _ = (thread, boundary);
+    }
+
     /// A thread ends, and here is its state: called on that thread, where what other thread-locals hold may be gone; or, for
     /// threads that are still there at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
     ///
@@ -158,6 +177,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
     type Thread = T::Thread;
 
     const KINDS: HookKinds = T::KINDS;
+    const UNWINDS: bool = T::UNWINDS;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
@@ -182,6 +202,10 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
         T::tailcall(self, cx, thread, function);
     }
 
+    fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
+        T::unwound(self, thread, boundary);
+    }
+
     fn thread_ended(&self, thread: Self::Thread) {
         T::thread_ended(self, thread);
     }
@@ -192,7 +216,8 @@ impl InInitialize<'_> {
     ///
     /// Turns on what is needed of the event mask: `MONITOR_ENTERLEAVE`, which makes the runtime compile all code anew instead
     /// of taking what was compiled ahead of time, and `MONITOR_THREADS`. `MONITOR_ENTERLEAVE` may be turned off later: what is
-    /// compiled then has no hooks.
+    /// compiled then has no hooks. With [`FunctionHooks::UNWINDS`] also `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`,
+    /// which make each exception dearer.
     ///
     /// The fast path is used, which tells neither arguments nor results.
     ///
@@ -228,7 +253,9 @@ impl InInitialize<'_> {
                 .about("ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO", rule));
         }
         // The runtime looks at the mask when the hooks are set.
-        self.add_events(EventMask::MONITOR_ENTERLEAVE | EventMask::MONITOR_THREADS)?;
+        let unwinds = EventMask::MONITOR_EXCEPTIONS | EventMask::ENABLE_STACK_SNAPSHOT;
+        let unwinds = if H::UNWINDS { unwinds } else { EventMask::empty() };
+        self.add_events(EventMask::MONITOR_ENTERLEAVE | EventMask::MONITOR_THREADS | unwinds)?;
         let installed = Installed::leak(hooks, self);
         let set = self.set_function_mapper(installed).and_then(|()| self.set_fast_hooks(H::KINDS, stubs));
         match set {

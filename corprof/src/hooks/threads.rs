@@ -9,7 +9,7 @@
 //! A set of all states decides who ends one: who takes it out of the set. That is its own thread, as long as the gate is open,
 //! and then Shutdown, when nobody is inside any more.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +28,14 @@ pub(super) struct Threads {
 /// A [`FunctionHooks::Thread`] on the heap, of hooks that whoever has it knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State(NonNull<()>);
+
+/// What a [`State`] points to. The user's part comes first, so that a pointer to the whole is one to it.
+#[repr(C)]
+pub(super) struct Kept<T> {
+    thread: UnsafeCell<T>,
+    /// Somebody other than a hook of the usual case has it (`unwind.rs`).
+    pub(super) is_lent: Cell<bool>,
+}
 
 // SAFETY: what it points to is `Send`, and is used by one thread at a time: its own, until somebody takes it out of the set.
 unsafe impl Send for State {}
@@ -73,7 +81,8 @@ impl<H: FunctionHooks> Installed<H> {
             Some(state) => state,
             None => {
                 let made = catch(|| self.user().thread_started(), || self.go_quiet("thread_started"))?;
-                let state = State(NonNull::from(Box::leak(Box::new(made))).cast());
+                let kept = Kept { thread: UnsafeCell::new(made), is_lent: Cell::new(false) };
+                let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
                 // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
                 OWN.try_with(|own| own.0.borrow_mut().push((self, state))).ok()?;
@@ -92,7 +101,7 @@ impl<H: FunctionHooks> Installed<H> {
         let is_first = self.threads.live().remove(&state);
         // SAFETY: it comes from `Box::leak` in `find_thread`; who takes it out of the set is the only one to have it, by the
         // caller's promise.
-        is_first.then(|| *unsafe { Box::from_raw(state.0.cast::<H::Thread>().as_ptr()) })
+        is_first.then(|| unsafe { Box::from_raw(state.0.cast::<Kept<H::Thread>>().as_ptr()) }.thread.into_inner())
     }
 
     /// The calling thread's state, as the thread ends.

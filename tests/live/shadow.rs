@@ -1,0 +1,146 @@
+//! The shadow stack is what the runtime's walk of the stack finds, whatever calls, throws and catches.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// The numbers of the lines that begin with a word, by what follows it.
+fn numbers<'o>(outcome: &'o Outcome, word: &str) -> BTreeMap<&'o str, BTreeMap<&'o str, u64>> {
+    let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
+    lines
+        .map(|(name, pairs)| {
+            let pairs = pairs.split(' ').filter_map(|pair| pair.split_once('='));
+            (name, pairs.filter_map(|(key, value)| Some((key, value.parse().ok()?))).collect())
+        })
+        .collect()
+}
+
+/// Runs `app` with and without the profiler, all methods hooked or all but a third, and compares all that was compared.
+/// `least` has how often the stacks must at least have been the same, by event.
+fn agrees(runtime: &Runtime, app: &str, leaves_out: Option<u32>, least: &[(&str, u64)]) -> Result<Outcome> {
+    let bare = Run::new(runtime, app).run()?;
+    bare.exited_with(0)?;
+    let mut run = Run::new(runtime, app).profiler("shadow");
+    if let Some(remainder) = leaves_out {
+        run = run.env("SHADOW_LEAVES_OUT", remainder.to_string());
+    }
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
+
+    let events = numbers(&outcome, "event ");
+    for (event, counts) in &events {
+        ensure!(counts.get("different") == Some(&0), "{event}: {outcome}");
+        // The runtime walks no stack while it unwinds. There the function is compared whose block is run, and what is called
+        // from the block has the whole stack compared.
+        let unwinds = ["catch", "finally"].iter().any(|what| event.starts_with(what));
+        ensure!(unwinds || counts.get("unwalkable") == Some(&0), "{event}: {outcome}");
+    }
+    for (event, least) in least {
+        let counts = events.get(event).with_context(|| format!("no {event}: {outcome}"))?;
+        let compared: u64 = ["same", "unwalkable"].iter().filter_map(|count| counts.get(count)).sum();
+        ensure!(compared >= *least, "{event} compared {compared} times only: {outcome}");
+    }
+    let hooks = numbers(&outcome, "hooks");
+    let hooks = hooks.get("").with_context(|| format!("nothing of hooks: {outcome}"))?;
+    for none in ["strays", "lost"] {
+        ensure!(hooks.get(none) == Some(&0), "{none}: {outcome}");
+    }
+    let count = |name| hooks.get(name).copied().unwrap_or_default();
+    // Threads may still be inside of something in the end.
+    ensure!(count("enters") == count("ends") + count("left") + count("remaining"), "{outcome}");
+    Ok(outcome)
+}
+
+/// All methods, and the three ways to leave a third of them out.
+const SELECTIONS: [Option<u32>; 4] = [None, Some(0), Some(1), Some(2)];
+
+#[test]
+fn the_shadow_stack_is_the_stack_through_exceptions_threads_and_native_frames() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for selection in SELECTIONS {
+            let least = [
+                ("probe", 1800),
+                ("thrown", 400),
+                ("search", 1200),
+                ("filter", 20),
+                ("filter left", 20),
+                ("found", 400),
+                ("finally", 100),
+                ("catch", 400),
+            ];
+            let outcome = agrees(&runtime, "Stacks", selection, &least)?;
+            // Each probe was compared.
+            let markers = outcome.stderr.lines().find_map(|line| line.strip_prefix("markers ")?.parse::<u64>().ok());
+            let probes = numbers(&outcome, "event ").get("probe").and_then(|probe| probe.get("same").copied());
+            ensure!(markers.is_some() && markers == probes, "{markers:?} and {probes:?}: {outcome}");
+            // Threads are aborted where there is a way to.
+            ensure!(outcome.stdout.contains("aborted\n") == (runtime.major >= 7), "{outcome}");
+            if selection.is_none() {
+                let deepest = numbers(&outcome, "event ").get("probe").and_then(|probe| probe.get("deepest").copied());
+                ensure!(deepest.is_some_and(|deepest| deepest > 10_000), "a recursion 10,000 deep: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_shadow_stack_is_the_stack_through_tail_calls_faults_and_filters_in_il() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for selection in SELECTIONS {
+            let least = [("probe", 100), ("thrown", 17), ("search", 50), ("filter", 3), ("finally", 13), ("catch", 5)];
+            agrees(&runtime, "Tails", selection, &least)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes calls of Balance, so many rounds on each of two threads, and holds what the shadow stack counts against their number.
+fn balances(runtime: &Runtime, rounds: u64) -> Result<Outcome> {
+    const THREADS: u64 = 2;
+    let args = [rounds.to_string(), THREADS.to_string()];
+    let timeout = Duration::from_secs(60 + rounds / 10_000);
+    let run = || Run::new(runtime, "Balance").args(&args).timeout(timeout);
+    let bare = run().run()?;
+    let outcome = run().profiler("shadow").env("SHADOW_SELECT", "Known.").run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
+    let hooks = numbers(&outcome, "hooks");
+    let hooks = hooks.get("").with_context(|| format!("nothing of hooks: {outcome}"))?;
+    let thrown = THREADS * (rounds / 1000);
+    let calls = THREADS * (1 + 9 * rounds);
+    for (name, expected) in [
+        ("enters", calls + 5 * thrown),
+        // Catcher returns; three times Middle, and Thrower, do not.
+        ("ends", calls + thrown),
+        ("left", 4 * thrown),
+        ("remaining", 0),
+        ("strays", 0),
+        ("lost", 0),
+        ("deepest", 6),
+    ] {
+        ensure!(hooks.get(name) == Some(&expected), "{name} should be {expected}: {outcome}");
+    }
+    Ok(outcome)
+}
+
+#[test]
+fn what_is_entered_is_left_a_million_times() -> Result<()> {
+    for runtime in Runtime::all()? {
+        balances(&runtime, 60_000)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "takes a minute: cargo xtask test --live-only --release -- --ignored hundred_million"]
+fn what_is_entered_is_left_a_hundred_million_times() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = balances(&runtime, 5_600_000)?;
+        println!("{runtime}: {:.1?}", outcome.duration);
+    }
+    Ok(())
+}

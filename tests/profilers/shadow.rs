@@ -1,0 +1,254 @@
+//! Holds the shadow stack against the runtime's own idea of a stack, for `live/shadow.rs`.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use corprof::hooks::{ShadowStack, StackBoundary};
+use corprof::prelude::*;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is hooked, and what the comparisons came to.
+#[derive(Default)]
+struct Compared {
+    /// Of three methods one is left out: that whose token leaves this remainder. None, to leave out none.
+    leaves_out: Option<u32>,
+    /// Only methods whose names begin with it are hooked; empty for all.
+    prefix: String,
+    hooked: Mutex<HashSet<FunctionId>>,
+    events: Mutex<BTreeMap<&'static str, Outcomes>>,
+    enters: AtomicU64,
+    /// Hooks at the end of functions.
+    ends: AtomicU64,
+    /// Those of functions that were not on top.
+    strays: AtomicU64,
+    lost: AtomicU64,
+    /// Entries that were still there when their thread ended.
+    remaining: AtomicU64,
+    left: AtomicU64,
+    deepest: AtomicU64,
+}
+
+/// How often the shadow stack was as the runtime says, was not, and the runtime did not walk.
+#[derive(Default)]
+struct Outcomes {
+    same: u64,
+    different: u64,
+    unwalkable: u64,
+    /// The deepest stack that was the same.
+    deepest: usize,
+}
+
+#[derive(Default)]
+struct Thread {
+    stack: ShadowStack<FunctionId>,
+    enters: u64,
+    ends: u64,
+    strays: u64,
+    left: u64,
+    deepest: usize,
+}
+
+impl FunctionHooks for Compared {
+    type Function = ();
+    type Thread = Thread;
+    const UNWINDS: bool = true;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+        let token = cx.function_info(function).map_or(0, |info| info.token.as_raw());
+        if self.leaves_out == Some(token % 3) {
+            return Hook::No;
+        }
+        if !self.prefix.is_empty() && !cx.names().function(function).starts_with(&self.prefix) {
+            return Hook::No;
+        }
+        lock(&self.hooked).insert(function);
+        Hook::Yes(())
+    }
+
+    fn thread_started(&self) -> Thread {
+        Thread::default()
+    }
+
+    fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
+        thread.stack.enter(cx, cx.function(), |_| thread.left += 1);
+        thread.enters += 1;
+        thread.deepest = thread.deepest.max(thread.stack.depth());
+    }
+
+    fn leave(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
+        let left = thread.stack.leave(cx, |_| thread.left += 1);
+        thread.strays += u64::from(left != Some(cx.function()));
+        thread.ends += 1;
+    }
+
+    fn tailcall(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
+        self.leave(cx, thread, &());
+    }
+
+    fn unwound(&self, thread: &mut Thread, boundary: StackBoundary) {
+        thread.stack.unwound(boundary, |_| thread.left += 1);
+    }
+
+    fn thread_ended(&self, thread: Thread) {
+        for (total, own) in [
+            (&self.enters, thread.enters),
+            (&self.ends, thread.ends),
+            (&self.strays, thread.strays),
+            (&self.left, thread.left),
+            (&self.lost, thread.stack.lost()),
+            (&self.remaining, thread.stack.depth() as u64),
+        ] {
+            total.fetch_add(own, SeqCst);
+        }
+        self.deepest.fetch_max(thread.deepest as u64, SeqCst);
+    }
+}
+
+impl Compared {
+    fn outcome(&self, event: &'static str, note: impl FnOnce(&mut Outcomes)) {
+        note(lock(&self.events).entry(event).or_default());
+    }
+
+    /// The functions of a stack, the innermost first.
+    fn spell(cx: &InCallback<'_>, stack: &[FunctionId]) -> String {
+        stack.iter().fold(String::new(), |mut text, &function| {
+            let _ = write!(text, "{} < ", cx.names().function(function));
+            text
+        })
+    }
+
+    /// The shadow stack of this thread, the innermost first.
+    fn shadow(cx: &InCallback<'_>) -> Result<Vec<FunctionId>> {
+        cx.with_hook_thread(|thread: &mut Thread| thread.stack.frames().rev().copied().collect())
+    }
+
+    /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk, `running` is
+    /// what it says itself: the function that a block is run of.
+    fn compare(&self, cx: &InCallback<'_>, event: &'static str, running: Option<FunctionId>) {
+        let shadow = match Self::shadow(cx) {
+            Ok(shadow) => shadow,
+            Err(error) => {
+                self.outcome(event, |outcomes| outcomes.different += 1);
+                return eprintln!("no shadow stack in {event}: {error}");
+            }
+        };
+        let hooked = lock(&self.hooked);
+        let mut walked = Vec::new();
+        let walk = cx.walk_own_stack_with_registers(|frame| {
+            let function = frame.function().filter(|function| hooked.contains(function));
+            let frame_pointer = frame.registers().map(|registers| registers.frame_pointer());
+            walked.extend(function.zip(frame_pointer));
+            ControlFlow::Continue(())
+        });
+        let running = running.filter(|running| hooked.contains(running));
+        drop(hooked);
+        // A filter that is running has a frame of its own, and its function, which has the same frame pointer, is still there.
+        // It has been called once.
+        let mut calls = HashSet::new();
+        walked.reverse();
+        walked.retain(|call| calls.insert(*call));
+        walked.reverse();
+        let walked: Vec<_> = walked.into_iter().map(|(function, _)| function).collect();
+        if walk.is_err() {
+            self.outcome(event, |outcomes| outcomes.unwalkable += 1);
+            if let Some(running) = running.filter(|running| shadow.first() != Some(running)) {
+                self.outcome(event, |outcomes| outcomes.different += 1);
+                let (stack, name) = (Self::spell(cx, &shadow), cx.names().function(running));
+                eprintln!("different in {event}: {name} runs, and the shadow stack is {stack}");
+            }
+        } else if walked == shadow {
+            self.outcome(event, |outcomes| {
+                outcomes.same += 1;
+                outcomes.deepest = outcomes.deepest.max(shadow.len());
+            });
+        } else {
+            self.outcome(event, |outcomes| outcomes.different += 1);
+            let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));
+            eprintln!("different in {event}:\n  walked {walked}\n  shadow {shadow}");
+        }
+    }
+}
+
+#[derive(Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0101")]
+struct Shadow(Arc<Compared>);
+
+impl Default for Shadow {
+    fn default() -> Self {
+        let leaves_out = std::env::var("SHADOW_LEAVES_OUT").ok().and_then(|text| text.parse().ok());
+        let prefix = std::env::var("SHADOW_SELECT").unwrap_or_default();
+        Self(Arc::new(Compared { leaves_out, prefix, ..Compared::default() }))
+    }
+}
+
+#[callbacks]
+impl Callbacks for Shadow {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.hook_functions(self.0.clone())?)
+    }
+
+    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
+        if cx.names().class(class) == "Marker" {
+            self.0.compare(cx, "probe", None);
+        }
+    }
+
+    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.0.compare(cx, "thrown", None);
+    }
+
+    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        self.0.compare(cx, "search", None);
+    }
+
+    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        self.0.compare(cx, "filter", None);
+    }
+
+    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
+        self.0.compare(cx, "filter left", None);
+    }
+
+    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+        self.0.compare(cx, "found", None);
+    }
+
+    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+        self.0.compare(cx, "finally", Some(function));
+    }
+
+    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
+        self.0.compare(cx, "finally left", None);
+    }
+
+    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, _object: Option<ObjectId<'_>>) {
+        self.0.compare(cx, "catch", Some(function));
+    }
+
+    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+        self.0.compare(cx, "catch left", None);
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let compared = &self.0;
+        for (event, Outcomes { same, different, unwalkable, deepest }) in &*lock(&compared.events) {
+            eprintln!("event {event}: same={same} different={different} unwalkable={unwalkable} deepest={deepest}");
+        }
+        let totals = [
+            ("enters", &compared.enters),
+            ("ends", &compared.ends),
+            ("left", &compared.left),
+            ("remaining", &compared.remaining),
+            ("strays", &compared.strays),
+            ("lost", &compared.lost),
+            ("deepest", &compared.deepest),
+        ];
+        eprintln!("hooks: {}", totals.map(|(name, total)| format!("{name}={}", total.load(SeqCst))).join(" "));
+    }
+}
