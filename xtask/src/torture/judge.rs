@@ -56,7 +56,8 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
     faults
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;

@@ -106,7 +106,8 @@ fn by_proc(process: u32) -> String {
     text
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "that is how a test fails")]
 
