@@ -22,7 +22,7 @@ fn numbers<'o>(outcome: &'o Outcome, word: &str) -> BTreeMap<&'o str, BTreeMap<&
 fn agrees(runtime: &Runtime, app: &str, leaves_out: Option<u32>, least: &[(&str, u64)]) -> Result<Outcome> {
     let bare = Run::new(runtime, app).run()?;
     bare.exited_with(0)?;
-    let mut run = Run::new(runtime, app).profiler("shadow");
+    let mut run = Run::new(runtime, app).profiler("shadow").timeout(Duration::from_secs(180));
     if let Some(remainder) = leaves_out {
         run = run.env("SHADOW_LEAVES_OUT", remainder.to_string());
     }

@@ -4,6 +4,7 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
@@ -24,9 +25,11 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
     let mut printed = Vec::new();
     for runtime in Runtime::all()? {
         let rounds = ROUNDS.to_string();
-        let bare = Run::new(&runtime, "Signatures").args([&rounds]).run()?;
+        // It compiles two thousand methods, most of them twice.
+        let run = || Run::new(&runtime, "Signatures").args([&rounds]).timeout(Duration::from_secs(300));
+        let bare = run().run()?;
         bare.exited_with(0)?;
-        let outcome = Run::new(&runtime, "Signatures").args([&rounds]).profiler_named("hooks", "CountsCalls").run()?;
+        let outcome = run().profiler_named("hooks", "CountsCalls").run()?;
         outcome.exited_with(0)?;
         for (without, with) in bare.stdout.lines().zip(outcome.stdout.lines()) {
             ensure!(without == with, "{runtime}: {without} without hooks, {with} with hooks");
