@@ -108,6 +108,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Ok(command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path()))))
             }),
             folder: folder.join(format!("on-{}", runtime.version)),
+            fails_fast: true,
         };
         summaries.push(bed.torture(seed, amount)?);
     }
