@@ -146,7 +146,7 @@ logger! {
         dynamic_method_jit_compilation_finished(cx, id: FunctionId, status: Result<()>, _safe: bool) => "jit", '-', "{}{}", cx.names().function(id), outcome(status);
         jit_cached_function_search_finished(cx, id: FunctionId, result: JitCache) => "search", '*', "{} {result}", cx.names().function(id);
         thread_created(cx, id: ThreadId) => "thread", '*', "{id:x} created";
-        thread_name_changed(cx, id: ThreadId, name: &str) => "thread", '*', "{id:x} is called {name}";
+        thread_name_changed(cx, id: Inert<ThreadId>, name: &str) => "thread", '*', "{id:x} is called {name}";
         managed_to_unmanaged_transition(cx, id: Option<FunctionId>, reason: TransitionReason) => "transition", if reason == TransitionReason::Call { '+' } else { '-' }, "native code {reason} from {}", id.map_or("?".into(), |id| cx.names().function(id));
         unmanaged_to_managed_transition(cx, id: Option<FunctionId>, reason: TransitionReason) => "transition", if reason == TransitionReason::Call { '+' } else { '-' }, "native code {reason} to {}", id.map_or("?".into(), |id| cx.names().function(id));
         exception_search_function_enter(cx, id: FunctionId) => "exception", '+', "search {}", cx.names().function(id);

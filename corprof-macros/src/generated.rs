@@ -433,7 +433,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "thread_name_changed",
         event: "ThreadNameChanged",
-        signature: "fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: ThreadId, name: &str)",
+        signature: "fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: Inert<ThreadId>, name: &str)",
         params: 4usize,
     },
     Callback {

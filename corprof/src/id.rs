@@ -40,6 +40,13 @@ macro_rules! ids {
             }
         }
 
+        impl Inert<$name> {
+            /// The number, for tables and logs.
+            pub const fn as_raw(self) -> usize {
+                self.0.as_raw()
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!(stringify!($name), "({:#x})"), self.0)
@@ -67,9 +74,6 @@ ids! {
     /// A function: one for each instantiation of a generic one, though instantiations over reference types may share one.
     /// Dead after `module_unload_finished` of its module; that of a dynamic method after `dynamic_method_unloaded`.
     FunctionId;
-    /// The start of one piece of native code. A function has one for each body it was compiled from, and more where it
-    /// was compiled in several tiers. Dead with its function.
-    NativeCode;
     /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system thread
     /// that carries it.
     ThreadId;
@@ -81,6 +85,30 @@ ids! {
     EventPipeProviderId;
     /// A kind of event that an EventPipe provider has defined, alive as long as the process.
     EventPipeEventId;
+}
+
+/// The start of one piece of native code. A function has one for each body it was compiled from, and more where it
+/// was compiled in several tiers. Dead with its function.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NativeCode {
+    start: NonZeroUsize,
+    function: FunctionId,
+}
+
+impl NativeCode {
+    pub(crate) fn new(start: usize, function: FunctionId) -> Option<Self> {
+        NonZeroUsize::new(start).map(|start| Self { start, function })
+    }
+
+    /// The function that was compiled to it.
+    pub fn function(self) -> FunctionId {
+        self.function
+    }
+
+    /// The address of its start.
+    pub const fn as_raw(self) -> usize {
+        self.start.get()
+    }
 }
 
 /// An identifier about which nothing can be asked: what it names is not there yet, or not any more.

@@ -59,7 +59,7 @@ ids_from_wire! {
     HandleId => |_, raw| Self::from_raw(raw),
     ModuleId => |_, raw| Self::from_raw(raw),
     ObjectId<'_> => |_, raw| Self::from_raw(raw),
-    ThreadId => |_, raw| Self::from_raw(raw),
+    ThreadId => Info::thread,
 }
 
 impl FromWire<u32> for u32 {

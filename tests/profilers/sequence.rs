@@ -292,7 +292,7 @@ impl Callbacks for Sequence {
     fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_id: u32) {
         self.state().of(cx, "ThreadAssignedToOSThread", thread.as_raw());
     }
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: ThreadId, name: &str) {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: corprof::Inert<ThreadId>, name: &str) {
         let mut state = self.state();
         state.of(cx, "ThreadNameChanged", thread.as_raw());
         if name == "worker" {

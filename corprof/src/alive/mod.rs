@@ -131,7 +131,8 @@ mortals! {
         |alive, id| alive.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
         "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
          `dynamic_method_unloaded`, returns";
-    ThreadId "thread" |alive, id| Some(alive.threads.insert(id, State::Mortal)), |_, _| false,
+    // One that was never handed out as a thread that runs may never have begun to, and then its end is not told of.
+    ThreadId "thread" |alive, id| alive.threads.get(id), |alive, id| alive.threads.get(id).is_none(),
         "the thread has ended: ask before its `thread_destroyed` returns";
 }
 
@@ -168,6 +169,21 @@ impl Info {
     #[inline]
     pub(crate) fn function(&self, raw: usize) -> Option<FunctionId> {
         FunctionId::from_raw(raw).inspect(|&function| self.note_function(function))
+    }
+
+    /// A function that a look-up found, by address or by listing. Such a look-up also finds what has gone already, so it brings
+    /// nothing back to life, and what is not known while a module goes is not handed out.
+    #[inline]
+    pub(crate) fn found_function(&self, raw: usize) -> Option<FunctionId> {
+        let alive = self.alive();
+        let is_alive = !alive.is_unloading_possible.load(Ordering::Relaxed) || alive.note_found(&alive.functions, raw);
+        FunctionId::from_raw(raw).filter(|_| is_alive)
+    }
+
+    /// A thread that the runtime hands out: it runs, or has run.
+    #[inline]
+    pub(crate) fn thread(&self, raw: usize) -> Option<ThreadId> {
+        ThreadId::from_raw(raw).inspect(|_| _ = self.alive().threads.insert(raw, State::Mortal))
     }
 
     /// Takes note of a function that the runtime hands out.
@@ -282,6 +298,16 @@ impl Alive {
         let entry = table.insert(id, State::Fresh);
         if entry.state() == State::Dead && self.unloading.load(Ordering::Acquire) == 0 {
             entry.set(State::Fresh);
+        }
+    }
+
+    /// Whether what was found is alive.
+    #[cold]
+    fn note_found(&self, table: &Table, id: usize) -> bool {
+        match table.get(id) {
+            Some(entry) => entry.state() != State::Dead,
+            None if self.unloading.load(Ordering::Acquire) != 0 => false,
+            None => table.insert(id, State::Fresh).state() != State::Dead,
         }
     }
 

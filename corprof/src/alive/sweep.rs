@@ -6,6 +6,7 @@ use corprof_sys as sys;
 
 use super::table::{Entry, State, Table};
 use super::{Alive, end};
+use crate::context::InTriggers;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::info::Info;
@@ -59,6 +60,8 @@ impl Alive {
                 "a call about an assembly that is unloaded",
             );
         }
+        // So that a look-up of an address finds them dead while the module's code is still there.
+        let _ = InTriggers::new(info).jitted_functions();
         let fates = Fates { alive: self, info, module: id };
         // Functions lead to classes, and not the other way round.
         sweep(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| fates.function(function)));
@@ -79,7 +82,10 @@ impl Alive {
         // Alive as long as the callback about it lasts.
         let Some(module) = ClassId::from_raw(class).and_then(|class| info.ask_class(class).ok()) else { return };
         set(self.classes.insert(class, State::Dead));
-        set(self.modules.insert(module.module.as_raw(), State::Dead));
+        // The module of an instantiation may stay, when the class of a type argument goes.
+        if module.type_args.is_empty() {
+            set(self.modules.insert(module.module.as_raw(), State::Dead));
+        }
     }
 
     /// It is gone.
@@ -130,6 +136,9 @@ impl Fates<'_> {
 
     fn function(&self, function: FunctionId) -> Fate {
         let Ok(function) = self.info.ask_function(function) else { return Fate::Goes };
+        if function.class.is_none() {
+            return Fate::Goes; // code that instantiations of a generic class share: over what, the runtime does not say
+        }
         let classes = function.class.iter().chain(&function.type_args).map(|&class| self.class(class, DEPTH));
         classes.fold(self.module(function.module), Fate::max)
     }

@@ -903,7 +903,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn thread_name_changed(
         &self,
         cx: &mut InTriggers<'_>,
-        thread: ThreadId,
+        thread: Inert<ThreadId>,
         name: &str,
     ) {}
     /// A garbage collection begins.

@@ -174,10 +174,13 @@ impl<H: FunctionHooks> Installed<H> {
         let record = hooks.gate.enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
             let mut cx = InTriggers::new(&hooks.info);
-            let selected = catch(|| hooks.user().select(&mut cx, function), || hooks.go_quiet("select"))?;
-            let Hook::Yes(data) = selected else { return None };
+            let select = || match hooks.user().select(&mut cx, function) {
+                Hook::Yes(data) => Some((data, signature::tags(&cx, function))),
+                Hook::No => None,
+            };
+            let (data, tags) = catch(select, || hooks.go_quiet("select"))??;
             let record: *const Record<H> = Box::leak(Box::new(Record { hooks, function, data }));
-            Some(record.expose_provenance() | signature::tags(&cx, function))
+            Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
         unsafe { wire::answer(hook, record.is_some()) };

@@ -29,7 +29,9 @@ fn of_signature(signature: &MethodSignature) -> usize {
         return TAGS;
     }
     let arguments = if signature.parameters.iter().any(may_be_in_vector) { VECTOR_ARGUMENTS } else { 0 };
-    let result = if may_be_in_vector(&signature.return_type) { VECTOR_RESULT } else { 0 };
+    // Of a method that returns a `Task<double>`, .NET 10 and later may make a form that returns the double.
+    let is_generic = matches!(signature.return_type.unmodified(), Type::Generic { .. });
+    let result = if is_generic || may_be_in_vector(&signature.return_type) { VECTOR_RESULT } else { 0 };
     arguments | result | VECTOR_LOCALS
 }
 

@@ -23,7 +23,7 @@ pub struct FunctionVersion {
 
 impl FunctionVersion {
     fn from_wire(info: &Info, version: sys::COR_PRF_FUNCTION) -> Option<Self> {
-        info.function(version.functionId).map(|function| Self { function, rejit: ReJitId(version.reJitId) })
+        info.found_function(version.functionId).map(|function| Self { function, rejit: ReJitId(version.reJitId) })
     }
 }
 
@@ -136,7 +136,7 @@ impl Info {
             return Ok(None);
         }
         Error::check(code, "GetFunctionFromIP")?;
-        Ok(self.function(function))
+        Ok(self.found_function(function))
     }
 
     /// Where the native code of `function` lies: its start, and more ranges if it was split.
@@ -173,7 +173,8 @@ impl Info {
             // SAFETY: the call writes the count and at most `room` addresses.
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
         })?;
-        Ok(starts.into_iter().filter_map(NativeCode::from_raw).collect())
+        let code = |start| NativeCode::new(start, function.id());
+        Ok(starts.into_iter().filter_map(code).collect())
     }
 
     /// Whether `function` is dynamic: without metadata, such as a `DynamicMethod`.
@@ -202,6 +203,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetILToNativeMapping")]
     pub fn il_to_native_mapping(&self, code: NativeCode) -> Result<Vec<IlToNativeRange>> {
         const CALL: &str = "GetILToNativeMapping3";
+        let _function = self.hold(code.function(), CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let ranges = read_list(CALL, |room, count, start: *mut [u32; 3]| {
             // SAFETY: the call writes the count and at most `room` entries of three numbers each.
@@ -230,7 +232,7 @@ impl InCallback<'_> {
             CALL,
             // SAFETY: the call writes one reference and keeps nothing.
             |functions| unsafe { info.EnumJITedFunctions(functions) },
-            |function: sys::COR_PRF_FUNCTION| self.function(function.functionId),
+            |function: sys::COR_PRF_FUNCTION| self.found_function(function.functionId),
         )
     }
 }
@@ -268,7 +270,7 @@ impl InTriggers<'_> {
             return Ok(None);
         }
         Error::check(code, CALL)?;
-        Ok(self.function(function).map(|function| FunctionVersion { function, rejit: ReJitId(rejit) }))
+        Ok(self.found_function(function).map(|function| FunctionVersion { function, rejit: ReJitId(rejit) }))
     }
 
     /// Where `code` lies: its start, and a second range if it was split.
@@ -277,6 +279,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetCodeInfo3")]
     pub fn native_code_ranges(&mut self, code: NativeCode) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo4";
+        let _function = self.hold(code.function(), CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
             // SAFETY: the call writes the count and at most `room` ranges.

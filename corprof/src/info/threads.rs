@@ -23,7 +23,7 @@ impl Info {
             return Ok(None);
         }
         Error::check(code, "GetCurrentThreadID")?;
-        Ok(ThreadId::from_raw(thread))
+        Ok(self.thread(thread))
     }
 
     /// The application domain that `thread` runs in.
@@ -110,7 +110,7 @@ impl InCallback<'_> {
         }
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
-        read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, ThreadId::from_raw)
+        read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, |thread| self.thread(thread))
     }
 
     /// Sets aside what the runtime needs to answer a thread that has never run managed code.

@@ -6,6 +6,7 @@ use crate::context::{InCallback, InTriggers};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::info::Info;
 use crate::metadata::{MethodDef, Token, TypeDef};
 
 impl InCallback<'_> {
@@ -39,6 +40,17 @@ impl InCallback<'_> {
     }
 }
 
+impl Info {
+    /// The runtime crashes when it loads a class on a thread that is not its own, and does not refuse.
+    fn check_managed(&self, call: &'static str) -> Result<()> {
+        match self.current_thread()? {
+            Some(_) => Ok(()),
+            None => Err(Error::new(sys::CORPROF_E_NOT_MANAGED_THREAD, call)
+                .about("a thread of the profiler's", "classes are loaded on managed threads only: ask in a callback")),
+        }
+    }
+}
+
 impl InTriggers<'_> {
     /// The class that `definition` of `module` stands for, with these type arguments, those of the classes around it
     /// first. It is loaded if it was not.
@@ -58,6 +70,7 @@ impl InTriggers<'_> {
         type_args: &[ClassId],
     ) -> Result<ClassId> {
         const CALL: &str = "GetClassFromTokenAndTypeArgs";
+        self.check_managed(CALL)?;
         self.check_type_args(CALL, module, definition.token(), type_args)?;
         let module = self.hold(module, CALL)?;
         let _type_args = self.hold_all(type_args, CALL)?;
@@ -95,6 +108,7 @@ impl InTriggers<'_> {
         type_args: &[ClassId],
     ) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromTokenAndTypeArgs";
+        self.check_managed(CALL)?;
         let owner = self.class_info(class)?;
         if self.metadata(owner.module)?.method(method)?.class != owner.token {
             return Err(Error::new(E_INVALIDARG, CALL).about("class", "it must be the one that declares the method"));

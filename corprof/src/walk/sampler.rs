@@ -86,10 +86,10 @@ pub enum SamplerError {
 }
 
 impl Sampler {
-    /// A sampler that makes a round every `interval`, which is at least 0.1 ms.
+    /// A sampler that makes a round every `interval`, which is at least 0.1 ms and at most a day.
     pub fn every(interval: Duration) -> Self {
         Self {
-            interval: interval.max(Duration::from_micros(100)),
+            interval: interval.clamp(Duration::from_micros(100), Duration::from_secs(24 * 60 * 60)),
             is_on_cpu: false,
             filter: None,
             budget: 0.02,

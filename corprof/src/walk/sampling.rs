@@ -64,7 +64,7 @@ impl Sampling {
             let now = Instant::now();
             let missed = now.saturating_duration_since(next).div_duration_f64(interval) as u32;
             self.report.skipped.late += u64::from(missed);
-            next += interval * (missed + 1);
+            next += interval * missed.saturating_add(1);
             if !self.budget.allows(now) {
                 self.report.skipped.budget += 1;
                 continue;

@@ -305,7 +305,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "exception_catcher_leave");
     }
 
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId, _name: &str) {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::Inert<ThreadId>, _name: &str) {
         in_triggers(cx, "thread_name_changed");
     }
 
