@@ -1,104 +1,76 @@
 //! Prints the calls of an application as a tree: each call below and to the right of its caller, thread by thread.
 //!
 //! `cargo xtask demo tracer`. A line is the thread's number, the depth as dots (at most 100), and the name of what is called.
-//! TRACER_FILTER='Shop.*' traces only functions whose whole names match that glob, such as `Shop.Order.Total(int32)`. Calls
-//! are buffered by thread and written by a thread of the tracer's own; when that is slower than the application, some are
-//! dropped, and how many is said at the end. What a `finally` calls because of an exception stands below what threw it,
-//! which is still there then.
+//! With TRACER_OUT=calls.trace.json the calls go there, with their times, for the Perfetto UI. TRACER_FILTER='Shop.*' traces
+//! only functions whose whole names match that glob, such as `Shop.Order.Total(int32)`. When writing is slower than the
+//! application, beginnings and ends are dropped, and how many is said at the end; buffers take 512 MiB at most, for 256
+//! threads at a time. What a `finally` calls because of an exception stands below what threw it, which is still there then.
 
+use corprof::hooks::{Call, CallLog, CallReader, CallWriter};
 use corprof::prelude::*;
+use corprof_export::Trace;
 use globset::{Glob, GlobMatcher};
-use rtrb::{Consumer, Producer, RingBuffer};
-use std::io::{BufWriter, Write, stderr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::{env::var, time::Duration};
-
-/// How many beginnings and ends a thread may be ahead of the writer: 1.5 MiB of them.
-const ROOM: usize = 1 << 16;
+use std::io::{BufWriter, Stderr, Write, stderr};
+use std::{env::var, sync::Arc, sync::OnceLock, time::Duration};
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05")]
-struct Tracer(Arc<Calls>);
+struct Tracer(OnceLock<Arc<Calls>>);
 
-#[derive(Default)]
-struct Calls {
-    filter: OnceLock<GlobMatcher>,
-    threads: Mutex<Vec<Thread>>,
-    seen: AtomicUsize,
-    dropped: AtomicU64,
-}
-
-/// The writer's view of a thread: its number, its calls, and the stack pointers of the callers that it is inside of. An
-/// exception leaves functions without a word, but the next call shows where the stack is.
-struct Thread(usize, Consumer<Call>, Vec<usize>);
-
-/// The name of a function that begins, none if one ends; and the stack pointer of its caller.
-type Call = (Option<&'static str>, usize);
+/// What is traced, and where it goes.
+struct Calls(GlobMatcher, CallLog<&'static str>);
 
 impl FunctionHooks for Calls {
     type Function = &'static str;
-    type Thread = Producer<Call>;
+    type Thread = CallWriter<&'static str>;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function).to_string();
-        let is_wanted = self.filter.get().is_some_and(|filter| filter.is_match(&name));
-        if is_wanted { Hook::Yes(name.leak()) } else { Hook::No } // what is kept for a function is kept for ever
+        if self.0.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No } // what is kept for a function is kept for ever
     }
-    fn thread_started(&self) -> Producer<Call> {
-        let (calls, reader) = RingBuffer::new(ROOM);
-        let thread = Thread(self.seen.fetch_add(1, Relaxed), reader, Vec::new());
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-        calls
+    fn thread_started(&self) -> CallWriter<&'static str> {
+        self.1.writer()
     }
-    fn enter(&self, cx: &InHook<'_>, calls: &mut Producer<Call>, name: &&'static str) {
-        self.tell(calls, (Some(name), cx.stack_pointer()));
+    fn enter(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, name: &&'static str) {
+        calls.enter(cx, name);
     }
-    fn leave(&self, cx: &InHook<'_>, calls: &mut Producer<Call>, _name: &&'static str) {
-        self.tell(calls, (None, cx.stack_pointer()));
+    fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, _name: &&'static str) {
+        calls.leave(cx);
     }
 }
 
-impl Calls {
-    fn tell(&self, calls: &mut Producer<Call>, call: Call) {
-        if calls.push(call).is_err() {
-            self.dropped.fetch_add(1, Relaxed);
+/// A file for Perfetto, or else the tree.
+struct Writer(Option<Trace>, BufWriter<Stderr>);
+
+impl CallReader<&'static str> for Writer {
+    fn begin(&mut self, Call { thread, depth, at, function, .. }: Call<&'static str>) -> Result<(), BoxError> {
+        match &mut self.0 {
+            Some(trace) => Ok(trace.begin(thread, at, "call", function)?),
+            None => Ok(writeln!(self.1, "{thread:>4} {:.<1$}{function}", "", depth.min(100))?),
         }
     }
-
-    /// Writes what has come together.
-    fn write(&self) {
-        let threads = || self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut out, mut taken) = (BufWriter::new(stderr()), std::mem::take(&mut *threads()));
-        for Thread(number, calls, stack) in &mut taken {
-            for (name, stack_pointer) in (0..calls.slots()).map_while(|_| calls.pop().ok()) {
-                stack.truncate(stack.partition_point(|&caller| caller > stack_pointer));
-                let Some(name) = name else { continue };
-                let _ = writeln!(out, "{number:>4} {:.<1$}{name}", "", stack.len().min(100));
-                stack.push(stack_pointer);
-            }
-        }
-        taken.retain(|Thread(_, calls, _)| !(calls.is_abandoned() && calls.is_empty()));
-        threads().append(&mut taken); // no new thread has waited for the disk
+    fn end(&mut self, thread: u32, at: Duration) -> Result<(), BoxError> {
+        Ok(self.0.as_mut().map_or(Ok(()), |trace| trace.end(thread, at))?)
+    }
+    fn pause(&mut self) -> Result<(), BoxError> {
+        self.0.as_mut().map_or(Ok(()), Trace::flush)?;
+        Ok(self.1.flush()?)
     }
 }
 
 #[callbacks]
 impl Callbacks for Tracer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let filter = Glob::new(&var("TRACER_FILTER").unwrap_or("*".into()))?;
-        self.0.filter.get_or_init(|| filter.compile_matcher());
-        cx.hook_functions(self.0.clone())?;
-        let calls = self.0.clone();
-        cx.spawn_own_thread("tracer", move |cx| {
-            while cx.wait(Duration::from_millis(5)).is_continue() {
-                calls.write();
-            }
-        })?;
-        Ok(())
+        let filter = Glob::new(&var("TRACER_FILTER").unwrap_or("*".into()))?.compile_matcher();
+        let trace = var("TRACER_OUT").ok().map(|path| Trace::create(path, std::process::id(), "tracer")).transpose()?;
+        let calls = self.0.get_or_init(|| Arc::new(Calls(filter, CallLog::new(1 << 16, 256))));
+        calls.1.start(cx, "tracer", Duration::from_millis(5), Writer(trace, BufWriter::new(stderr())))?;
+        Ok(cx.hook_functions(calls.clone())?)
     }
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        self.0.write();
-        eprintln!("tracer: {} beginnings and ends of calls were dropped", self.0.dropped.load(Relaxed));
+        match self.0.get().map(|calls| calls.1.finish()) {
+            Some(Ok(dropped)) => eprintln!("tracer: {dropped} beginnings and ends of calls were dropped"),
+            failed => eprintln!("tracer: calls are missing: {failed:?}"),
+        }
     }
 }

@@ -1,7 +1,11 @@
 //! The example `tracer`: every call once, in order, below its caller.
 
-use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
+use serde_json::Value;
 
 /// Thread, depth and name of each line of the tree.
 fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {
@@ -68,6 +72,89 @@ fn tracer_keeps_threads_apart_and_says_what_is_wrong_with_a_filter() -> Result<(
         ensure!(workers.len() == 200, "{} threads called Work: {outcome}", workers.len());
 
         let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer").env("TRACER_FILTER", "[").run()?;
+        outcome.exited_with(7)?;
+        ensure!(outcome.stderr.contains("the profiler Tracer is not loaded"), "{outcome}");
+    }
+    Ok(())
+}
+
+/// What a trace file says of one thread: names of calls in order with their depths, and how deep it is at the end.
+#[derive(Default)]
+struct Lane {
+    calls: Vec<(String, usize)>,
+    depth: usize,
+    last: f64,
+}
+
+/// The threads of a trace file, which must be strict JSON, with ends that have a beginning and times that do not go back.
+fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
+    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?).context("the file is no JSON")?;
+    let mut lanes = BTreeMap::<u64, Lane>::new();
+    for event in &events {
+        let text = |key: &str| event[key].as_str().with_context(|| format!("no {key} in {event}"));
+        let lane = lanes.entry(event["tid"].as_u64().with_context(|| format!("no thread in {event}"))?).or_default();
+        match text("ph")? {
+            "M" => continue,
+            "B" => {
+                lane.calls.push((text("name")?.to_owned(), lane.depth));
+                lane.depth += 1;
+            }
+            "E" => {
+                lane.depth = lane.depth.checked_sub(1).with_context(|| format!("an end without beginning: {event}"))?
+            }
+            phase => bail!("what is {phase:?}?"),
+        }
+        let at = event["ts"].as_f64().with_context(|| format!("no time in {event}"))?;
+        ensure!(at >= lane.last, "time goes back from {} in {event}", lane.last);
+        lane.last = at;
+    }
+    Ok(lanes)
+}
+
+#[test]
+fn tracer_writes_calls_that_nest_and_end_for_perfetto() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("calls.trace.json");
+        let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+        let outcome = run.env("TRACER_OUT", &path).run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr == "tracer: 0 beginnings and ends of calls were dropped\n", "{outcome}");
+        let lanes = lanes(&path)?;
+        ensure!(lanes.values().all(|lane| lane.depth == 0), "all calls end: {outcome}");
+        let calls = &lanes.values().find(|lane| !lane.calls.is_empty()).context("no calls")?.calls;
+        let of =
+            |name: &str| calls.iter().filter(|call| call.0.starts_with(name)).map(|call| call.1).collect::<Vec<_>>();
+        ensure!(of("Known.Fib(").len() == 1973, "{} calls of Fib", of("Known.Fib(").len());
+        ensure!(of("Known.Deep(").into_iter().eq(0..10_001), "Deep calls itself");
+        ensure!(of("Known.Outer(") == [0; 100] && of("Known.Inner(") == [1; 100], "after exceptions");
+        ensure!(of("Known.Throw(") == [2; 25] && of("Known.Cleanup(").len() == 100, "in exceptions");
+    }
+    Ok(())
+}
+
+#[test]
+fn tracer_counts_what_it_cannot_write_in_time_and_what_it_writes_still_nests() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("calls.trace.json");
+        // Calls of everything: far more than is written meanwhile.
+        let run = Run::new(&runtime, "Calls").args(["60"]).profiler("tracer").env("TRACER_OUT", &path);
+        let outcome = run.run()?;
+        outcome.exited_with(0)?;
+        let dropped = outcome.stderr.lines().find_map(|line| {
+            line.strip_prefix("tracer: ")?
+                .strip_suffix(" beginnings and ends of calls were dropped")?
+                .parse::<u64>()
+                .ok()
+        });
+        println!("{runtime}: {dropped:?} dropped");
+        ensure!(dropped.with_context(|| format!("nothing said of drops: {outcome}"))? > 0, "none dropped: {outcome}");
+        ensure!(lanes(&path)?.values().all(|lane| lane.depth == 0), "all calls end: {outcome}");
+
+        let outcome =
+            Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer").env("TRACER_OUT", "/no/such/x.json");
+        let outcome = outcome.run()?;
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler Tracer is not loaded"), "{outcome}");
     }

@@ -63,8 +63,11 @@
 //!
 //! `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
 //! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
-//! and `unwind.rs` tells what exceptions have left of it.
+//! and `unwind.rs` tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs`
+//! does that for calls.
 
+mod call_log;
+mod events;
 mod in_hook;
 mod installed;
 mod shadow;
@@ -80,6 +83,8 @@ use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
 use crate::id::FunctionId;
 
+pub use call_log::{Call, CallLog, CallReader, CallWriter};
+pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
 pub(crate) use installed::{AnyHooks, Installed};
 pub use shadow::ShadowStack;
