@@ -2,9 +2,9 @@
 //!
 //! `cargo xtask demo sampler`. SAMPLER_OUT is `sampler.svg` unless set; `.folded`, `.speedscope.json`, `.pb.gz` (pprof) and
 //! `.json.gz` (Firefox Profiler) are written as well. SAMPLER_HZ rounds a second (100); SAMPLER_MODE=cpu for threads on a
-//! processor only, by the time they have spent there. Once a second a line tells how it goes.
+//! processor only, by the time they have spent there; SAMPLER_STRATEGY=seeded (Windows). Once a second a line tells more.
 
-use corprof::{prelude::*, sync::Mutex, walk::Round};
+use corprof::{prelude::*, sync::Mutex, walk::Round, walk::Strategy};
 use corprof_export::{Frame as Named, Profile, ThreadId as Lane, Unit};
 use std::time::{Duration, Instant, SystemTime};
 use std::{collections::HashMap, env, sync::Arc};
@@ -40,11 +40,11 @@ impl State {
             let lane = self.lanes.entry((thread.id, thread.os_id));
             let lane = *lane.or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
             profile.rename_thread(lane, thread.name.as_deref().unwrap_or_default());
-            let frames = sample.frames().iter().map(|frame| match frame.function {
-                Some(function) => profile.frame(Named::managed(&names.function(function))),
-                None => profile.frame(Named::native("[native code]")),
-            });
-            let frames: Vec<_> = frames.collect();
+            let native = profile.frame(Named::native("[native code]"));
+            let mut name = |function| profile.frame(Named::managed(&names.function(function)));
+            let frames = sample.frames().iter().map(|frame| frame.function.map_or(native, &mut name));
+            let mut frames: Vec<_> = frames.collect();
+            frames.dedup_by(|one, next| one == next && *one == native);
             let stack = profile.stack_leaf_first(frames);
             let time = if is_on_cpu { thread.cpu_time.unwrap_or_default() } else { round.elapsed() };
             profile.sample(lane, self.start.elapsed(), stack, time.as_nanos() as u64);
@@ -63,7 +63,8 @@ impl Callbacks for Sampling {
         corprof_export::Format::of_path(setting("SAMPLER_OUT", "sampler.svg"))?; // now, rather than at the end
         let (state, hertz) = (Arc::clone(&self.0), setting("SAMPLER_HZ", "100").parse::<f64>()?);
         let is_on_cpu = setting("SAMPLER_MODE", "wall") == "cpu";
-        let sampler = Sampler::every(Duration::try_from_secs_f64(1.0 / hertz)?);
+        let strategy = if setting("SAMPLER_STRATEGY", "") == "seeded" { Strategy::Seeded } else { Strategy::default() };
+        let sampler = Sampler::every(Duration::try_from_secs_f64(1.0 / hertz)?).strategy(strategy);
         let sampler = if is_on_cpu { sampler.on_cpu() } else { sampler };
         Ok(sampler.start(cx, move |round| state.lock(round.cx()).take(round, is_on_cpu))?)
     }

@@ -13,6 +13,7 @@ mod matrix;
 mod metadata;
 mod rejit;
 mod sampling;
+mod seeded;
 mod sequence;
 mod shadow;
 mod signatures;

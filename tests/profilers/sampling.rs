@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corprof::prelude::*;
 use corprof::testing::standstill;
-use corprof::walk::{Report, Round};
+use corprof::walk::{Report, Round, SampledFrame, Strategy};
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {
@@ -23,6 +23,7 @@ fn sampler() -> Sampler {
     let sampler = sampler.budget(setting("BUDGET_PERCENT", 100) as f64 / 100.0);
     let sampler = sampler.longest_standstill(Duration::from_micros(setting("LONGEST_US", 50_000)));
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
+    let sampler = if setting("SEEDED", 0) == 1 { sampler.strategy(Strategy::Seeded) } else { sampler };
     if setting("ON_CPU", 0) == 1 { sampler.on_cpu() } else { sampler }
 }
 
@@ -37,6 +38,10 @@ struct Seen {
     threads: BTreeMap<String, u64>,
     /// Samples of the working method without the frame that every chain begins with.
     torn: u64,
+    /// Samples in which native frames stand between `Between.Compares` and `Between.Sorts`, and how many those were in all.
+    holes: (u64, u64),
+    /// Samples with native frames on top of managed ones.
+    native_leaves: u64,
     /// Threads that rounds had no time for.
     left_out: usize,
 }
@@ -51,6 +56,9 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
     let seen = &mut *seen;
     let names = round.cx().names();
     for sample in round.samples() {
+        seen.native_leaves += u64::from(sample.frames().first().is_some_and(|frame| frame.function.is_none()));
+        let natives = hole(sample.frames(), names) as u64;
+        seen.holes = (seen.holes.0 + natives.min(1), seen.holes.1 + natives);
         let functions = sample.frames().iter().filter_map(|frame| frame.function);
         let chain: Vec<Name> = functions.map(|function| names.function(function)).collect();
         let Some(leaf) = chain.first() else { continue };
@@ -70,8 +78,19 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
     seen.report = round.report().clone();
 }
 
+/// How many native frames there are between the two methods of `Between`.
+fn hole(frames: &[SampledFrame], names: Names<'_>) -> usize {
+    let is = |frame: &SampledFrame, name: &str| {
+        frame.function.is_some_and(|function| names.function(function).starts_with(name))
+    };
+    let compares = frames.iter().position(|frame| is(frame, "Between.Compares"));
+    let after = compares.map_or(&[] as &[SampledFrame], |place| &frames[place + 1..]);
+    let natives = after.iter().take_while(|frame| frame.function.is_none()).count();
+    if after.get(natives).is_some_and(|frame| is(frame, "Between.Sorts")) { natives } else { 0 }
+}
+
 fn tell(seen: &Seen) {
-    let Seen { report, chains, leaves, threads, torn, left_out } = seen;
+    let Seen { report, chains, leaves, threads, torn, left_out, holes, native_leaves } = seen;
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
     line("rounds", &report.rounds);
@@ -89,6 +108,12 @@ fn tell(seen: &Seen) {
     line("longest-us", &report.standstill.longest.as_micros());
     line("mean-us", &report.standstill.mean().as_micros());
     line("total-us", &report.standstill.total.as_micros());
+    line("abandoned", &report.abandoned);
+    line("unwound", &report.unwound);
+    line("strategy", &format_args!("{:?}", report.strategy));
+    line("holes", &holes.0);
+    line("natives in holes", &holes.1);
+    line("native leaves", native_leaves);
     line("torn", torn);
     line("left-out", left_out);
     line("walks", &report.walks);

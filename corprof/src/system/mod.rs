@@ -5,6 +5,9 @@
 #[cfg_attr(not(any(target_os = "linux", windows)), path = "other/mod.rs")]
 mod imp;
 
+#[cfg(all(windows, target_arch = "x86_64"))]
+pub(crate) use imp::{probe, thread, unwind};
+
 use std::time::Duration;
 
 /// Keeps the library that this code is in loaded for as long as the process lives.

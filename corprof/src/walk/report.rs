@@ -7,7 +7,7 @@ use windows_core::HRESULT;
 
 use crate::error::{E_FAIL, Error, S_OK};
 
-use super::strategy::Outcome;
+use super::strategy::{Outcome, Strategy};
 use super::tape::{Stack, Tape};
 
 /// What the sampler has done so far. Sums are since its start, but for [`threads`](Self::threads).
@@ -32,8 +32,16 @@ pub struct Report {
     pub ended: u64,
     /// Threads that came to their end in the middle of a round, and waited for it to be over.
     pub delayed: u64,
-    /// How often the runtime was asked again to suspend, because another suspension was in the way.
+    /// How often the runtime was asked again: to suspend, because another suspension was in the way, or for the stack of a
+    /// thread that was stopped at an unsafe moment.
     pub retries: u64,
+    /// Walks by [`Strategy::Seeded`] that were given up, as the thread that was stopped had a lock that the walk needs.
+    pub abandoned: u64,
+    /// Stacks by [`Strategy::Seeded`] that the runtime would not walk, and that were followed by the unwind tables alone.
+    pub unwound: u64,
+    /// How threads are looked at now: as was asked for, or after too many walks that were given up by
+    /// [`Strategy::SuspendedRuntime`].
+    pub strategy: Strategy,
     /// What `DoStackSnapshot` has answered, and how often.
     pub walks: CodeCounts,
     /// What `SuspendRuntime` has answered in the rounds that were not made for it, and how often.
@@ -168,7 +176,7 @@ impl Verdict {
         let has_managed = tape.frames(stack).iter().any(|frame| frame.function.is_some());
         match (has_managed, stack.code) {
             (true, _) if stack.is_cut => Self::Truncated,
-            (true, code) if code.is_ok() => Self::Whole,
+            (true, code) if code.is_ok() || stack.is_unwound => Self::Whole,
             (true, _) => Self::Incomplete,
             // The runtime's walker fails where there is nothing to walk.
             (false, E_FAIL) => Self::WithoutFrames,
@@ -190,9 +198,11 @@ impl Report {
         self.threads.ended += outcome.ended;
         self.ended += outcome.ended as u64;
         self.threads.left_out += outcome.left_out;
+        self.threads.failed += outcome.abandoned as usize;
         for stack in tape.stacks() {
             // A walk that was broken off for want of room has done what it was to do.
             self.walks.add(if stack.is_cut { S_OK } else { stack.code });
+            self.unwound += u64::from(stack.is_unwound);
             match Verdict::of(tape, stack) {
                 Verdict::Whole => {}
                 Verdict::Truncated => self.truncated += 1,

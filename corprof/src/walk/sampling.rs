@@ -14,7 +14,7 @@ use super::budget::Budget;
 use super::report::Report;
 use super::round::{Round, SampledThread};
 use super::sampler::Sampler;
-use super::strategy::{self, Target, Walker};
+use super::strategy::{self, Strategy, Target, Walker};
 use super::tape::Tape;
 
 /// What the profiler gets to see.
@@ -30,30 +30,38 @@ struct Sampling {
     cpu_times: HashMap<ThreadId, Duration>,
     /// The thread that the next round begins with, as the last one had no time for it.
     first: Option<ThreadId>,
+    /// The strategy has given up.
+    is_given_up: bool,
 }
 
 /// The thread's whole life.
 pub(crate) fn run(sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
-    let mut walker = match strategy::begin(sampler.strategy, cx) {
+    let walker = match strategy::begin(sampler.strategy, cx) {
         Ok(walker) => walker,
         Err(error) => return report::line(format_args!("the sampler does not start: {error}")),
     };
     let mut sampling = Sampling {
         budget: Budget::new(sampler.budget, Instant::now()),
         tape: Tape::new(sampler.depth),
-        report: Report::default(),
+        report: Report { strategy: sampler.strategy, ..Report::default() },
         cpu_times: HashMap::new(),
         first: None,
+        is_given_up: false,
         sampler,
     };
-    if let Err(why) = sampling.run(cx, walker.as_mut(), see) {
+    if let Err(why) = sampling.run(cx, walker, see) {
         report::line(format_args!("the sampler has ended, the profiler goes on without it: {why}"));
     }
 }
 
 impl Sampling {
     /// Makes rounds until the thread should come to an end; the reason if that is before.
-    fn run(&mut self, cx: &mut OwnThread<'_>, walker: &mut dyn Walker, see: See<'_>) -> Result<(), String> {
+    fn run<'i>(
+        &mut self,
+        cx: &mut OwnThread<'i>,
+        mut walker: Box<dyn Walker + 'i>,
+        see: See<'_>,
+    ) -> Result<(), String> {
         let interval = self.sampler.interval;
         let mut last = Instant::now();
         let mut next = last + interval;
@@ -73,10 +81,15 @@ impl Sampling {
             if cx.current_thread() != Ok(None) {
                 return Err("its closure has called managed code, and a managed thread must not stop others".to_owned());
             }
-            if let Some(threads) = self.round(cx, walker)? {
+            if let Some(threads) = self.round(cx, walker.as_mut())? {
                 let elapsed = now.saturating_duration_since(last);
                 last = now;
                 see(&mut Round { cx, threads: &threads, tape: &self.tape, elapsed, report: &self.report });
+            }
+            if std::mem::take(&mut self.is_given_up) {
+                let other = Strategy::SuspendedRuntime;
+                walker = strategy::begin(other, cx).map_err(|error| error.to_string())?;
+                self.report.strategy = other;
             }
         }
     }
@@ -95,6 +108,8 @@ impl Sampling {
         drop(looking);
         self.report.delayed = cx.alive().delayed();
         self.report.retries += u64::from(outcome.retries);
+        self.report.abandoned += u64::from(outcome.abandoned);
+        self.is_given_up |= outcome.gives_up;
         if let Some(code) = outcome.refused {
             self.report.refusals.add(code);
             match code {
@@ -140,7 +155,7 @@ impl Sampling {
             } else if self.sampler.is_on_cpu && cpu_time == Some(Duration::ZERO) {
                 counts.idle += 1;
             } else {
-                targets.push(Target { thread, claim });
+                targets.push(Target { thread, os_id, claim });
                 threads.push(sampled);
             }
         }

@@ -13,7 +13,8 @@ use crate::info::Info;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct SampledFrame {
-    /// The managed function, or none for a block of native frames.
+    /// The managed function, or none for native code: a block of frames, or with [`Strategy::Seeded`](super::Strategy::Seeded)
+    /// a single one.
     pub function: Option<FunctionId>,
     /// Where in the native code; as [`Frame::ip`](crate::Frame::ip).
     pub ip: usize,
@@ -42,13 +43,18 @@ pub(crate) struct Stack {
     pub(crate) code: HRESULT,
     /// There was no room for all frames.
     pub(crate) is_cut: bool,
+    /// The runtime did not walk it, and it is whole all the same.
+    pub(crate) is_unwound: bool,
 }
 
 /// Where the frames of one stack go: a place of fixed size on the tape.
 pub(crate) struct Pen<'t> {
     frames: &'t mut Vec<SampledFrame>,
+    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
+    start: usize,
     end: usize,
     is_cut: bool,
+    is_unwound: bool,
 }
 
 impl Tape {
@@ -66,17 +72,18 @@ impl Tape {
         self.stacks.reserve(threads);
     }
 
-    /// Lets `walk` write the stack of a thread, and notes what it answers. Asks for no memory.
-    pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut Pen<'_>) -> HRESULT) {
+    /// Lets `walk` write the stack of a thread, and notes what it answers. If that is none, there is nothing to note. Asks for
+    /// no memory.
+    pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut Pen<'_>) -> Option<HRESULT>) {
         if self.stacks.len() == self.stacks.capacity() {
             return; // not prepared for that many
         }
         let start = self.frames.len();
         let end = self.frames.capacity().min(start.saturating_add(self.depth));
-        let mut pen = Pen { frames: &mut self.frames, end, is_cut: false };
-        let code = walk(&mut pen);
-        let is_cut = pen.is_cut;
-        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut });
+        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut: false, is_unwound: false };
+        let Some(code) = walk(&mut pen) else { return };
+        let Pen { is_cut, is_unwound, .. } = pen;
+        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut, is_unwound });
     }
 
     /// Takes note of the functions, as of all that the runtime hands out. Not while threads stand still: it may ask for memory.
@@ -107,6 +114,19 @@ impl Pen<'_> {
         }
     }
 
+    /// Forgets what was written of this stack, to begin again.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn restart(&mut self) {
+        self.frames.truncate(self.start);
+        self.is_cut = false;
+    }
+
+    /// The stack was found to its end without the runtime.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn is_unwound(&mut self) {
+        self.is_unwound = true;
+    }
+
     /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
     ///
     /// # Safety
@@ -133,7 +153,7 @@ mod tests {
     fn write(tape: &mut Tape, thread: usize, frames: usize) {
         tape.record(thread, |pen| {
             (1..=frames).all(|ip| pen.write(SampledFrame { function: FunctionId::from_raw(8), ip }));
-            S_OK
+            Some(S_OK)
         });
     }
 

@@ -5,15 +5,11 @@
 
 #[cfg(target_arch = "x86_64")]
 mod guard;
-// The seeded strategy of the sampler is what will use these three.
 #[cfg(target_arch = "x86_64")]
-#[allow(dead_code)]
 pub(crate) mod probe;
 #[cfg(target_arch = "x86_64")]
-#[allow(dead_code)]
 pub(crate) mod thread;
 #[cfg(target_arch = "x86_64")]
-#[allow(dead_code)]
 pub(crate) mod unwind;
 
 mod cpu_time;

@@ -1,5 +1,6 @@
 //! A thread of this process as Windows knows it: stopped and resumed, its registers, its stack's bounds, its processor time.
 
+use std::ffi::c_void;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use windows_sys::Win32::System::Diagnostics::Debug::{
     CONTEXT, CONTEXT_FULL_AMD64, GetThreadContext, ReadProcessMemory,
 };
 use windows_sys::Win32::System::Threading::{
-    GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadTimes, OpenThread, ResumeThread,
+    GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadId, GetThreadTimes, OpenThread, ResumeThread,
     SuspendThread, THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
 };
 
@@ -39,6 +40,12 @@ pub(crate) struct Thread {
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub(crate) struct Registers(pub(super) CONTEXT);
+
+/// The system's number for the calling thread.
+pub(crate) fn current_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory.
+    unsafe { GetCurrentThreadId() }
+}
 
 /// A thread that stands still until this is dropped, whatever happens: an early return and a panic resume it too.
 ///
@@ -71,6 +78,20 @@ impl Thread {
         // SAFETY: the handle is open, with the right to do so. It answers the number of stops before, or all ones.
         let before = unsafe { SuspendThread(self.handle) };
         (before != u32::MAX).then_some(Stopped { thread: self })
+    }
+
+    /// Resumes the thread for one that has stopped it and cannot do so itself; how many stops there were before. 0 and all
+    /// ones are none.
+    pub(crate) fn resume_for_another(&self) -> u32 {
+        // SAFETY: the handle is open, with the right to do so. A thread that runs is not touched by it.
+        unsafe { ResumeThread(self.handle) }
+    }
+
+    /// Whether `handle`, which another has opened, is of this thread. It takes no lock and asks for no memory.
+    pub(crate) fn is_that_of(&self, handle: *mut c_void) -> bool {
+        // SAFETY: takes whatever it is, and answers 0 if that is no thread's handle.
+        let [own, other] = [self.handle, handle].map(|handle| unsafe { GetThreadId(handle) });
+        own != 0 && own == other
     }
 
     /// How long the thread has run on a processor. The scheduler counts in steps of some 16 ms.
@@ -138,6 +159,13 @@ impl Stopped<'_> {
     }
 }
 
+impl Stopped<'_> {
+    /// Does not resume the thread, as another has.
+    pub(crate) fn was_resumed(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is open, with the right to do so, and this thread has stopped it once.
@@ -146,6 +174,16 @@ impl Drop for Stopped<'_> {
 }
 
 impl Registers {
+    /// Those of a context that the runtime shows; none if it is shorter than Windows' own.
+    ///
+    /// # Safety
+    /// `context` has `size` bytes to read.
+    pub(crate) unsafe fn of_context(context: *const u8, size: u32) -> Option<Self> {
+        let is_whole = !context.is_null() && size as usize >= size_of::<CONTEXT>();
+        // SAFETY: by the caller's promise the structure is there; it is plain numbers, and may stand at any address.
+        is_whole.then(|| Self(unsafe { context.cast::<CONTEXT>().read_unaligned() }))
+    }
+
     /// The address of the next instruction.
     pub(crate) fn ip(&self) -> usize {
         self.0.Rip as usize

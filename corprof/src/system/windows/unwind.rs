@@ -90,8 +90,13 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
     let function = unsafe { RtlLookupFunctionEntry(caller.0.Rip, &mut base, std::ptr::null_mut()) };
     if function.is_null() {
         // A function without an entry moves nothing: on top of its stack is where it returns to.
-        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked.
-        caller.0.Rip = unsafe { (caller.0.Rsp as *const u64).read_volatile() };
+        let top = caller.0.Rsp as *const u64;
+        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked. Should the
+        // watchdog have let the thread run, and end, that is a fault, and the guard is there for it.
+        let is_read = unsafe { guard::call(|| caller.0.Rip = top.read_volatile()) };
+        if !is_read.ok_or(UnwindError::Busy)? {
+            return Err(UnwindError::Fault);
+        }
         caller.0.Rsp += 8;
     } else {
         let (mut data, mut establisher) = (std::ptr::null_mut(), 0);

@@ -4,6 +4,8 @@
 //! while threads stand still, so it asks for no memory, takes no lock and tells nothing (`standstill.rs`). A further one is a
 //! file here, a variant of [`Strategy`] and an arm in [`begin`].
 
+#[cfg(all(windows, target_arch = "x86_64"))]
+mod seeded;
 mod suspended;
 
 use std::time::{Duration, Instant};
@@ -26,11 +28,19 @@ pub enum Strategy {
     /// every system, from .NET Core 3.0 on. Threads stop at safepoints: code between two of them is never on top of a stack.
     #[default]
     SuspendedRuntime,
+    /// One thread after another is stopped where it happens to be, and walked from there. Only on Windows, on x86-64. Code
+    /// between two safepoints is seen, and native frames one by one. A thread that is stopped may have a lock of the
+    /// system's or the runtime's: should walks get stuck for it too often, the sampler goes over to
+    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) tells.
+    Seeded,
 }
 
 /// A thread that is to be walked.
 pub(crate) struct Target<'i> {
     pub(crate) thread: ThreadId,
+    /// The number of the system's thread that carries it.
+    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
+    pub(crate) os_id: Option<u32>,
     /// Whether it still lives is asked when it is walked.
     pub(crate) claim: Claim<'i>,
 }
@@ -50,6 +60,10 @@ pub(crate) struct Outcome {
     pub(crate) left_out: usize,
     /// The code of what resumes threads, if it failed: the application may be stuck.
     pub(crate) stuck: Option<HRESULT>,
+    /// Walks that were given up, as they got stuck or would have.
+    pub(crate) abandoned: u32,
+    /// There were too many of those: the rest is for another strategy.
+    pub(crate) gives_up: bool,
 }
 
 /// One strategy at work. Only the sampler's own thread has one: it cannot be made without its context.
@@ -62,6 +76,10 @@ pub(crate) trait Walker {
 pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
     match strategy {
         Strategy::SuspendedRuntime => suspended::check(info),
+        #[cfg(all(windows, target_arch = "x86_64"))]
+        Strategy::Seeded => seeded::check(info),
+        #[cfg(not(all(windows, target_arch = "x86_64")))]
+        Strategy::Seeded => Err(not_here()),
     }
 }
 
@@ -69,7 +87,21 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
 pub(crate) fn begin<'i>(strategy: Strategy, cx: &OwnThread<'i>) -> Result<Box<dyn Walker + 'i>> {
     match strategy {
         Strategy::SuspendedRuntime => Ok(Box::new(suspended::Suspender::new(cx)?)),
+        #[cfg(all(windows, target_arch = "x86_64"))]
+        Strategy::Seeded => Ok(Box::new(seeded::Seeder::new(cx)?)),
+        #[cfg(not(all(windows, target_arch = "x86_64")))]
+        Strategy::Seeded => Err(not_here()),
     }
+}
+
+/// What is said where single threads cannot be walked.
+#[cfg(not(all(windows, target_arch = "x86_64")))]
+fn not_here() -> crate::error::Error {
+    crate::error::Error::new(crate::error::E_NOTIMPL, "DoStackSnapshot").about(
+        "Strategy::Seeded",
+        "the runtime walks a single thread that was stopped on Windows only, and corprof on x86-64 only: leave the sampler \
+         its default, Strategy::SuspendedRuntime",
+    )
 }
 
 /// How long a stop has lasted, and how long it may.

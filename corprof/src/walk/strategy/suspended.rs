@@ -130,7 +130,7 @@ impl Walker for Suspender<'_> {
                 break;
             }
             match target.claim.hold() {
-                Some(thread) => tape.record(number, |pen| standstill.walk(&thread, pen)),
+                Some(thread) => tape.record(number, |pen| Some(standstill.walk(&thread, pen))),
                 None => outcome.ended += 1,
             }
         }

@@ -1,0 +1,384 @@
+//! One thread at a time: it is stopped where it happens to be, walked from there, and runs again.
+//!
+//! Its innermost frames may be native, and the runtime begins at none of these. So they are passed by the unwinder to the
+//! first managed frame, whose registers are the seed of the runtime's walk. Native frames between managed ones are found in the
+//! same way: the runtime shows the registers of the innermost, and they are followed to the next managed frame, once that is
+//! known.
+//!
+//! A thread is stopped anywhere, so it may have any lock. From the stop to the resumption this file asks for none, but the
+//! system's and the runtime's calls do; hence the probe, before a thread's native frames are first walked, and the watchdog.
+
+mod watchdog;
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+use std::time::{Duration, Instant};
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::alive::Held;
+use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
+use crate::id::{FunctionId, ThreadId};
+use crate::info::Info;
+use crate::own_thread::OwnThread;
+use crate::system::probe::{self, Probe};
+use crate::system::thread::{Registers, Stopped, Thread};
+use crate::system::unwind::{self, Seed, UnwindError};
+use crate::walk::standstill::Mark;
+use crate::walk::tape::{Pen, SampledFrame, Tape};
+
+use super::{Outcome, Target, Walker};
+use watchdog::{Tally, Watchdog, Watched};
+
+const CALL: &str = "DoStackSnapshot";
+
+/// How many native frames in a row are passed.
+const MOST_NATIVE: usize = 512;
+
+/// How often a thread is stopped in one round, if the moments are unsafe; and how long it runs in between.
+const TRIES: u32 = 3;
+const BETWEEN: Duration = Duration::from_micros(50);
+
+/// What may stop single threads: the sampler's, which has proved by its context that it is one of corprof's own
+/// (suspension rule 1).
+pub(super) struct Seeder<'i> {
+    runtime: Runtime<'i>,
+    probe: Option<Probe>,
+    watchdog: Watchdog,
+    tally: Tally,
+    /// Threads whose native frames were walked before, while the locks for it could be had.
+    probed: HashSet<(ThreadId, u32)>,
+    _own_thread: PhantomData<*mut ()>,
+}
+
+/// The calls that are made while a thread stands still.
+#[derive(Clone, Copy)]
+struct Runtime<'i> {
+    info: &'i Info,
+    raw: &'i sys::ICorProfilerInfo2,
+}
+
+/// What came of one stop.
+enum Walked {
+    /// What the walk has answered.
+    Answer(HRESULT),
+    /// The thread is at its end.
+    Ended,
+    /// It has a lock that the walk needs.
+    Stuck,
+}
+
+/// Whether single threads can be walked at all.
+pub(super) fn check(info: &Info) -> Result<()> {
+    info.as_version::<sys::ICorProfilerInfo2>(CALL).map(drop)
+}
+
+impl<'i> Seeder<'i> {
+    pub(super) fn new(cx: &OwnThread<'i>) -> Result<Self> {
+        let info = cx.info();
+        let runtime = Runtime { info, raw: info.as_version(CALL)? };
+        unwind::prepare();
+        let no_thread = |_| {
+            let rule =
+                "the system has no thread to give for the watchdog, without which single threads are not stopped";
+            Error::new(E_FAIL, CALL).about("Strategy::Seeded", rule)
+        };
+        let watchdog = Watchdog::new().map_err(no_thread)?;
+        let (tally, probed) = (Tally::default(), HashSet::new());
+        Ok(Self { runtime, probe: None, watchdog, tally, probed, _own_thread: PhantomData })
+    }
+
+    /// Stops a thread, writes its stack, and lets it run again. `needs_probe` becomes false when the locks could be had.
+    fn walk_once(
+        &mut self,
+        held: &Held<'_, ThreadId>,
+        thread: &Thread,
+        pen: &mut Pen<'_>,
+        needs_probe: &mut bool,
+        is_last: bool,
+    ) -> Walked {
+        let _mark = Mark::set();
+        let Some(watched) = self.watchdog.stop(thread) else { return Walked::Ended };
+        let walked = self.runtime.look(&watched, held, thread, pen, is_last, |ip| {
+            if *needs_probe && self.runtime.function_at(ip).0.is_none() {
+                *needs_probe = !self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::LIMIT));
+                !*needs_probe
+            } else {
+                true
+            }
+        });
+        if watched.is_abandoned() { Walked::Stuck } else { walked }
+    }
+
+    /// Makes what a walk needs that asks for memory, and answers whether the thread's native frames are new.
+    fn prepare(&mut self, key: (ThreadId, u32)) -> bool {
+        if self.probe.is_none() {
+            let info = self.runtime.info.clone();
+            let also = move || {
+                if let Ok(raw) = info.as_version(CALL) {
+                    Runtime { info: &info, raw }.function_at(check as *const () as usize);
+                }
+            };
+            self.probe = Probe::new(also).ok();
+        }
+        !self.probed.contains(&key)
+    }
+}
+
+impl Runtime<'_> {
+    /// The function that an instruction pointer is in, if it is in managed code, and whether that could be told.
+    fn function_at(&self, ip: usize) -> (Option<FunctionId>, bool) {
+        let mut function = 0;
+        // SAFETY: the runtime looks the address up and takes whatever it is; it writes one number.
+        let code = unsafe { self.raw.GetFunctionFromIP(ip as *const u8, &mut function) };
+        let is_known = code != sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
+        (FunctionId::from_raw(function).filter(|_| code.is_ok()), is_known)
+    }
+
+    /// Whether the runtime's thread still has a thread of the system's, and it is this one. The runtime ends the process when
+    /// it is asked for the stack of one that has none.
+    fn is_carried_by(&self, held: &Held<'_, ThreadId>, thread: &Thread) -> bool {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the thread is held; the call writes one handle, which stays the runtime's.
+        let code = unsafe { self.raw.GetHandleFromThread(held.as_raw(), &mut handle) };
+        code.is_ok() && thread.is_that_of(handle)
+    }
+
+    /// Writes the stack of a thread that stands still. `may` is asked with its instruction pointer before anything is unwound.
+    fn look(
+        &self,
+        watched: &Watched<'_>,
+        held: &Held<'_, ThreadId>,
+        thread: &Thread,
+        pen: &mut Pen<'_>,
+        is_last: bool,
+        may: impl FnOnce(usize) -> bool,
+    ) -> Walked {
+        let Some(stopped) = watched.stopped() else { return Walked::Stuck };
+        // It really stands still once its registers have been read.
+        let Some((registers, stack)) = stopped.registers().zip(stopped.stack()) else { return Walked::Ended };
+        if !self.is_carried_by(held, thread) {
+            return Walked::Ended;
+        }
+        if !may(registers.ip()) {
+            return Walked::Stuck;
+        }
+        let scribe = Scribe { pen, watched, stack, hole: None, is_leaf_native: false, has_managed: false };
+        Walked::Answer(self.snapshot(held, stopped, scribe, is_last))
+    }
+
+    /// Finds the seed, and has the runtime walk from there.
+    fn snapshot(
+        &self,
+        held: &Held<'_, ThreadId>,
+        stopped: &Stopped<'_>,
+        mut scribe: Scribe<'_, '_>,
+        is_last: bool,
+    ) -> HRESULT {
+        let can_be_told = Cell::new(true);
+        let is_managed = |ip| {
+            let (function, is_known) = self.function_at(ip);
+            can_be_told.set(can_be_told.get() && is_known);
+            function.is_some()
+        };
+        let seed = unwind::seed(stopped, MOST_NATIVE, is_managed, |ip, _| {
+            scribe.is_leaf_native = true;
+            if can_be_told.get() { scribe.write(None, ip) } else { ControlFlow::Break(()) }
+        });
+        if !can_be_told.get() {
+            return sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
+        }
+        let seed = match seed {
+            Ok(seed) => Some(seed),
+            Err(UnwindError::Busy) => return sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
+            // The thread has no managed frame, or no more of it is wanted.
+            Err(UnwindError::End | UnwindError::Stopped) => return E_FAIL,
+            // The tables do not lead to one. Where the thread waits in native code, the runtime knows of its own where to begin.
+            Err(UnwindError::Stack | UnwindError::Fault | UnwindError::TooDeep) => {
+                scribe.pen.restart();
+                scribe.is_leaf_native = false;
+                None
+            }
+        };
+        let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_bytes);
+        let flags = sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT.bits();
+        let watched = scribe.watched;
+        let code = watched.in_runtime(|| {
+            let data: *mut Scribe<'_, '_> = &mut scribe;
+            // SAFETY: the thread is held and stands still; its instruction pointer in the seed is in managed code, and its
+            // stack pointer within its stack; the scribe is used by nobody else during the call.
+            unsafe {
+                let on_frame = Some(Scribe::on_frame as _);
+                self.raw.DoStackSnapshot(held.as_raw(), on_frame, flags, data.cast(), context.cast_mut(), size)
+            }
+        });
+        if code.is_ok() {
+            let _ = scribe.fill(usize::MAX);
+        }
+        let is_for_unwinder = code == sys::CORPROF_E_STACKSNAPSHOT_UNSAFE && is_last && !scribe.has_managed;
+        if let Some(seed) = seed.filter(|_| is_for_unwinder) {
+            self.unwind(&seed, &mut scribe);
+        }
+        code
+    }
+
+    /// Writes the stack from the seed on by the unwinder alone.
+    ///
+    /// The runtime refuses to walk a thread that runs managed code where it cannot tell whether its registers are whole: on .NET 8
+    /// unless the system says so, which Wine does not.
+    fn unwind(&self, seed: &Seed, scribe: &mut Scribe<'_, '_>) {
+        let mut registers = *seed.registers();
+        let mut is_innermost = !scribe.is_leaf_native;
+        loop {
+            // Where a function returns to may be behind the end of its caller.
+            let place = registers.ip().saturating_sub(usize::from(!is_innermost));
+            is_innermost = false;
+            if scribe.write(self.function_at(place).0, registers.ip()).is_break() {
+                return;
+            }
+            match unwind::step(&mut registers, &scribe.stack) {
+                Ok(()) => {}
+                Err(UnwindError::End) => return scribe.pen.is_unwound(),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Writes the frames that the runtime shows, and fills the holes between them.
+struct Scribe<'s, 't> {
+    pen: &'s mut Pen<'t>,
+    watched: &'s Watched<'s>,
+    stack: Range<usize>,
+    /// The innermost of a run of native frames, of which the end is not known yet.
+    hole: Option<Registers>,
+    /// Native frames were passed on the way to the seed.
+    is_leaf_native: bool,
+    has_managed: bool,
+}
+
+impl Scribe<'_, '_> {
+    /// Writes a frame, unless there is no room, or the thread runs again.
+    fn write(&mut self, function: Option<FunctionId>, ip: usize) -> ControlFlow<()> {
+        let goes_on = !self.watched.is_abandoned() && self.pen.write(SampledFrame { function, ip });
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Writes the native frames up to the managed one with the stack pointer `end`.
+    fn fill(&mut self, end: usize) -> ControlFlow<()> {
+        let Some(mut registers) = self.hole.take() else { return ControlFlow::Continue(()) };
+        for _ in 0..MOST_NATIVE {
+            self.write(None, registers.ip())?;
+            if unwind::step(&mut registers, &self.stack).is_err() || registers.sp() >= end {
+                break;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn frame(&mut self, function: Option<FunctionId>, ip: usize, registers: Option<Registers>) -> ControlFlow<()> {
+        match (function, registers) {
+            (None, _) if self.is_leaf_native && !self.has_managed => ControlFlow::Continue(()), // written already
+            (None, Some(registers)) => {
+                self.fill(registers.sp())?;
+                self.hole = Some(registers);
+                ControlFlow::Continue(())
+            }
+            (None, None) => self.write(None, ip),
+            (Some(function), registers) => {
+                self.has_managed = true;
+                self.fill(registers.map_or(0, |registers| registers.sp()))?;
+                self.write(Some(function), ip)
+            }
+        }
+    }
+
+    /// The callback for `DoStackSnapshot`.
+    ///
+    /// # Safety
+    /// `scribe` points at a [`Scribe`] that nobody else uses during the call; the context, if there is one, has that many bytes.
+    unsafe extern "system" fn on_frame(
+        function: sys::FunctionID,
+        ip: usize,
+        _info: sys::COR_PRF_FRAME_INFO,
+        context_size: u32,
+        context: *mut u8,
+        scribe: *mut c_void,
+    ) -> HRESULT {
+        // SAFETY: the caller's promises.
+        let (scribe, registers) =
+            unsafe { (&mut *scribe.cast::<Scribe<'_, '_>>(), Registers::of_context(context, context_size)) };
+        let goes_on = scribe.frame(FunctionId::from_raw(function), ip, registers);
+        if goes_on.is_continue() { S_OK } else { S_FALSE }
+    }
+}
+
+/// Whether the same may be answered otherwise a moment later.
+fn is_unsafe_moment(code: HRESULT) -> bool {
+    matches!(
+        code,
+        sys::CORPROF_E_STACKSNAPSHOT_UNSAFE
+            | sys::CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX
+            | sys::CORPROF_E_ASYNCHRONOUS_UNSAFE
+    )
+}
+
+impl Walker for Seeder<'_> {
+    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome {
+        let mut outcome = Outcome::default();
+        if self.probed.len() > 2 * targets.len() + 64 {
+            self.probed.clear(); // most of them have ended
+        }
+        for (number, target) in targets.iter().enumerate() {
+            if outcome.stood >= limit || outcome.gives_up {
+                outcome.left_out = targets.len() - number;
+                break;
+            }
+            // Held from before the stop to after it: nobody whose end waits for that has a lock that is needed here, as no
+            // suspension of the runtime is asked for.
+            let held = target.claim.hold();
+            let thread = target.os_id.and_then(Thread::open);
+            let Some(((held, thread), os_id)) = held.zip(thread).zip(target.os_id) else {
+                outcome.ended += 1;
+                continue;
+            };
+            let key = (target.thread, os_id);
+            let is_new = self.prepare(key);
+            let mut needs_probe = is_new;
+            let mut walked = Walked::Ended;
+            let mut write = |pen: &mut Pen<'_>| {
+                for turn in 1..=TRIES {
+                    pen.restart();
+                    let start = Instant::now();
+                    walked = self.walk_once(&held, &thread, pen, &mut needs_probe, turn == TRIES);
+                    outcome.stood += start.elapsed();
+                    match walked {
+                        Walked::Answer(code) if turn < TRIES && is_unsafe_moment(code) => outcome.retries += 1,
+                        Walked::Answer(code) => return Some(code),
+                        Walked::Ended | Walked::Stuck => break,
+                    }
+                    std::thread::sleep(BETWEEN);
+                }
+                pen.restart();
+                None
+            };
+            tape.record(number, &mut write);
+            match walked {
+                Walked::Ended => outcome.ended += 1,
+                Walked::Stuck => {
+                    outcome.abandoned += 1;
+                    outcome.gives_up = self.tally.add(held.as_raw(), Instant::now());
+                    // Its thread comes free by itself.
+                    self.probe = None;
+                }
+                Walked::Answer(_) if is_new && !needs_probe => drop(self.probed.insert(key)),
+                Walked::Answer(_) => {}
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,316 @@
+//! Lets a thread run on whose walk does not come to its end.
+//!
+//! The stopped thread may have a lock that the walk needs, and then the sampler's thread waits for what only itself can
+//! resume. So another thread looks on: a target that stands still for [`LIMIT`], while the sampler's thread used no processor,
+//! is resumed by it. By that the lock comes free, and the walk ends, with whatever it has found.
+//!
+//! Who resumes is settled by one word: the sampler takes it back from "stopped" to "running", or the watchdog gets there first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, ptr, thread};
+
+use crate::system::thread::{Stopped, Thread, current_id};
+
+/// How long a target stands still before the watchdog steps in.
+const LIMIT: Duration = Duration::from_millis(500);
+/// How often it looks.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// What the low bits of [`Shared::state`] say.
+const PHASE: u64 = 3;
+/// Nothing is stopped.
+const RUNNING: u64 = 0;
+/// The target is, and the sampler will resume it.
+const STOPPED: u64 = 1;
+/// The watchdog is resuming it: the target's handle stays open.
+const RESUMING: u64 = 2;
+/// The watchdog has resumed it.
+const RESUMED: u64 = 3;
+
+struct Shared {
+    /// The number of the stop, above the phase that it is in.
+    state: AtomicU64,
+    /// The thread that is stopped; good while the phase is not [`RUNNING`].
+    target: AtomicPtr<Thread>,
+    /// The sampler is inside of DoStackSnapshot, which stops the target once more by itself.
+    is_in_runtime: AtomicBool,
+}
+
+/// The thread that looks on, until this is dropped.
+pub(super) struct Watchdog {
+    shared: Arc<Shared>,
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// A stopped thread that is resumed when this is dropped, or by the watchdog before.
+pub(super) struct Watched<'w> {
+    shared: &'w Shared,
+    turn: u64,
+    stopped: Option<Stopped<'w>>,
+}
+
+impl Watchdog {
+    /// A watchdog over the calling thread.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub(super) fn new() -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: AtomicU64::new(RUNNING),
+            target: AtomicPtr::new(ptr::null_mut()),
+            is_in_runtime: AtomicBool::new(false),
+        });
+        let (end, over) = mpsc::channel::<()>();
+        let (theirs, sampler) = (shared.clone(), current_id());
+        let thread = thread::Builder::new().name("corprof watchdog".to_owned()).spawn(move || {
+            let mut sampler = Sampler { thread: Thread::open(sampler), seen: None };
+            while over.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                theirs.look(&mut sampler);
+            }
+        })?;
+        Ok(Self { shared, thread: Some((end, thread)) })
+    }
+
+    /// Stops `thread`; none if it has ended.
+    pub(super) fn stop<'w>(&'w mut self, thread: &'w Thread) -> Option<Watched<'w>> {
+        let stopped = thread.stop()?;
+        let turn = (self.shared.state.load(SeqCst) & !PHASE) + PHASE + 1;
+        self.shared.target.store(ptr::from_ref(thread).cast_mut(), SeqCst);
+        self.shared.state.store(turn | STOPPED, SeqCst);
+        Some(Watched { shared: &self.shared, turn, stopped: Some(stopped) })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.thread.take() {
+            drop(end);
+            // It looks up at once, and waits for nobody.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<'w> Watched<'w> {
+    /// The stopped thread; none once the watchdog has resumed it.
+    pub(super) fn stopped(&self) -> Option<&Stopped<'w>> {
+        self.stopped.as_ref().filter(|_| !self.is_abandoned())
+    }
+
+    /// Whether the watchdog has resumed it: what is read of it from now on may be anything.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.shared.state.load(SeqCst) != self.turn | STOPPED
+    }
+
+    /// Calls into the runtime, which may stop the thread once more.
+    pub(super) fn in_runtime<R>(&self, call: impl FnOnce() -> R) -> R {
+        self.shared.is_in_runtime.store(true, SeqCst);
+        let answer = call();
+        self.shared.is_in_runtime.store(false, SeqCst);
+        answer
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        let Self { shared, turn, .. } = *self;
+        let Some(stopped) = self.stopped.take() else { return };
+        let take = |phase| shared.state.compare_exchange(turn | phase, turn | RUNNING, SeqCst, SeqCst).is_ok();
+        if take(STOPPED) {
+            return drop(stopped);
+        }
+        // The watchdog has the handle for the time of one call, which does not wait.
+        while !take(RESUMED) {
+            thread::yield_now();
+        }
+        stopped.was_resumed();
+    }
+}
+
+/// The sampler's thread, as the watchdog sees it.
+struct Sampler {
+    thread: Option<Thread>,
+    /// The state that it was last found in, since when, and how long it had run on a processor by then.
+    seen: Option<(u64, Instant, Option<Duration>)>,
+}
+
+impl Sampler {
+    /// Whether it has been in this state for the limit, without running.
+    fn is_stuck(&mut self, state: u64) -> bool {
+        let time = self.thread.as_ref().and_then(Thread::cpu_time);
+        match self.seen {
+            Some((seen, since, before)) if seen == state && time == before => since.elapsed() >= LIMIT,
+            _ => {
+                self.seen = Some((state, Instant::now(), time));
+                false
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Resumes the target, if the sampler is stuck.
+    fn look(&self, sampler: &mut Sampler) {
+        let state = self.state.load(SeqCst);
+        let (turn, phase) = (state & !PHASE, state & PHASE);
+        let is_in_runtime = self.is_in_runtime.load(SeqCst);
+        // Resumed already, it may be stopped again by the runtime, which is stuck in turn.
+        if phase == RUNNING || (phase == RESUMED && !is_in_runtime) {
+            sampler.seen = None;
+            return;
+        }
+        if !sampler.is_stuck(state) || self.state.compare_exchange(state, turn | RESUMING, SeqCst, SeqCst).is_err() {
+            return;
+        }
+        // SAFETY: the sampler keeps the thread open until it has taken the word back, which it cannot before the store below.
+        let target = unsafe { &*self.target.load(SeqCst) };
+        let stops = target.resume_for_another();
+        // The second stop is the runtime's own, by the walk that is stuck: it keeps its collector from stopping the thread
+        // meanwhile.
+        if stops == 2 && is_in_runtime {
+            target.resume_for_another();
+        }
+        sampler.seen = None;
+        self.state.store(turn | RESUMED, SeqCst);
+    }
+}
+
+/// How often walks were given up lately.
+#[derive(Default)]
+pub(super) struct Tally(Vec<(Instant, usize)>);
+
+impl Tally {
+    const SPAN: Duration = Duration::from_secs(30);
+    const MOST_OF_ONE: usize = 5;
+    const MOST: usize = 12;
+
+    /// Counts a walk of `thread` that was given up, and answers whether there are too many.
+    pub(super) fn add(&mut self, thread: usize, now: Instant) -> bool {
+        self.0.retain(|(then, _)| now.saturating_duration_since(*then) < Self::SPAN);
+        self.0.push((now, thread));
+        let of_this = self.0.iter().filter(|(_, other)| *other == thread).count();
+        of_this >= Self::MOST_OF_ONE || self.0.len() >= Self::MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// A thread that counts until it is told to end.
+    struct Counter {
+        shared: Arc<(AtomicU64, AtomicBool, AtomicU32)>,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl Counter {
+        fn start() -> Self {
+            let shared = Arc::new((AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0)));
+            let theirs = shared.clone();
+            let thread = thread::spawn(move || {
+                theirs.2.store(current_id(), SeqCst);
+                while !theirs.1.load(SeqCst) {
+                    theirs.0.fetch_add(1, SeqCst);
+                    thread::yield_now();
+                }
+            });
+            while shared.0.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            Self { shared, thread: Some(thread) }
+        }
+
+        fn open(&self) -> Thread {
+            Thread::open(self.shared.2.load(SeqCst)).unwrap()
+        }
+
+        fn count(&self) -> u64 {
+            self.shared.0.load(SeqCst)
+        }
+
+        fn runs(&self) -> bool {
+            let (before, start) = (self.count(), Instant::now());
+            while self.count() == before && start.elapsed() < Duration::from_secs(10) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            self.count() != before
+        }
+    }
+
+    impl Drop for Counter {
+        fn drop(&mut self) {
+            self.shared.1.store(true, SeqCst);
+            self.thread.take().unwrap().join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_target_is_resumed_by_the_drop_and_stands_still_until_then() {
+        let counter = Counter::start();
+        let thread = counter.open();
+        let mut watchdog = Watchdog::new().unwrap();
+        for _ in 0..20 {
+            let watched = watchdog.stop(&thread).unwrap();
+            watched.stopped().unwrap().registers().unwrap();
+            let before = counter.count();
+            thread::sleep(Duration::from_millis(5));
+            assert_eq!(counter.count(), before);
+            assert!(!watched.is_abandoned());
+            drop(watched);
+            assert!(counter.runs());
+        }
+    }
+
+    #[test]
+    fn a_target_that_the_sampler_cannot_resume_is_by_the_watchdog() {
+        let counter = Counter::start();
+        let thread = counter.open();
+        let mut watchdog = Watchdog::new().unwrap();
+        for is_stopped_twice in [false, true] {
+            let watched = watchdog.stop(&thread).unwrap();
+            watched.stopped().unwrap().registers().unwrap();
+            let (start, before) = (Instant::now(), counter.count());
+            let wait = || {
+                // The sampler's thread is stuck: it uses no processor until the target runs again.
+                thread::sleep(LIMIT + 3 * PERIOD);
+                while counter.count() == before && start.elapsed() < Duration::from_secs(30) {
+                    thread::sleep(2 * LIMIT);
+                }
+                assert!(counter.runs(), "nobody has resumed it");
+            };
+            if is_stopped_twice {
+                let theirs = thread.stop().unwrap();
+                watched.in_runtime(wait);
+                // As the runtime would, which does not know that it runs.
+                drop(theirs);
+            } else {
+                wait();
+            }
+            assert!(watched.is_abandoned() && watched.stopped().is_none());
+            assert!(start.elapsed() >= LIMIT);
+            drop(watched);
+            assert!(counter.runs());
+        }
+        // Nothing is left over: it stops again, and goes on again.
+        drop(watchdog.stop(&thread).unwrap());
+        assert!(counter.runs());
+    }
+
+    #[test]
+    fn too_many_are_five_of_a_thread_or_twelve_in_all_in_half_a_minute() {
+        let now = Instant::now();
+        let mut tally = Tally::default();
+        assert_eq!((0..5).map(|_| tally.add(1, now)).collect::<Vec<_>>(), [false, false, false, false, true]);
+        let mut tally = Tally::default();
+        assert!((1..12).all(|thread| !tally.add(thread, now)));
+        assert!(tally.add(12, now));
+        let mut tally = Tally::default();
+        assert!((0..100).all(|turn| !tally.add(1, now + Duration::from_secs(8) * turn)), "they are forgotten");
+    }
+}

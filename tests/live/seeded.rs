@@ -1,0 +1,153 @@
+//! Threads that are stopped one by one, on Windows: where they are, and not where their next safepoint is.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// Runs a program under the profiler that counts.
+fn sample(runtime: &Runtime, app: &str, args: &[&str], settings: &[(&str, &str)]) -> Result<Outcome> {
+    let run = Run::new(runtime, app).args(args).profiler_named("sampling", "Counts");
+    let outcome = settings.iter().fold(run, |run, (name, value)| run.env(name, value)).run()?;
+    ensure!(told(&outcome, "violations") == 0, "memory or a lock was touched while a thread stood still: {outcome}");
+    ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");
+    Ok(outcome)
+}
+
+/// The same, by single threads, which it must have been to the end.
+fn sample_seeded(runtime: &Runtime, app: &str, args: &[&str], settings: &[(&str, &str)]) -> Result<Outcome> {
+    let outcome = sample(runtime, app, args, &[settings, &[("SEEDED", "1")]].concat())?;
+    ensure!(outcome.stderr.contains("strategy: Seeded\n"), "it has gone over to another strategy: {outcome}");
+    Ok(outcome)
+}
+
+/// The number after `key: `, or 0.
+fn told(outcome: &Outcome, key: &str) -> u64 {
+    let number = |line: &str| line.strip_prefix(key)?.strip_prefix(": ")?.parse().ok();
+    outcome.stderr.lines().find_map(number).unwrap_or_default()
+}
+
+/// The runtimes on which single threads can be walked.
+fn runtimes() -> Result<Vec<Runtime>> {
+    Ok(Runtime::all()?.into_iter().filter(Runtime::is_windows).collect())
+}
+
+/// What the sampler did, in a line.
+fn summary(outcome: &Outcome) -> String {
+    let walks = outcome.stderr.lines().find(|line| line.starts_with("walks: ")).unwrap_or_default();
+    let keys = ["rounds", "samples", "retries", "unwound", "abandoned", "ended", "delayed", "mean-us", "longest-us"];
+    keys.map(|key| format!("{key} {}", told(outcome, key))).join(", ") + "; " + walks
+}
+
+#[test]
+fn known_shares_of_work_come_out() -> Result<()> {
+    for runtime in runtimes()? {
+        let outcome = sample_seeded(&runtime, "Shares", &["8000"], &[])?;
+        outcome.exited_with(0)?;
+        println!("{runtime}: {}", summary(&outcome));
+        let chains = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"];
+        let counts = chains.map(|chain| told(&outcome, &format!("chain {chain}")));
+        let total: u64 = counts.iter().sum();
+        // Under Wine each stop is some milliseconds of talk with its server.
+        ensure!(total >= 100, "sampled for eight seconds: {outcome}");
+        for (count, expected) in counts.into_iter().zip([60.0, 30.0, 10.0]) {
+            let share = 100.0 * count as f64 / total as f64;
+            println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
+            // Three standard deviations of what so many samples can tell, and a point for the program's own deviation.
+            let tolerance = 1.0 + 3.0 * f64::sqrt(expected * (100.0 - expected) / total as f64);
+            ensure!((share - expected).abs() <= tolerance, "{share:.1} % instead of {expected} %: {outcome}");
+        }
+        ensure!(told(&outcome, "leaf Shares.Burn(int32)") * 10 >= total * 9, "{outcome}");
+        let (waiter, worker) = (told(&outcome, "thread waiter"), told(&outcome, "thread worker 0"));
+        ensure!(waiter * 2 >= worker && worker * 2 >= waiter, "{waiter} and {worker}: {outcome}");
+        // The waiter is in native code, which the runtime does not show on top, and the unwinder does.
+        ensure!(told(&outcome, "native leaves") >= waiter / 2, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn code_without_safepoints_is_seen_on_top() -> Result<()> {
+    for runtime in runtimes()? {
+        let suspended = sample(&runtime, "Straight", &["4000"], &[])?;
+        let seeded = sample_seeded(&runtime, "Straight", &["4000"], &[])?;
+        for outcome in [&suspended, &seeded] {
+            outcome.exited_with(0)?;
+        }
+        let leaves = ["Loop(uint64)", "Line(uint64)", "Works(int32)"].map(|name| format!("leaf Straight.{name}"));
+        let [by_suspension, by_seed] = [&suspended, &seeded].map(|outcome| leaves.each_ref().map(|l| told(outcome, l)));
+        println!("{runtime}: Loop, Line, Works by suspension: {by_suspension:?}, by seed: {by_seed:?}");
+        println!("{runtime}: {}", summary(&seeded));
+        let [in_loop, in_line, _] = by_seed;
+        ensure!(in_loop + in_line >= 60, "{seeded}");
+        ensure!(in_line * 4 >= in_loop && in_loop * 4 >= in_line, "as many steps in each: {seeded}");
+        ensure!(by_suspension[1] == 0, "it has safepoints after all: {suspended}");
+    }
+    Ok(())
+}
+
+#[test]
+fn native_frames_between_managed_ones_are_shown_one_by_one() -> Result<()> {
+    for runtime in runtimes()? {
+        let alone = Run::new(&runtime, "Between").args(["500"]).run()?;
+        alone.exited_with(0)?;
+        let outcome = sample_seeded(&runtime, "Between", &["3000"], &[])?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
+        let [holes, natives, samples, leaves] =
+            ["holes", "natives in holes", "samples", "native leaves"].map(|key| told(&outcome, key));
+        println!("{runtime}: {natives} native frames in {holes} holes, {leaves} native leaves; {}", summary(&outcome));
+        ensure!(holes * 2 >= samples && holes > 30, "most of the time there is one: {outcome}");
+        // qsort calls itself, and between it and managed code stands the runtime.
+        ensure!(natives >= 2 * holes, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut caught = 0;
+        for (app, args) in [("Churn", ["6000", "300"].as_slice()), ("Foreign", &["300"])] {
+            let alone = Run::new(&runtime, app).args(args).run()?;
+            alone.exited_with(0)?;
+            let outcome = sample_seeded(&runtime, app, args, &[("EVERY_US", "1000")])?;
+            outcome.exited_with(0)?;
+            println!("{runtime}, {app}: {}", summary(&outcome));
+            ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
+            ensure!(told(&outcome, "rounds") >= 50, "{outcome}");
+            caught += told(&outcome, "ended") + told(&outcome, "delayed");
+        }
+        ensure!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_end_may_come_in_the_middle_of_a_walk() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut rounds = 0;
+        for turn in 0..10 {
+            let (app, args, code, text) = match turn % 2 {
+                0 => ("Exit", ["7", "2"].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
+                _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
+            };
+            let outcome = sample_seeded(&runtime, app, args, &[("EVERY_US", "100")])?;
+            outcome.exited_with(code)?;
+            ensure!(outcome.stdout == text, "the application prints something else: {outcome}");
+            rounds += told(&outcome, "rounds");
+        }
+        ensure!(rounds > 20, "{runtime}: {rounds} rounds in 10 runs");
+    }
+    Ok(())
+}
+
+#[test]
+fn where_it_cannot_be_it_says_what_to_use_instead() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
+        let run = Run::new(&runtime, "Hello").profiler_named("sampling", "Counts").env("SEEDED", "1");
+        let outcome = run.run().context("the application runs without the profiler")?;
+        outcome.exited_with(0)?;
+        let told = "leave the sampler its default, Strategy::SuspendedRuntime";
+        ensure!(outcome.stderr.contains(told), "{outcome}");
+    }
+    Ok(())
+}
