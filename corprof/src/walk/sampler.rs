@@ -152,7 +152,7 @@ impl Sampler {
     /// started.
     ///
     /// # Errors
-    /// If there is a sampler in this process already, the runtime is older than .NET Core 3.0, a flag cannot be turned on, or
+    /// If there is a sampler in this process already, the runtime or the system cannot do what the strategy needs, a flag cannot be turned on, or
     /// the profiler is being shut down.
     pub fn start(
         self,
