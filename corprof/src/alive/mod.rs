@@ -15,6 +15,8 @@
 
 mod sweep;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -162,7 +164,8 @@ impl Info {
     /// Takes note of a class that the runtime hands out.
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
-        self.alive().note(&self.alive().classes, class.as_raw());
+        let alive = self.alive();
+        alive.note(&alive.classes, class.as_raw(), || alive.is_immortal_class(self, class));
     }
 
     /// A function that the runtime hands out.
@@ -189,7 +192,8 @@ impl Info {
     /// Takes note of a function that the runtime hands out.
     #[inline]
     pub(crate) fn note_function(&self, function: FunctionId) {
-        self.alive().note(&self.alive().functions, function.as_raw());
+        let alive = self.alive();
+        alive.note(&alive.functions, function.as_raw(), || alive.is_immortal_function(self, function));
     }
 }
 
@@ -286,17 +290,24 @@ impl Alive {
 
     /// Takes note of what the runtime hands out, once it can die.
     #[inline]
-    fn note(&self, table: &Table, id: usize) {
+    fn note(&self, table: &Table, id: usize, is_immortal: impl FnOnce() -> bool) {
         if self.is_unloading_possible.load(Ordering::Relaxed) {
-            self.note_mortal(table, id);
+            self.note_mortal(table, id, is_immortal);
         }
     }
 
-    /// What is handed out is alive, also if something else at its address has died; unless it is handed out while it goes.
+    /// What is handed out is alive, also if something else at its address has died; unless it is handed out while it goes. What
+    /// is seen for the first time then is behind the sweep: it counts as dead, if it is not immortal.
     #[cold]
-    fn note_mortal(&self, table: &Table, id: usize) {
+    fn note_mortal(&self, table: &Table, id: usize, is_immortal: impl FnOnce() -> bool) {
+        if self.unloading.load(Ordering::Acquire) != 0 {
+            if table.get(id).is_none() {
+                table.insert(id, if is_immortal() { State::Immortal } else { State::Dead });
+            }
+            return;
+        }
         let entry = table.insert(id, State::Fresh);
-        if entry.state() == State::Dead && self.unloading.load(Ordering::Acquire) == 0 {
+        if entry.state() == State::Dead {
             entry.set(State::Fresh);
         }
     }
@@ -408,108 +419,4 @@ fn wait_while(is_busy: impl Fn() -> bool, what: &str) -> bool {
         }
     }
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering::SeqCst;
-
-    use super::*;
-
-    const THREAD: usize = 16;
-
-    fn claim(alive: &Alive) -> Option<Claim<'_>> {
-        alive.claim(ThreadId::from_raw(THREAD).unwrap())
-    }
-
-    #[test]
-    fn a_thread_at_its_end_waits_for_its_walk_and_is_not_walked_again() {
-        let alive = Alive::new();
-        alive.thread_created(THREAD);
-        let claimed = claim(&alive).unwrap();
-        let held = claimed.hold().unwrap();
-        let has_ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                alive.thread_ending(THREAD);
-                has_ended.store(true, SeqCst);
-            });
-            while claim(&alive).is_some() {
-                std::thread::yield_now(); // its end has not begun
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!has_ended.load(SeqCst), "it is being walked");
-            assert!(claimed.hold().is_none(), "not walked again");
-            drop(held);
-        });
-        assert!(has_ended.into_inner());
-        assert_eq!(alive.delayed(), 1);
-
-        alive.thread_ended(THREAD);
-        let dead = alive.hold(ThreadId::from_raw(THREAD).unwrap(), "GetThreadInfo").err().unwrap();
-        assert_eq!(dead.kind(), crate::ErrorKind::Gone);
-        assert!(dead.to_string().starts_with("GetThreadInfo(thread): COR_E_OBJECTDISPOSED"), "{dead}");
-
-        alive.thread_created(THREAD);
-        drop(claimed.hold().unwrap()); // another thread at the same address is as good
-        alive.thread_ending(THREAD);
-    }
-
-    #[test]
-    fn no_thread_ends_while_it_is_walked() {
-        const ROUNDS: usize = 2000;
-        let alive = Alive::new();
-        let memory = AtomicBool::new(true);
-        alive.thread_created(THREAD);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..ROUNDS {
-                    std::thread::yield_now();
-                    alive.thread_ending(THREAD);
-                    alive.thread_ended(THREAD);
-                    memory.store(false, SeqCst);
-                    memory.store(true, SeqCst);
-                    alive.thread_created(THREAD);
-                }
-            });
-            for _ in 0..ROUNDS {
-                let Some(held) = claim(&alive).and_then(|claim| claim.hold()) else { continue };
-                for _ in 0..10 {
-                    assert!(memory.load(SeqCst), "gone in the middle of its walk");
-                }
-                drop(held);
-            }
-        });
-    }
-
-    #[test]
-    fn a_module_waits_for_the_look_that_there_is_and_not_for_the_next() {
-        let alive = Alive::new();
-        alive.wait_for_look();
-        drop(alive.look());
-        alive.wait_for_look();
-
-        let looking = alive.look();
-        let (has_begun, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                has_begun.store(true, Ordering::SeqCst);
-                alive.wait_for_look();
-                has_waited.store(true, Ordering::SeqCst);
-            });
-            while !has_begun.load(Ordering::SeqCst) {
-                std::thread::yield_now();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            assert!(!has_waited.load(Ordering::SeqCst), "the look goes on");
-            drop(looking);
-            // Looks without a pause in between, as far as the waiting thread can see.
-            let mut next = alive.look();
-            while !has_waited.load(Ordering::SeqCst) {
-                drop(next);
-                next = alive.look();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-    }
 }

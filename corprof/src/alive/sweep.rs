@@ -62,7 +62,7 @@ impl Alive {
         }
         // So that a look-up of an address finds them dead while the module's code is still there.
         let _ = InTriggers::new(info).jitted_functions();
-        let fates = Fates { alive: self, info, module: id };
+        let fates = Fates { alive: self, info, module: Some(id) };
         // Functions lead to classes, and not the other way round.
         sweep(&self.functions, |raw| FunctionId::from_raw(raw).map(|function| fates.function(function)));
         sweep(&self.classes, |raw| ClassId::from_raw(raw).map(|class| fates.class(class, DEPTH)));
@@ -86,6 +86,16 @@ impl Alive {
         if module.type_args.is_empty() {
             set(self.modules.insert(module.module.as_raw(), State::Dead));
         }
+    }
+
+    /// Whether it never goes.
+    pub(crate) fn is_immortal_class(&self, info: &Info, class: ClassId) -> bool {
+        Fates { alive: self, info, module: None }.class(class, DEPTH) == Fate::Immortal
+    }
+
+    /// Whether it never goes.
+    pub(crate) fn is_immortal_function(&self, info: &Info, function: FunctionId) -> bool {
+        Fates { alive: self, info, module: None }.function(function) == Fate::Immortal
     }
 
     /// It is gone.
@@ -120,12 +130,13 @@ fn sweep(table: &Table, fate: impl Fn(usize) -> Option<Fate>) {
 struct Fates<'a> {
     alive: &'a Alive,
     info: &'a Info,
-    module: ModuleId,
+    /// The one that goes; none if it is only asked what can go at all.
+    module: Option<ModuleId>,
 }
 
 impl Fates<'_> {
     fn module(&self, module: ModuleId) -> Fate {
-        if module == self.module {
+        if Some(module) == self.module {
             return Fate::Goes;
         }
         match self.alive.modules.get(module.as_raw()).map(Entry::state) {
