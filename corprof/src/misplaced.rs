@@ -48,7 +48,7 @@ shadows! {
         il_to_native_mapping in_memory_symbols_length initialize_current_thread is_frozen_object jitted_functions
         loh_object_size_threshold metadata metadata_emit names notified_exception_clause_info object_generation object_size
         os_thread_id read_in_memory_symbols runtime_info rva_static_address static_field_info string_layout
-        thread_static_address walk_own_stack walk_own_stack_with_registers
+        stack_boundary thread_static_address walk_own_stack walk_own_stack_with_registers with_hook_thread
     }
     OnlyWhereACollectionMayStart if WhereACollectionMayStart {
         app_domain_info app_domains_containing_module apply_meta_data class_from_token enum_modules

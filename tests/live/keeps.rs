@@ -11,8 +11,11 @@ fn count(told: &str, name: &str) -> Result<u64> {
 
 #[test]
 fn what_was_unloaded_is_refused_while_everything_is_asked_about_without_pause() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let outcome = Run::new(&runtime, "Unloads").args(["40"]).profiler_named("keeps", "Keeps").run()?;
+    let arguments: [&[&str]; 2] = [&["40"], &["40", "Plug.dll"]];
+    for (runtime, arguments) in
+        Runtime::all()?.iter().flat_map(|runtime| arguments.map(|arguments| (runtime, arguments)))
+    {
+        let outcome = Run::new(runtime, "Unloads").args(arguments).profiler_named("keeps", "Keeps").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "unloaded 40 of 40\n", "{outcome}");
         let told =

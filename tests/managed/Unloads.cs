@@ -1,6 +1,6 @@
 // Loads two programs over and over into contexts that can be unloaded, runs each on a thread of its own, and lets them go.
 //
-// Arguments: how often. Prints how many were unloaded.
+// Arguments: how often, and perhaps the one program to load instead. Prints how many were unloaded.
 using System;
 using System.IO;
 using System.Reflection;
@@ -20,7 +20,7 @@ static class Program
         Console.SetOut(TextWriter.Null);
         for (int round = 0; round < rounds; round++)
         {
-            string program = round % 2 == 0 ? "Generics.dll" : "Throw.dll";
+            string program = args.Length > 1 ? args[1] : round % 2 == 0 ? "Generics.dll" : "Throw.dll";
             WeakReference context = Run(Path.Combine(directory, program));
             for (int attempt = 0; context.IsAlive && attempt < 20; attempt++)
             {

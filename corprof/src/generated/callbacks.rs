@@ -898,6 +898,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
+    /// Note: also made for a thread that is never started, of which no other callback tells, and whose memory may go at any time (live).
+    ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::ThreadNameChanged`).
     #[doc(alias = "ThreadNameChanged")]
     fn thread_name_changed(

@@ -104,7 +104,7 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (DoStackSnapshot) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime.\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT; see NOTES (a). The frame info that it gives names the function and no type arguments (3.1 and 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime, and now and then even then, for one thread in thousands (live).\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT; see NOTES (a). The frame info that it gives names the function and no type arguments (3.1 and 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
     };
     (SetEnterLeaveFunctionHooks2) => {
         "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
@@ -125,10 +125,10 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetClassFromTokenAndTypeArgs) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: loads the class, which crashes on a thread that is not managed (live, .NET 8 and 3.1): corprof refuses that.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_OUTOFMEMORY`."
     };
     (GetFunctionFromTokenAndTypeArgs) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: may load classes, which crashes on a thread that is not managed (live, .NET 8): corprof refuses that.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (EnumModuleFrozenObjects) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: the enumerator is always empty; use EnumerateNonGCObjects.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
