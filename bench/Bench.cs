@@ -3,10 +3,14 @@
 //     Bench alloc SLICES OBJECTS   allocates OBJECTS small objects SLICES times; prints how many there were in all, with those
 //                                  of the warm-up, and what each slice took
 //     Bench call SLICES CALLS      the same with calls of a method that does nothing
+//     Bench spin SLICES CALLS THREADS
+//                                  the same on so many threads at once, each slice on new ones
+//     Bench throw DEPTH            throws an exception at the bottom of DEPTH calls, and catches it at the top
 //     Bench wait                   prints a line and waits until standard input ends, so that its memory can be looked at
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
+using System.Threading;
 
 static class Bench
 {
@@ -20,6 +24,8 @@ static class Bench
         {
             case "alloc": return Slices(int.Parse(args[1]), int.Parse(args[2]));
             case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
+            case "spin": return Spin(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
+            case "throw": return Throw(int.Parse(args[1]));
             case "wait": return Wait();
             default: return 2;
         }
@@ -68,6 +74,26 @@ static class Bench
         return sum == (slices + 1) * calls ? 0 : 1;
     }
 
+    static int Spin(int slices, int calls, int threads)
+    {
+        int[] sums = new int[threads];
+        for (int i = 0; i <= slices; i++)
+        {
+            Thread[] workers = new Thread[threads];
+            long start = Stopwatch.GetTimestamp();
+            for (int n = 0; n < threads; n++)
+            {
+                int number = n;
+                workers[n] = new Thread(() => sums[number] = Call(calls));
+                workers[n].Start();
+            }
+            foreach (Thread worker in workers) worker.Join();
+            // The first warms up.
+            if (i > 0) Console.WriteLine("slice_ns={0:F0}", (Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency);
+        }
+        return Array.TrueForAll(sums, sum => sum == calls) ? 0 : 1;
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Call(int calls)
     {
@@ -78,6 +104,20 @@ static class Bench
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Next(int number) { return number + 1; }
+
+    static int Throw(int depth)
+    {
+        try { Down(depth); }
+        catch (InvalidOperationException) { return 0; }
+        return 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Down(int depth)
+    {
+        if (depth == 0) throw new InvalidOperationException();
+        return Down(depth - 1) + 1;
+    }
 
     static int Wait()
     {

@@ -50,6 +50,7 @@ static_assertions::assert_not_impl_any!(FrameInfo<'static>: Send, Sync);
 impl<'w> Frame<'w> {
     /// Whoever calls this vouches, by the lifetime, that the frame info and the registers are not used after the runtime's
     /// callback that brought them.
+    #[inline]
     pub(crate) fn new(
         function: Option<FunctionId>,
         ip: usize,
@@ -61,17 +62,20 @@ impl<'w> Frame<'w> {
     }
 
     /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
+    #[inline]
     pub fn function(&self) -> Option<FunctionId> {
         self.info.map(|info| info.function)
     }
 
     /// Whether it is a block of native frames.
+    #[inline]
     pub fn is_native(&self) -> bool {
         self.info.is_none()
     }
 
     /// Where in the native code: the next instruction of this function, which is after the call that it is in, but for the
     /// leaf. For a block of native frames the address in the innermost of them, if the runtime knows it, else 0.
+    #[inline]
     pub fn ip(&self) -> usize {
         self.ip
     }

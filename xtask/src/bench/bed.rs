@@ -71,8 +71,9 @@ pub(super) struct Built {
 }
 
 impl Built {
-    fn new(library: &Path) -> Result<Self> {
-        let clsid = profiler::pick(library, None)?.clsid;
+    /// The profiler of this name, or the only one.
+    fn new(library: &Path, name: Option<&str>) -> Result<Self> {
+        let clsid = profiler::pick(library, name)?.clsid;
         let library = library.canonicalize().with_context(|| format!("cannot resolve {}", library.display()))?;
         Ok(Self { library, clsid })
     }
@@ -103,6 +104,18 @@ pub(super) struct Bed {
     pub(super) calls: Built,
     /// bench/calls.c.
     pub(super) calls_in_c: PathBuf,
+    /// tests/profilers/bench_walks.rs.
+    pub(super) walks: Built,
+    /// bench/walks.c.
+    pub(super) walks_in_c: PathBuf,
+    /// examples/sampler.rs.
+    pub(super) sampler: Built,
+    /// Counts samples by chain of calls: tests/profilers/sampling.rs.
+    pub(super) counts: Built,
+    /// tests/managed/Deep.cs.
+    pub(super) deep: PathBuf,
+    /// tests/managed/Shares.cs.
+    pub(super) shares: PathBuf,
 }
 
 /// Whether bench/hooks.S is for this system.
@@ -124,28 +137,40 @@ impl Bed {
         note(format_args!("by {compiler}"));
         let compile = |source: &Path| managed::compile(&compiler, source, &dir);
         let bench = compile(&workspace_root().join("bench").join("Bench.cs"))?;
-        let hello = compile(&managed::sources_dir().join("Hello.cs"))?;
-        let sample = compile(&managed::sources_dir().join("Sample.cs"))?;
+        let tested = |name: &str| compile(&managed::sources_dir().join(name));
+        let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
+        let [deep, shares] = [tested("Deep.cs")?, tested("Shares.cs")?];
 
-        announce("Building what is in C (bench/floor.c, bench/calls.c)");
+        announce("Building what is in C (bench/floor.c, bench/calls.c, bench/walks.c)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
         let hooks = |role, option| HAS_HOOKS.then(|| floor(&dir, role, &[option], &["hooks.S"])).transpose();
         let c_hooks = hooks("calls", "-DCOUNT_CALLS")?;
         let hooks_return = hooks("return", "-DHOOK_RETURNS")?;
         let calls_in_c = c_library(&dir, &["calls.c"], "calls", &[])?;
+        let walks_in_c = c_library(&dir, &["walks.c"], "walks", &[])?;
 
         announce("Building the profilers in Rust, optimised");
-        let names = ["bench_count", "bench_nothing", "logger", "bench_hooks", "bench_calls"];
+        let names = [
+            "bench_count",
+            "bench_nothing",
+            "logger",
+            "bench_hooks",
+            "bench_calls",
+            "bench_walks",
+            "sampler",
+            "sampling",
+        ];
         let mut build = cargo::cargo();
         build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
         build.args(names.iter().flat_map(|name| ["--example", name]));
         let libraries = cargo::build_examples(&mut build)?;
-        let built = |name: &str| {
+        let library = |name: &str| {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
-            Built::new(library.with_context(|| format!("cargo built no library for the example `{name}`"))?)
+            library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
-        let [count, nothing, logger, hooks, calls] = names;
+        let built = |name: &str| Built::new(library(name)?, None);
+        let [count, nothing, logger, hooks, calls, walks, sampler, sampling] = names;
         Ok(Self {
             runtime,
             bench,
@@ -158,6 +183,12 @@ impl Bed {
             hooks_return,
             calls: built(calls)?,
             calls_in_c,
+            walks: built(walks)?,
+            walks_in_c,
+            sampler: built(sampler)?,
+            counts: Built::new(library(sampling)?, Some("Counts"))?,
+            deep,
+            shares,
         })
     }
 
@@ -192,7 +223,7 @@ pub(super) fn output(command: &mut Command) -> Result<(String, String)> {
 /// The profiler of bench/floor.c in one of its roles.
 fn floor(dir: &Path, role: &str, options: &[&str], others: &[&str]) -> Result<Built> {
     let sources: Vec<_> = ["floor.c"].iter().chain(others).copied().collect();
-    Built::new(&c_library(dir, &sources, &format!("floor_{role}"), options)?)
+    Built::new(&c_library(dir, &sources, &format!("floor_{role}"), options)?, None)
 }
 
 /// Compiles sources of bench/ into a library of this name.

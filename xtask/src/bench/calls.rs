@@ -22,9 +22,9 @@ const ROWS: [(&str, &str, f64); 5] = [
 
 /// What one process told of one row: nanoseconds a call, by slice.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    c: Vec<f64>,
-    corprof: Vec<f64>,
+pub(super) struct Told {
+    pub(super) c: Vec<f64>,
+    pub(super) corprof: Vec<f64>,
 }
 
 /// Measures the rows.
@@ -61,7 +61,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 }
 
 /// The slices in `NAME CALLS [NANOSECONDS-IN-C] NANOSECONDS`.
-fn told(text: &str, name: &str) -> Result<Told> {
+pub(super) fn told(text: &str, name: &str) -> Result<Told> {
     let mut told = Told::default();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
