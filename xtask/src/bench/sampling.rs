@@ -45,16 +45,18 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     ));
     let mut lines = Vec::new();
     for (number, threads) in [1, processors].into_iter().enumerate() {
-        let mut bare = Samples::default();
-        let mut sampled = RATES.map(|_| Samples::default());
+        let mut sides = [None, Some(RATES[0].0), Some(RATES[1].0)].map(|rate| (rate, Samples::default()));
         for _ in 0..rounds {
-            bare.push(run(bed, None, threads)?);
-            for (samples, (rate, ..)) in sampled.iter_mut().zip(RATES) {
-                samples.push(run(bed, Some(rate), threads)?);
+            for (rate, samples) in &mut sides {
+                samples.push(run(bed, *rate, threads)?);
             }
+            // Who goes first differs from round to round.
+            sides.rotate_left(1);
         }
-        for (samples, (_, names, target)) in sampled.iter().zip(RATES) {
-            let slower = samples.compared(&bare, |sampled, bare| 100.0 * (sampled / bare - 1.0));
+        let of = |rate| sides.iter().find(|side| side.0 == rate).map(|side| &side.1);
+        for (rate, names, target) in RATES {
+            let (Some(sampled), Some(bare)) = (of(Some(rate)), of(None)) else { continue };
+            let slower = sampled.compared(bare, |sampled, bare| 100.0 * (sampled / bare - 1.0));
             let line = Line::stated(SLOW_DOWN, names[number], slower.value, "%").spread(slower.spread);
             lines.push(target.into_iter().fold(line, Line::target));
         }
