@@ -27,6 +27,10 @@
 //! the profiler, not the application. What corprof cannot keep from the application is a profiler that aborts, overflows its
 //! stack or does not return; and [`id`] names the one thing that the types do not prove yet.
 
+// The derive names this crate from outside.
+#[cfg(test)]
+extern crate self as corprof;
+
 mod adapter;
 mod alive;
 pub mod args;

@@ -36,10 +36,13 @@ struct Sampling {
 
 /// The thread's whole life.
 pub(crate) fn run(sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
-    let walker = match strategy::begin(sampler.strategy, cx) {
-        Ok(walker) => walker,
-        Err(error) => return report::line(format_args!("the sampler does not start: {error}")),
-    };
+    match strategy::begin(sampler.strategy, cx) {
+        Ok(walker) => run_with(walker, sampler, cx, see),
+        Err(error) => report::line(format_args!("the sampler does not start: {error}")),
+    }
+}
+
+fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut OwnThread<'i>, see: See<'_>) {
     let mut sampling = Sampling {
         budget: Budget::new(sampler.budget, Instant::now()),
         tape: Tape::new(sampler.depth),
@@ -162,5 +165,73 @@ impl Sampling {
         self.cpu_times = cpu_times;
         self.report.threads = counts;
         Ok((targets, threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::strategy::Outcome;
+    use super::*;
+    use crate::prelude::*;
+    use crate::testing::FakeClr;
+
+    /// Walks nobody, and gives up in its third round.
+    struct GivesUp(u32);
+
+    impl Walker for GivesUp {
+        fn walk(&mut self, targets: &[Target<'_>], _: &mut Tape, _: Duration) -> Outcome {
+            self.0 += 1;
+            let abandoned = targets.len() as u32;
+            Outcome { abandoned, gives_up: self.0 == 3, ..Outcome::default() }
+        }
+    }
+
+    /// Tells of each round the strategy and the samples.
+    #[derive(Default, Profiler)]
+    #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0051", no_export)]
+    struct Rounds(Arc<Mutex<Vec<(Strategy, usize)>>>);
+
+    #[callbacks]
+    impl Callbacks for Rounds {
+        fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+            cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
+            let rounds = Arc::clone(&self.0);
+            cx.spawn_own_thread("sampler", move |cx| {
+                let sampler = Sampler { strategy: Strategy::Seeded, ..Sampler::every(Duration::from_millis(1)) };
+                run_with(Box::new(GivesUp(0)), sampler, cx, &mut |round| {
+                    rounds.lock().unwrap().push((round.report().strategy, round.samples().count()));
+                });
+            })?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_strategy_that_gives_up_is_followed_by_the_one_that_always_works() {
+        let mut clr = FakeClr::load::<Rounds>().unwrap();
+        clr.start_up();
+        let class = clr.core_class("System.Object");
+        let main = clr.function(class, "Main");
+        clr.jit(main);
+        let thread = clr.create_thread();
+        clr.set_stack(thread, [Some(main)]);
+        let rounds = Arc::clone(&clr.profiler::<Rounds>().unwrap().0);
+        let start = Instant::now();
+        let has_samples = |(strategy, samples): &(Strategy, usize)| *strategy != Strategy::Seeded && *samples > 0;
+        while !rounds.lock().unwrap().iter().any(has_samples) {
+            assert!(start.elapsed() < Duration::from_secs(60), "no samples by the other strategy");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        clr.shutdown();
+        let rounds = rounds.lock().unwrap();
+        let seeded = rounds.iter().take_while(|(strategy, _)| *strategy == Strategy::Seeded);
+        assert_eq!(
+            seeded.map(|(_, samples)| samples).collect::<Vec<_>>(),
+            [&0; 3],
+            "three rounds, of walks that were given up"
+        );
+        assert!(rounds[3..].iter().all(|(strategy, _)| *strategy == Strategy::SuspendedRuntime));
     }
 }
