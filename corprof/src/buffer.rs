@@ -13,6 +13,9 @@ const TRIES: usize = 8;
 /// The room for text that is tried first, on the stack.
 const USUAL_UNITS: usize = 128;
 
+/// The room for a short list that is tried first, on the stack.
+const USUAL_ITEMS: usize = 8;
+
 /// The room to begin with when a call does not say how much it needs.
 const GUESS: usize = 64;
 
@@ -32,6 +35,25 @@ pub(crate) fn read_list_from<T: Copy + Default>(
     fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
 ) -> Result<Vec<T>> {
     read_blank_list_from(call, room, T::default(), fill)
+}
+
+/// As [`read_list`], for a list that is nearly always empty or very short: it is asked for once, and then often allocates
+/// nothing.
+#[inline]
+pub(crate) fn read_short_list<T: Copy + Default>(
+    call: &'static str,
+    mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
+) -> Result<Vec<T>> {
+    let mut usual = [T::default(); USUAL_ITEMS];
+    let mut count = 0;
+    let code = fill(USUAL_ITEMS as u32, &mut count, usual.as_mut_ptr());
+    if code != INSUFFICIENT_BUFFER {
+        Error::check(code, call)?;
+        if let Some(items) = usual.get(..count as usize) {
+            return Ok(items.to_vec());
+        }
+    }
+    read_list(call, fill)
 }
 
 /// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.
@@ -72,34 +94,75 @@ fn read_blank_list_from<T: Copy>(
     Err(Error::new(INSUFFICIENT_BUFFER, call))
 }
 
-/// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).
-pub(crate) fn read_utf16(
-    call: &'static str,
-    mut fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT,
-) -> Result<String> {
-    // Nearly every name fits, and is then asked for once.
-    let mut usual = [0; USUAL_UNITS];
-    let mut count = 0;
-    let code = fill(usual.as_mut_ptr(), USUAL_UNITS as u32, &mut count);
-    if code != INSUFFICIENT_BUFFER {
-        Error::check(code, call)?;
-        if let Some(units) = usual.get(..count as usize) {
-            return Ok(text(units));
-        }
-    }
-    let units = read_list(call, |room, count, start| fill(start, room, count))?;
-    Ok(text(&units))
+/// Text as a call has written it: on the stack, unless it is longer than nearly all are.
+pub(crate) struct Units {
+    usual: [u16; USUAL_UNITS],
+    /// The text instead, if it is that long.
+    long: Vec<u16>,
+    count: usize,
 }
 
-/// The text before the NUL, if there is one.
-fn text(units: &[u16]) -> String {
-    let units = units.split(|&unit| unit == 0).next().unwrap_or_default();
-    if units.iter().all(|&unit| unit < 0x80) {
-        // As nearly every name, and many times faster.
-        let bytes = units.iter().map(|&unit| unit as u8).collect();
-        return String::from_utf8(bytes).unwrap_or_default();
+impl Units {
+    pub(crate) const fn new() -> Self {
+        Self { usual: [0; USUAL_UNITS], long: Vec::new(), count: 0 }
     }
-    String::from_utf16_lossy(units)
+
+    /// The text before the NUL, if there is one.
+    pub(crate) fn as_units(&self) -> &[u16] {
+        let units = if self.long.is_empty() { self.usual.get(..self.count) } else { Some(&self.long[..]) };
+        let units = units.unwrap_or_default();
+        let units = units.strip_suffix(&[0]).unwrap_or(units);
+        // Nearly none has one inside, and to look at all of them without stopping is quicker.
+        let is_cut = units.iter().fold(false, |is_cut, &unit| is_cut | (unit == 0));
+        if is_cut { units.split(|&unit| unit == 0).next().unwrap_or_default() } else { units }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_text(text: &str) -> Self {
+        Self { long: text.encode_utf16().chain([0]).collect(), ..Self::new() }
+    }
+}
+
+/// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).
+pub(crate) fn read_utf16(call: &'static str, fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT) -> Result<String> {
+    let mut units = Units::new();
+    read_units(call, &mut units, fill)?;
+    let units = units.as_units();
+    let mut text = String::with_capacity(units.len());
+    push_units(&mut text, units);
+    Ok(text)
+}
+
+/// As [`read_utf16`], into `units`, which are empty: nothing is allocated for text of usual length.
+#[inline]
+pub(crate) fn read_units(
+    call: &'static str,
+    units: &mut Units,
+    mut fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT,
+) -> Result<()> {
+    // Nearly every name fits, and is then asked for once.
+    let mut count = 0;
+    let code = fill(units.usual.as_mut_ptr(), USUAL_UNITS as u32, &mut count);
+    if code != INSUFFICIENT_BUFFER {
+        Error::check(code, call)?;
+        if count as usize <= USUAL_UNITS {
+            units.count = count as usize;
+            return Ok(());
+        }
+    }
+    units.long = read_list(call, |room, count, start| fill(start, room, count))?;
+    Ok(())
+}
+
+/// Appends UTF-16; what is none becomes U+FFFD.
+pub(crate) fn push_units(text: &mut String, units: &[u16]) {
+    if units.iter().fold(0, |all, &unit| all | unit) < 0x80 {
+        // As nearly every name, and many times faster.
+        // SAFETY: what is appended is ASCII, as has been looked at, so the text stays UTF-8.
+        unsafe { text.as_mut_vec() }.extend(units.iter().map(|&unit| unit as u8));
+    } else {
+        text.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
+    }
 }
 
 /// `text` as the runtime takes it: UTF-16 with a NUL at its end, and so with none inside.

@@ -1,19 +1,21 @@
 //! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures what corprof's forms of them cost.
 //!
 //! `BENCH_CALLS` names the library in C. What each slice took is told at Shutdown: `NAME CALLS NANOSECONDS-IN-C
-//! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not.
+//! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not; of names, that
+//! they are the same text.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "that is how it fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use corprof::metadata::TypeDef;
+use corprof::metadata::signature::{MethodSignature, Type};
 use corprof::prelude::*;
 use libloading::Library;
 
@@ -49,14 +51,20 @@ const SLICES: usize = 100;
 const NAMES: usize = 16;
 
 type Repeated = unsafe extern "C" fn(*mut c_void, *const usize, usize) -> usize;
-type NameParts = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> usize;
+type NameCalls = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> usize;
+type NameOf = unsafe extern "C" fn(*mut c_void, usize) -> usize;
+type KeepImport = unsafe extern "C" fn(usize, *mut c_void) -> c_int;
+type KnownName = unsafe extern "C" fn(usize) -> *const c_char;
 
 /// The calls in C.
 struct InC {
     function_from_ip: Repeated,
     function_info: Repeated,
     class_from_object: Repeated,
-    name_parts: NameParts,
+    name_calls: NameCalls,
+    name_of: NameOf,
+    keep_import: KeepImport,
+    known_name: KnownName,
 }
 
 impl InC {
@@ -70,7 +78,10 @@ impl InC {
                 function_from_ip: repeated("function_from_ip"),
                 function_info: repeated("function_info"),
                 class_from_object: repeated("class_from_object"),
-                name_parts: *library.get::<NameParts>("name_parts").unwrap(),
+                name_calls: *library.get::<NameCalls>("name_calls").unwrap(),
+                name_of: *library.get::<NameOf>("name_of").unwrap(),
+                keep_import: *library.get::<KeepImport>("keep_import").unwrap(),
+                known_name: *library.get::<KnownName>("known_name").unwrap(),
             }
         }
     }
@@ -116,25 +127,94 @@ impl Calls {
             (timed(c), corprof)
         };
         assert_eq!(answered, expected, "{name}");
+        self.tell(name, calls, c, corprof);
+    }
+
+    fn tell(&self, name: &str, calls: usize, c: Duration, corprof: Duration) {
         writeln!(self.told.lock().unwrap(), "{name} {calls} {} {}", c.as_nanos(), corprof.as_nanos()).unwrap();
     }
 
-    /// Functions without parameters, each of another class that is neither generic nor nested.
+    /// Functions whose names the four calls of bench/calls.c are enough for, each of another class: that is neither generic nor
+    /// nested, and the parameters are of no class that has to be asked about.
     fn simple_functions(cx: &InCallback<'_>, core: ModuleId) -> Vec<FunctionId> {
+        fn is_simple_type(of: &Type) -> bool {
+            match of {
+                Type::Primitive(_) => true,
+                Type::Pointer(inner) | Type::ByRef(inner) | Type::SzArray(inner) => is_simple_type(inner),
+                _ => false,
+            }
+        }
         let import = cx.metadata(core).unwrap();
         let simple = |class: &TypeDef| {
             import.enclosing_class(*class) == Ok(None) && import.generic_params(*class).is_ok_and(|all| all.is_empty())
         };
         let function = |class: TypeDef| {
             import.methods(class).unwrap().into_iter().find_map(|method| {
-                let signature = import.method(method).unwrap().signature;
-                // Not generic, and no parameters.
-                let is_simple = signature[0] & 0x10 == 0 && signature[1] == 0;
+                let signature = MethodSignature::decode(&import.method(method).unwrap().signature).unwrap();
+                let mut types = signature.parameters.iter().chain([&signature.return_type]);
+                let is_simple = signature.generic_parameters == 0 && types.all(is_simple_type);
                 let function = is_simple.then(|| cx.function_from_token(core, method).ok()).flatten()?;
                 cx.function_info(function).unwrap().class.map(|_| function)
             })
         };
         import.type_defs().unwrap().into_iter().filter(simple).filter_map(function).collect()
+    }
+
+    /// Names that are looked up for the first time, on both sides, beside the calls alone.
+    fn misses(&self, cx: &InCallback<'_>, core: ModuleId) {
+        let (info, in_c) = (InC::info(cx), &self.in_c);
+        let simple = Self::simple_functions(cx, core);
+        let import = cx.metadata(core).unwrap();
+        // SAFETY: it is kept for the length of this callback, in which the module stays.
+        let import = windows_core::Interface::as_raw(unsafe { import.as_raw() });
+        // The module's metadata is looked up once, on either side.
+        cx.names().function(simple[0]);
+        // SAFETY: as above; nobody asks after this callback.
+        assert_ne!(unsafe { (in_c.keep_import)(core.as_raw(), import) }, 0);
+        let mut allocated = 0;
+        let slices = simple[1..].chunks_exact(NAMES);
+        let names = slices.len() * NAMES;
+        for (at, functions) in slices.enumerate() {
+            let calls = || {
+                // SAFETY: asks as corprof does, about this module's functions.
+                let each = |function: &FunctionId| unsafe { (in_c.name_calls)(info, import, function.as_raw()) };
+                functions.iter().map(each).sum::<usize>()
+            };
+            let c = || {
+                // SAFETY: as above.
+                let each = |function: &FunctionId| unsafe { (in_c.name_of)(info, function.as_raw()) };
+                functions.iter().map(each).sum::<usize>()
+            };
+            let corprof =
+                || functions.iter().map(|&function| cx.names().function(function).as_str().len()).sum::<usize>();
+            // So that nobody is the one who brings the metadata into the processor's cache for the others.
+            black_box(calls());
+            let mut took = [Duration::ZERO; 3];
+            let mut lengths = [0; 3];
+            for turn in at..at + 3 {
+                let side = turn % 3;
+                (took[side], lengths[side]) = match side {
+                    0 => timed(calls),
+                    1 => timed(c),
+                    _ => {
+                        let before = ALLOCATIONS.get();
+                        let timed = timed(corprof);
+                        allocated += ALLOCATIONS.get() - before;
+                        timed
+                    }
+                };
+            }
+            assert_eq!(lengths[1], lengths[2], "a name that misses");
+            for &function in functions {
+                // SAFETY: a text with a NUL behind it, which C does not let go.
+                let in_c = unsafe { CStr::from_ptr((in_c.known_name)(function.as_raw())) };
+                assert_eq!(in_c.to_str(), Ok(cx.names().function(function).as_str()));
+            }
+            let [calls, c, corprof] = took;
+            self.tell("name that misses", NAMES, c, corprof);
+            self.tell("calls of a name that misses", NAMES, calls, corprof);
+        }
+        eprintln!("allocations of misses {allocated} {names}");
     }
 }
 
@@ -199,27 +279,7 @@ impl Callbacks for Calls {
             );
         }
 
-        let simple = Self::simple_functions(cx, core);
-        let import = cx.metadata(core).unwrap();
-        // SAFETY: it is kept for the length of this callback, in which the module stays.
-        let import = windows_core::Interface::as_raw(unsafe { import.as_raw() });
-        // The module's metadata is looked up once, on either side.
-        cx.names().function(simple[0]);
-        for (at, functions) in simple[1..].chunks_exact(NAMES).enumerate() {
-            self.slice(
-                "name that misses",
-                at,
-                NAMES,
-                || {
-                    let parts = |function: &FunctionId| {
-                        // SAFETY: asks as corprof does, about this module's functions.
-                        unsafe { (self.in_c.name_parts)(info, import, function.as_raw()) }
-                    };
-                    functions.iter().map(parts).sum()
-                },
-                || functions.iter().map(|&function| cx.names().function(function).as_str().len()).sum(),
-            );
-        }
+        self.misses(cx, core);
 
         let mut hits = [Duration::ZERO; SLICES];
         for hit in &mut hits {

@@ -2,6 +2,7 @@
 
 use corprof_sys as sys;
 
+use crate::buffer::read_short_list;
 use crate::error::{E_INVALIDARG, Error, Result, S_FALSE};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ModuleId};
@@ -55,7 +56,7 @@ impl Info {
         const CALL: &str = "GetClassIDInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut module, mut token, mut parent) = (0, 0, 0);
-        let type_args = crate::buffer::read_list(CALL, |room, count, start| {
+        let type_args = read_short_list(CALL, |room, count, start| {
             // SAFETY: the call writes the three locals, the count, and at most `room` type arguments.
             unsafe { info.GetClassIDInfo2(class.as_raw(), &mut module, &mut token, &mut parent, room, count, start) }
         })?;

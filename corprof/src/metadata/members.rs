@@ -6,7 +6,7 @@ use super::constant::RawConstant;
 use super::import::MetadataImport;
 use super::raw::{Blob, wide};
 use super::{Constant, FieldDef, MemberRef, MethodDef, MethodSpec, ParamDef, Token, TypeDef};
-use crate::buffer::read_utf16;
+use crate::buffer::{Units, push_units, read_units, read_utf16};
 use crate::error::{Error, Result};
 
 /// What the metadata says about a method that the module defines.
@@ -83,6 +83,16 @@ pub struct MethodSpecProps {
     pub signature: Vec<u8>,
 }
 
+/// [`MethodProps`], where the call has put them.
+pub(crate) struct MethodRow<'a> {
+    pub(crate) class: TypeDef,
+    pub(crate) name: &'a [u16],
+    flags: sys::CorMethodAttr,
+    impl_flags: sys::CorMethodImpl,
+    code_rva: u32,
+    pub(crate) signature: &'a [u8],
+}
+
 impl MetadataImport<'_> {
     /// The methods that a type declares; those of `TypeDef::NIL` are the global ones.
     ///
@@ -118,10 +128,26 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetMethodProps")]
     pub fn method(&self, method: MethodDef) -> Result<MethodProps> {
+        self.read_method(method, |row| {
+            let mut name = String::new();
+            push_units(&mut name, row.name);
+            MethodProps {
+                class: row.class,
+                name,
+                flags: row.flags,
+                impl_flags: row.impl_flags,
+                code_rva: row.code_rva,
+                signature: row.signature.to_vec(),
+            }
+        })
+    }
+
+    /// As [`method`](Self::method), in place: the module stays loaded until `read` returns.
+    pub(crate) fn read_method<R>(&self, method: MethodDef, read: impl FnOnce(&MethodRow<'_>) -> R) -> Result<R> {
         let raw = self.raw()?;
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
-        let mut blob = Blob::default();
-        let name = read_utf16("GetMethodProps", |start, room, count| {
+        let (mut name, mut blob) = (Units::new(), Blob::default());
+        read_units("GetMethodProps", &mut name, |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe {
                 raw.GetMethodProps(
@@ -138,15 +164,15 @@ impl MetadataImport<'_> {
                 )
             }
         })?;
-        Ok(MethodProps {
+        Ok(read(&MethodRow {
             class: TypeDef(class),
-            name,
+            name: name.as_units(),
             flags: sys::CorMethodAttr::from_bits_retain(flags),
             impl_flags: sys::CorMethodImpl::from_bits_retain(impl_flags),
             code_rva,
-            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
-            signature: unsafe { blob.copy() },
-        })
+            // SAFETY: the call that succeeded just now filled it in, and `raw` keeps the module loaded to the end.
+            signature: unsafe { blob.bytes() },
+        }))
     }
 
     /// The fields that a type declares; those of `TypeDef::NIL` are the global ones.

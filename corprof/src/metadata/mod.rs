@@ -32,4 +32,5 @@ pub use token::{
     InterfaceImpl, MemberRef, MethodDef, MethodSpec, Module, ModuleRef, ParamDef, Property, StandAloneSignature, Table,
     Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec, UserString, WrongTable,
 };
+pub(crate) use types::is_nested;
 pub use types::{InterfaceImplProps, TypeDefProps, TypeRefProps};

@@ -57,12 +57,21 @@ impl Blob {
     /// # Safety
     /// A metadata call filled both fields in, and the module is still loaded.
     pub(super) unsafe fn copy(&self) -> Vec<u8> {
+        // SAFETY: vouched for by the caller.
+        unsafe { self.bytes() }.to_vec()
+    }
+
+    /// The bytes where they are.
+    ///
+    /// # Safety
+    /// A metadata call filled both fields in, and the module stays loaded while they are in use.
+    pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         if self.start.is_null() || self.size == 0 {
-            return Vec::new();
+            return &[];
         }
         // SAFETY: the metadata gives the start and size of a blob that lies wholly in the module's memory, and does not
         // change a blob that it has given out.
-        unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }.to_vec()
+        unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }
     }
 }
 

@@ -3,14 +3,19 @@
 //! The bytes come out of the profiled program's files and are not trusted: decoding never panics, allocates no more than
 //! the blob's length accounts for, and ends at [`MAX_DEPTH`] levels; what is wrong is said with its offset. Bytes after a
 //! complete signature are ignored, as the runtime ignores them. What comes out is an owned tree that outlives the module,
-//! though the tokens in it do not. `names` turns the tree into text; `reader` holds the integers and tokens.
+//! though the tokens in it do not. `in_place` is for whoever needs no tree, as `names` does; `reader` holds the integers and
+//! tokens.
 
 mod decode;
+mod in_place;
 mod reader;
 #[cfg(test)]
 mod tests;
 
 pub use decode::MAX_DEPTH;
+pub(crate) use decode::element;
+pub(crate) use in_place::MethodHead;
+pub(crate) use reader::Reader;
 
 use super::TypeDefOrRef;
 use decode::Decoder;

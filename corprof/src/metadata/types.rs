@@ -5,7 +5,7 @@ use corprof_sys as sys;
 use super::import::MetadataImport;
 use super::raw::{Blob, found, wide};
 use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
-use crate::buffer::read_utf16;
+use crate::buffer::{Units, push_units, read_units};
 use crate::error::{Error, Result};
 
 /// What the metadata says about a type that the module defines.
@@ -23,9 +23,14 @@ pub struct TypeDefProps {
 impl TypeDefProps {
     /// Whether another type encloses it.
     pub fn is_nested(&self) -> bool {
-        // The visibilities of nested types are the greater values of this field.
-        (self.flags & sys::tdVisibilityMask).bits() >= sys::tdNestedPublic.bits()
+        is_nested(self.flags)
     }
+}
+
+/// Whether these are the flags of a type that another encloses.
+pub(crate) fn is_nested(flags: sys::CorTypeAttr) -> bool {
+    // The visibilities of nested types are the greater values of this field.
+    (flags & sys::tdVisibilityMask).bits() >= sys::tdNestedPublic.bits()
 }
 
 /// What the metadata says about a type of another module or assembly.
@@ -85,17 +90,22 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetTypeDefProps")]
     pub fn type_def(&self, definition: TypeDef) -> Result<TypeDefProps> {
+        let mut units = Units::new();
+        let (flags, extends) = self.read_type_def(definition, &mut units)?;
+        let mut name = String::new();
+        push_units(&mut name, units.as_units());
+        Ok(TypeDefProps { name, flags, extends: TypeDefOrRef::from_token(extends) })
+    }
+
+    /// As [`type_def`](Self::type_def): the flags and the base; the name goes into `name`, which is empty.
+    pub(crate) fn read_type_def(&self, definition: TypeDef, name: &mut Units) -> Result<(sys::CorTypeAttr, Token)> {
         let raw = self.raw()?;
         let (mut flags, mut extends) = (0, 0);
-        let name = read_utf16("GetTypeDefProps", |start, room, count| {
+        read_units("GetTypeDefProps", name, |start, room, count| {
             // SAFETY: the call writes the two locals, the count, and at most `room` units of text, and keeps nothing.
             unsafe { raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends) }
         })?;
-        Ok(TypeDefProps {
-            name,
-            flags: sys::CorTypeAttr::from_bits_retain(flags),
-            extends: TypeDefOrRef::from_token(Token(extends)),
-        })
+        Ok((sys::CorTypeAttr::from_bits_retain(flags), Token(extends)))
     }
 
     /// The type that encloses a nested type; none if it is not nested.
@@ -174,13 +184,22 @@ impl MetadataImport<'_> {
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetTypeRefProps")]
     pub fn type_ref(&self, reference: TypeRef) -> Result<TypeRefProps> {
+        let mut units = Units::new();
+        let scope = self.read_type_ref(reference, &mut units)?;
+        let mut name = String::new();
+        push_units(&mut name, units.as_units());
+        Ok(TypeRefProps { scope, name })
+    }
+
+    /// As [`type_ref`](Self::type_ref): the scope; the name goes into `name`, which is empty.
+    pub(crate) fn read_type_ref(&self, reference: TypeRef, name: &mut Units) -> Result<Token> {
         let raw = self.raw()?;
         let mut scope = 0;
-        let name = read_utf16("GetTypeRefProps", |start, room, count| {
+        read_units("GetTypeRefProps", name, |start, room, count| {
             // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
             unsafe { raw.GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count) }
         })?;
-        Ok(TypeRefProps { scope: Token(scope), name })
+        Ok(Token(scope))
     }
 
     /// The types that only a signature can spell.

@@ -12,15 +12,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 pub(super) struct Cache<K, V> {
     table: ArcSwap<Table<K, V>>,
 }
 
-/// The right to add what a look-up did not find, good until the next eviction.
-#[derive(Clone, Copy)]
-pub(super) struct Ticket(u64);
+/// The right to add what a look-up did not find, good until the next eviction: the table that it was not found in.
+pub(super) struct Ticket<K, V>(Guard<Arc<Table<K, V>>>);
 
 impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
     pub(super) fn new() -> Self {
@@ -31,28 +30,35 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
     ///
     /// A ticket must be taken before anything is asked that goes into the answer.
     #[inline]
-    pub(super) fn get(&self, key: &K) -> Result<V, Ticket> {
+    pub(super) fn get(&self, key: &K) -> Result<V, Ticket<K, V>> {
         let table = self.table.load();
-        table.find(key).cloned().ok_or(Ticket(table.evictions))
-    }
-
-    /// The right to add whatever is asked from now on.
-    pub(super) fn ticket(&self) -> Ticket {
-        Ticket(self.table.load().evictions)
+        match table.find(key) {
+            Some(value) => Ok(value.clone()),
+            None => Err(Ticket(table)),
+        }
     }
 
     /// Keeps `value`, unless there was an eviction after `ticket` was given.
-    pub(super) fn insert(&self, ticket: Ticket, key: K, value: V) {
-        let table = self.table.load();
-        if table.evictions != ticket.0 {
-            return;
+    pub(super) fn insert(&self, ticket: Ticket<K, V>, key: K, value: V) {
+        // After an eviction the table is nobody's any more, and the entry goes with it.
+        if let Err(value) = ticket.0.add(key, value) {
+            self.insert_into_bigger(&ticket.0, key, value);
         }
-        // Should an eviction come between, the entry goes with the table that it is in.
-        table.add(key, value);
-        if table.is_full() {
-            // If another thread has put a table there meanwhile, that one stays. What is added to this one from here on is
-            // lost, and will be found out again.
-            self.table.compare_and_swap(&*table, Arc::new(table.grown()));
+    }
+
+    #[cold]
+    fn insert_into_bigger(&self, full: &Arc<Table<K, V>>, key: K, value: V) {
+        let evictions = full.evictions;
+        let mut now = self.table.load();
+        // Another thread may have put a bigger one there already; what is added to this one meanwhile will be found out again.
+        if Arc::ptr_eq(&now, full) {
+            self.table.compare_and_swap(&now, Arc::new(full.grown()));
+            now = self.table.load();
+        }
+        if now.evictions == evictions {
+            // Should an eviction come between, the entry goes with the table that it is in. One that is full already is made
+            // bigger by the next who has something to add.
+            let _ = now.add(key, value);
         }
     }
 
@@ -65,86 +71,83 @@ impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
 /// The size of a new table, as a power of two.
 const FEWEST_BITS: u32 = 6;
 /// By how much a full table grows, as a power of two.
-const GROWTH_BITS: u32 = 2;
-/// How many entries may share a bucket; that many come together in no table that is at most full, unless by ill will.
-const LONGEST_CHAIN: usize = 64;
+const GROWTH_BITS: u32 = 1;
+/// How far from its place an entry may be; none is as far in a table that is at most half full, unless by ill will.
+const FARTHEST: usize = 64;
 
-/// A hash table that only grows fuller.
+/// A hash table that only grows fuller, up to one half.
 struct Table<K, V> {
     bits: u32,
-    buckets: Box<[Slot<K, V>]>,
+    slots: Box<[Slot<K, V>]>,
     count: AtomicUsize,
     /// How many evictions came before this table.
     evictions: u64,
 }
 
 /// Filled once, if ever. Who fills one may wait for another who is doing just that; who reads it never waits.
-type Slot<K, V> = OnceLock<Box<Entry<K, V>>>;
-
-struct Entry<K, V> {
-    key: K,
-    value: V,
-    next: Slot<K, V>,
-}
+type Slot<K, V> = OnceLock<(K, V)>;
 
 impl<K: Copy + Eq + Hash, V: Clone> Table<K, V> {
     fn new(bits: u32, evictions: u64) -> Self {
-        let buckets = (0..1_usize << bits).map(|_| OnceLock::new()).collect();
-        Self { bits, buckets, count: AtomicUsize::new(0), evictions }
+        let slots = (0..1_usize << bits).map(|_| OnceLock::new()).collect();
+        Self { bits, slots, count: AtomicUsize::new(0), evictions }
     }
 
+    /// Where an entry may be, in the order in which places are tried.
     #[inline]
-    fn bucket(&self, key: &K) -> Option<&Slot<K, V>> {
+    fn places(&self, key: &K) -> impl Iterator<Item = &Slot<K, V>> {
         let mut hash = Fibonacci(0);
         key.hash(&mut hash);
-        self.buckets.get((hash.finish() >> (u64::BITS - self.bits)) as usize)
+        let first = (hash.finish() >> (u64::BITS - self.bits)) as usize;
+        let last = self.slots.len() - 1;
+        (first..first + FARTHEST).filter_map(move |at| self.slots.get(at & last))
     }
 
     #[inline]
     fn find(&self, key: &K) -> Option<&V> {
-        let mut entry = self.bucket(key)?.get()?;
-        while entry.key != *key {
-            entry = entry.next.get()?;
+        for slot in self.places(key) {
+            let (of, value) = slot.get()?;
+            if of == key {
+                return Some(value);
+            }
         }
-        Some(&entry.value)
+        None
     }
 
-    fn add(&self, key: K, value: V) {
-        let Some(mut slot) = self.bucket(&key) else { return };
-        let mut new = Box::new(Entry { key, value, next: OnceLock::new() });
-        for _ in 0..LONGEST_CHAIN {
+    /// Adds what is not there yet, or gives it back if the table is full.
+    fn add(&self, key: K, value: V) -> Result<(), V> {
+        if self.count.load(Relaxed) >= self.slots.len() / 2 {
+            return Err(value);
+        }
+        let mut new = (key, value);
+        for slot in self.places(&key) {
             match slot.set(new) {
                 Ok(()) => {
                     self.count.fetch_add(1, Relaxed);
-                    return;
+                    break;
                 }
                 Err(back) => new = back,
             }
-            match slot.get() {
-                Some(entry) if entry.key != key => slot = &entry.next,
-                _ => return,
+            if slot.get().is_some_and(|(of, _)| *of == key) {
+                break;
             }
         }
-    }
-
-    fn is_full(&self) -> bool {
-        self.count.load(Relaxed) > self.buckets.len()
+        Ok(())
     }
 
     fn grown(&self) -> Self {
         let bigger = Self::new(self.bits + GROWTH_BITS, self.evictions);
-        for mut slot in &self.buckets {
-            while let Some(entry) = slot.get() {
-                bigger.add(entry.key, entry.value.clone());
-                slot = &entry.next;
-            }
+        for (key, value) in self.slots.iter().filter_map(OnceLock::get) {
+            // There is room for all of them.
+            let _ = bigger.add(*key, value.clone());
         }
         bigger
     }
 }
 
 /// Multiplicative hashing, for identifiers: the upper bits of the product depend on all of the number's.
-struct Fibonacci(u64);
+#[derive(Default)]
+pub(super) struct Fibonacci(u64);
 
 impl Hasher for Fibonacci {
     #[inline]
@@ -173,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    fn ticket(cache: &Cache<usize, u64>, key: usize) -> Ticket {
-        cache.get(&key).expect_err("not there yet")
+    fn ticket<V: Clone>(cache: &Cache<usize, V>, key: usize) -> Ticket<usize, V> {
+        cache.get(&key).err().expect("not there yet")
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
         cache.insert(ticket(&cache, 1), 1, 11);
         assert_eq!(cache.get(&1).ok(), Some(11));
         // Whoever was first is kept.
-        cache.insert(cache.ticket(), 1, 12);
+        cache.insert(ticket(&cache, 2), 1, 12);
         assert_eq!(cache.get(&1).ok(), Some(11));
     }
 
@@ -214,15 +217,25 @@ mod tests {
             assert_eq!(cache.get(&key).ok(), Some(key as u64));
         }
         let table = cache.table.load();
-        let chain = |mut slot: &Slot<usize, u64>| {
-            let mut length = 0;
-            while let Some(entry) = slot.get() {
-                (length, slot) = (length + 1, &entry.next);
-            }
-            length
-        };
-        let longest = table.buckets.iter().map(chain).max();
-        assert!(longest < Some(12), "{longest:?}");
+        let tries =
+            |key: &usize| table.places(key).take_while(|slot| slot.get().is_some_and(|(of, _)| of != key)).count();
+        let most = keys().map(|key| tries(&key)).max();
+        assert!(most < Some(12), "{most:?}");
+    }
+
+    #[test]
+    fn a_ticket_is_good_for_a_table_that_has_grown() {
+        let cache = Cache::new();
+        let early = ticket(&cache, 999);
+        for key in 0..200 {
+            cache.insert(ticket(&cache, key), key, key as u64);
+        }
+        cache.insert(early, 999, 10);
+        assert_eq!(cache.get(&999).ok(), Some(10));
+        let early = ticket(&cache, 1000);
+        cache.clear();
+        cache.insert(early, 1000, 11);
+        assert_eq!(cache.get(&1000).ok(), None);
     }
 
     #[test]
@@ -236,10 +249,11 @@ mod tests {
         }
         let cache = Cache::new();
         for i in 0..1000 {
-            cache.insert(cache.ticket(), Same(i), i);
+            let Err(ticket) = cache.get(&Same(i)) else { panic!("{i} is there already") };
+            cache.insert(ticket, Same(i), i);
         }
         let kept = (0..1000).filter(|&i| cache.get(&Same(i)).is_ok()).count();
-        assert_eq!(kept, LONGEST_CHAIN);
+        assert_eq!(kept, FARTHEST);
     }
 
     #[test]
@@ -282,7 +296,7 @@ mod tests {
         }
         thread_local! { static LAST: std::cell::RefCell<Option<LooksUp>> = const { std::cell::RefCell::new(None) }; }
         let (cache, seen) = (Arc::new(Cache::new()), Arc::new(AtomicU64::new(0)));
-        cache.insert(cache.ticket(), 1, 10);
+        cache.insert(ticket(&cache, 1), 1, 10);
         let last = LooksUp(Arc::clone(&cache), Arc::clone(&seen));
         let thread = thread::spawn(move || {
             // Made first, so destroyed last: after whatever the look-up keeps for the thread.
@@ -301,7 +315,7 @@ mod tests {
         let cache: Cache<usize, crate::names::Name> = Cache::new();
         let keys: Vec<usize> = (1..=20_000).map(|i| 0x7f12_3400_0000 + i * 0x48).collect();
         for &key in &keys {
-            cache.insert(cache.ticket(), key, "Namespace.Type.Method(int32, string[])".into());
+            cache.insert(ticket(&cache, key), key, "Namespace.Type.Method(int32, string[])".into());
         }
         for (what, keys) in [("one of 64", &keys[..64]), ("one of 20000", &keys[..])] {
             let rounds = ROUNDS * 20_000 / keys.len();

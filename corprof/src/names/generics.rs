@@ -18,60 +18,42 @@ pub(super) fn split_arity(name: &str) -> (&str, usize) {
     }
 }
 
-/// The name of a nested type with its arguments: `` ["N.Outer`1", "Inner`1"] `` and `["int32", "string"]` give
-/// `N.Outer<int32>+Inner<string>`. `levels` begins with the outermost type.
-///
-/// With no arguments the suffixes stay, for they are all that is known; C# writes them as it does in `typeof`: `Outer<,>`.
-/// Arguments that no suffix claims go to the innermost
-/// type, and a suffix that claims more than there are gets what is left.
-pub(super) fn chain(spelling: Spelling, levels: &[impl AsRef<str>], arguments: &[impl AsRef<str>]) -> String {
-    let mut text = String::new();
-    let mut rest = arguments;
-    for (at, level) in levels.iter().enumerate() {
-        if at > 0 {
-            text.push(spelling.nested());
-        }
-        if arguments.is_empty() {
-            push_open(&mut text, spelling, level.as_ref());
-            continue;
-        }
-        let (plain, arity) = split_arity(level.as_ref());
-        let innermost = at + 1 == levels.len();
-        let (own, others) = rest.split_at(if innermost { rest.len() } else { arity.min(rest.len()) });
-        rest = others;
-        text.push_str(plain);
-        push_arguments(&mut text, own);
-    }
-    text
+/// Where the arguments of a type and of those around it go, of which `text` is given one after the other, the outermost first:
+/// `` N.Outer`1 `` and `` Inner`1 `` with `int32` and `string` make `N.Outer<int32>+Inner<string>`.
+#[derive(Clone, Copy)]
+pub(super) struct Levels {
+    /// Without arguments the suffixes stay, for they are all that is known; C# writes them as it does in `typeof`: `Outer<,>`.
+    is_open: bool,
+    spelling: Spelling,
 }
 
-/// Appends a type whose arguments are not known.
-fn push_open(text: &mut String, spelling: Spelling, level: &str) {
-    match (spelling, split_arity(level)) {
+impl Levels {
+    pub(super) const fn new(spelling: Spelling, arguments: usize) -> Self {
+        Self { is_open: arguments == 0, spelling }
+    }
+
+    /// How many of the arguments that are left belong to the level that `text` names from `start` on. Its suffix is taken
+    /// away or respelt.
+    ///
+    /// Arguments that no suffix claims go to the innermost type, and a suffix that claims more than there are gets what is
+    /// left.
+    pub(super) fn end(self, text: &mut String, start: usize, is_innermost: bool, left: usize) -> usize {
+        let level = text.get(start..).unwrap_or_default();
+        let (plain, arity) = split_arity(level);
+        let plain = start + plain.len();
+        if !self.is_open {
+            text.truncate(plain);
+            return if is_innermost { left } else { arity.min(left) };
+        }
         // The number is the profiled program's, and not to be believed if it is absurd.
-        (Spelling::CSharp, (plain, arity @ 1..=64)) => {
-            text.push_str(plain);
+        if self.spelling == Spelling::CSharp && (1..=64).contains(&arity) {
+            text.truncate(plain);
             text.push('<');
             text.extend((1..arity).map(|_| ','));
             text.push('>');
         }
-        _ => text.push_str(level),
+        0
     }
-}
-
-/// Appends `<a, b>`; nothing for no arguments.
-pub(super) fn push_arguments(text: &mut String, arguments: &[impl AsRef<str>]) {
-    if arguments.is_empty() {
-        return;
-    }
-    text.push('<');
-    for (at, argument) in arguments.iter().enumerate() {
-        if at > 0 {
-            text.push_str(", ");
-        }
-        text.push_str(argument.as_ref());
-    }
-    text.push('>');
 }
 
 #[cfg(test)]
@@ -81,7 +63,24 @@ mod tests {
     const NONE: [&str; 0] = [];
 
     fn chain(levels: &[&str], arguments: &[&str]) -> String {
-        super::chain(Spelling::Il, levels, arguments)
+        chain_in(Spelling::Il, levels, arguments)
+    }
+
+    fn chain_in(spelling: Spelling, levels: &[&str], arguments: &[&str]) -> String {
+        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), String::new(), arguments);
+        for (at, level) in levels.iter().enumerate() {
+            if at > 0 {
+                text.push(spelling.nested());
+            }
+            let start = text.len();
+            text.push_str(level);
+            let (own, others) = rest.split_at(ends.end(&mut text, start, at + 1 == levels.len(), rest.len()));
+            rest = others;
+            if !own.is_empty() {
+                text.push_str(&format!("<{}>", own.join(", ")));
+            }
+        }
+        text
     }
 
     #[test]
@@ -119,7 +118,7 @@ mod tests {
 
     #[test]
     fn csharp_nests_by_dots() {
-        let csharp = |levels: &[&str], arguments: &[&str]| super::chain(Spelling::CSharp, levels, arguments);
+        let csharp = |levels: &[&str], arguments: &[&str]| chain_in(Spelling::CSharp, levels, arguments);
         assert_eq!(csharp(&["N.Outer`1", "Inner`1"], &["int", "string"]), "N.Outer<int>.Inner<string>");
         assert_eq!(csharp(&["N.Outer`1", "Plain", "Inner`3"], &[]), "N.Outer<>.Plain.Inner<,,>");
         assert_eq!(csharp(&["Odd`0", "Odd`9999999"], &[]), "Odd`0.Odd`9999999");

@@ -5,15 +5,17 @@
 //! insertion alone and never across a call into the runtime. As there, a miss gives a [`Ticket`] that an eviction voids.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::cache::Fibonacci;
 
 pub(super) struct Imports<K, V> {
     shelf: RwLock<Shelf<K, V>>,
 }
 
 struct Shelf<K, V> {
-    entries: HashMap<K, V>,
+    entries: HashMap<K, V, BuildHasherDefault<Fibonacci>>,
     /// How many evictions there have been.
     evictions: u64,
 }
@@ -24,7 +26,7 @@ pub(super) struct Ticket(u64);
 
 impl<K: Eq + Hash, V: Clone> Imports<K, V> {
     pub(super) fn new() -> Self {
-        Self { shelf: RwLock::new(Shelf { entries: HashMap::new(), evictions: 0 }) }
+        Self { shelf: RwLock::new(Shelf { entries: HashMap::default(), evictions: 0 }) }
     }
 
     /// What is kept for `key`, or the right to add it.

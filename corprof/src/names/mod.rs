@@ -26,7 +26,7 @@ use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::{MetadataImport, MethodDef};
-use cache::{Cache, Ticket};
+use cache::Cache;
 use imports::Imports;
 use source::Live;
 use spell::{Speller, code_name};
@@ -107,7 +107,7 @@ impl<'a> Names<'a> {
         remember(&self.known.spelt(self.spelling).classes, class, || {
             let live = self.live();
             let mut speller = Speller::new(&live, self.spelling);
-            let name = speller.class(class);
+            let name = speller.new_class(class);
             (name, speller.is_lasting())
         })
     }
@@ -193,12 +193,12 @@ impl fmt::Debug for NameCache {
 
 /// The cached name, or the one worked out now, which is kept if it will last.
 fn remember<K: Copy + Eq + Hash>(cache: &Cache<K, Name>, key: K, work_out: impl FnOnce() -> (String, bool)) -> Name {
-    let ticket: Ticket = match cache.get(&key) {
+    let ticket = match cache.get(&key) {
         Ok(name) => return name,
         Err(ticket) => ticket,
     };
     let (text, lasting) = work_out();
-    let name = Name::from(text);
+    let name = Name::from(text.as_str());
     if lasting {
         cache.insert(ticket, key, name.clone());
     }

@@ -1,38 +1,52 @@
 //! Where the parts of a name come from: the runtime and its metadata, or a test's own world.
 
-use std::cell::Cell;
+use std::cell::OnceCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::cache::Ticket;
 use super::spelling::Spelling;
 use super::{Name, NameCache};
+use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
-use crate::metadata::{
-    MetadataImport, MethodDef, MethodProps, Token, TypeDef, TypeDefProps, TypeRef, TypeRefProps, TypeSpec,
-};
+use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSpec, is_nested};
 
 /// The questions whose answers make up a name. Each may fail, and the name then says so.
+///
+/// Names of types are given in an empty `name`, so that the text of a whole name is allocated once.
 pub(super) trait Source {
+    /// The right to say what a class is called.
+    type Ticket;
+
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo>;
     fn dynamic_function_name(&self, function: FunctionId) -> Result<String>;
     fn class_info(&self, class: ClassId) -> Result<ClassInfo>;
     fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>>;
 
-    fn method(&self, module: ModuleId, method: MethodDef) -> Result<MethodProps>;
-    fn type_def(&self, module: ModuleId, definition: TypeDef) -> Result<TypeDefProps>;
+    /// Lets a method be read in place: the type that declares it, its name and its signature.
+    fn method<R>(
+        &self,
+        module: ModuleId,
+        method: MethodDef,
+        read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R,
+    ) -> Result<R>;
+    /// Whether the type is nested.
+    fn type_def(&self, module: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool>;
     fn enclosing_class(&self, module: ModuleId, nested: TypeDef) -> Result<Option<TypeDef>>;
-    fn type_ref(&self, module: ModuleId, reference: TypeRef) -> Result<TypeRefProps>;
+    /// The scope of the reference.
+    fn type_ref(&self, module: ModuleId, reference: TypeRef, name: &mut Units) -> Result<Token>;
     fn type_spec(&self, module: ModuleId, spec: TypeSpec) -> Result<Vec<u8>>;
     /// The names of the generic parameters of a type or method, in order.
     fn generic_params(&self, module: ModuleId, owner: Token) -> Result<Vec<String>>;
 
-    /// The class's name if it is known already.
-    fn known_class(&self, class: ClassId) -> Option<Name>;
+    /// The class's name if it is known already; else what [`learn_class`](Self::learn_class) wants, to be asked for before
+    /// anything that goes into the name.
+    fn known_class(&self, class: ClassId) -> std::result::Result<Name, Self::Ticket>;
     /// Takes note of a class's name, found in full.
-    fn learn_class(&self, class: ClassId, name: &Name);
+    fn learn_class(&self, ticket: Self::Ticket, class: ClassId, name: Name);
 }
 
 /// The running runtime, for the length of one look-up.
@@ -40,38 +54,58 @@ pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
     names: &'a NameCache,
     spelling: Spelling,
-    ticket: Ticket,
-    /// The metadata asked last: most of a name comes from one module.
-    last: Cell<Option<(ModuleId, Arc<MetadataImport<'static>>)>>,
+    /// The metadata asked first: most of a name comes from one module.
+    first: OnceCell<(ModuleId, Arc<MetadataImport<'static>>)>,
+}
+
+/// Metadata for the length of a question.
+pub(super) enum Lent<'a> {
+    First(&'a MetadataImport<'static>),
+    Other(Arc<MetadataImport<'static>>),
+}
+
+impl Deref for Lent<'_> {
+    type Target = MetadataImport<'static>;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::First(import) => import,
+            Self::Other(import) => import,
+        }
+    }
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
-    /// Must be made before anything that goes into the name is asked.
     pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a NameCache, spelling: Spelling) -> Self {
-        Self { cx, names, spelling, ticket: names.spelt(spelling).classes.ticket(), last: Cell::new(None) }
+        Self { cx, names, spelling, first: OnceCell::new() }
     }
 
-    pub(super) fn metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
-        if let Some((of, import)) = self.last.take()
-            && of == module
-        {
-            self.last.set(Some((of, Arc::clone(&import))));
-            return Ok(import);
+    pub(super) fn metadata(&self, module: ModuleId) -> Result<Lent<'_>> {
+        match self.first.get() {
+            Some((first, import)) if *first == module => Ok(Lent::First(import)),
+            Some(_) => self.kept(module).map(Lent::Other),
+            None => {
+                let import = self.kept(module)?;
+                Ok(Lent::First(&self.first.get_or_init(|| (module, import)).1))
+            }
         }
-        let import = match self.names.imports.get(&module) {
-            Ok(import) => import,
+    }
+
+    fn kept(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
+        match self.names.imports.get(&module) {
+            Ok(import) => Ok(import),
             Err(ticket) => {
                 let import = Arc::new(self.cx.kept_metadata(module)?);
                 self.names.imports.insert(ticket, module, Arc::clone(&import));
-                import
+                Ok(import)
             }
-        };
-        self.last.set(Some((module, Arc::clone(&import))));
-        Ok(import)
+        }
     }
 }
 
 impl Source for Live<'_, '_> {
+    type Ticket = Ticket<ClassId, Name>;
+
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.cx.function_info(function)
     }
@@ -88,20 +122,25 @@ impl Source for Live<'_, '_> {
         self.cx.array_class(class)
     }
 
-    fn method(&self, module: ModuleId, method: MethodDef) -> Result<MethodProps> {
-        self.metadata(module)?.method(method)
+    fn method<R>(
+        &self,
+        module: ModuleId,
+        method: MethodDef,
+        read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R,
+    ) -> Result<R> {
+        self.metadata(module)?.read_method(method, |row| read(row.class, row.name, row.signature))
     }
 
-    fn type_def(&self, module: ModuleId, definition: TypeDef) -> Result<TypeDefProps> {
-        self.metadata(module)?.type_def(definition)
+    fn type_def(&self, module: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool> {
+        Ok(is_nested(self.metadata(module)?.read_type_def(definition, name)?.0))
     }
 
     fn enclosing_class(&self, module: ModuleId, nested: TypeDef) -> Result<Option<TypeDef>> {
         self.metadata(module)?.enclosing_class(nested)
     }
 
-    fn type_ref(&self, module: ModuleId, reference: TypeRef) -> Result<TypeRefProps> {
-        self.metadata(module)?.type_ref(reference)
+    fn type_ref(&self, module: ModuleId, reference: TypeRef, name: &mut Units) -> Result<Token> {
+        self.metadata(module)?.read_type_ref(reference, name)
     }
 
     fn type_spec(&self, module: ModuleId, spec: TypeSpec) -> Result<Vec<u8>> {
@@ -113,11 +152,11 @@ impl Source for Live<'_, '_> {
         Ok(params.into_iter().map(|param| param.name).collect())
     }
 
-    fn known_class(&self, class: ClassId) -> Option<Name> {
-        self.names.spelt(self.spelling).classes.get(&class).ok()
+    fn known_class(&self, class: ClassId) -> std::result::Result<Name, Self::Ticket> {
+        self.names.spelt(self.spelling).classes.get(&class)
     }
 
-    fn learn_class(&self, class: ClassId, name: &Name) {
-        self.names.spelt(self.spelling).classes.insert(self.ticket, class, name.clone());
+    fn learn_class(&self, ticket: Self::Ticket, class: ClassId, name: Name) {
+        self.names.spelt(self.spelling).classes.insert(ticket, class, name);
     }
 }

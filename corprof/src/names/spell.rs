@@ -1,21 +1,25 @@
 //! Puts a name together from its parts.
 //!
-//! A part that cannot be had is replaced by text in angle brackets that says why, and the speller remembers that something
-//! is missing: such a name is not worth keeping. Names may be endless (metadata and type arguments are the profiled
-//! program's, and nest as they like), so both depth and the work spent on one name are limited; what does not fit becomes
-//! an ellipsis.
+//! The text is written from left to right into one buffer. A part that cannot be had is replaced by text in angle brackets that
+//! says why, and the speller remembers that something is missing: such a name is not worth keeping. Names may be endless
+//! (metadata and type arguments are the profiled program's, and nest as they like), so both depth and the work spent on one
+//! name are limited; what does not fit becomes an ellipsis. How types of signatures are spelt, is in `types`.
 
-use std::fmt::Display;
+mod types;
+
+use std::fmt::{Display, Write};
+use std::mem;
 
 use super::Name;
-use super::generics::{chain, push_arguments};
+use super::generics::Levels;
 use super::source::Source;
 use super::spelling::Spelling;
+use crate::buffer::{Units, push_units};
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo};
-use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
-use crate::metadata::{MethodDef, MethodProps, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+use crate::metadata::signature::{MethodHead, Primitive, Reader, SignatureError};
+use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 
 /// How deeply types may be nested in one name: type arguments, arrays, specs within specs.
 const MAX_DEPTH: usize = 48;
@@ -23,21 +27,63 @@ const MAX_DEPTH: usize = 48;
 const MAX_LEVELS: usize = 32;
 /// How many bytes of text may be written for one name, intermediate ones included.
 const MAX_WORK: usize = 64 * 1024;
+/// Room for nearly every name.
+const USUAL_BYTES: usize = 256;
 
 /// The class of global methods, which metadata calls nil as often as by its name.
 const GLOBAL: &str = "<Module>";
 const ELLIPSIS: &str = "\u{2026}";
 
+/// What generic parameters stand for: arguments, or the parameters' names where the arguments are unknown.
+enum Arguments {
+    Known(Vec<ClassId>),
+    Named(Vec<String>),
+}
+
+impl Arguments {
+    const NONE: Self = Self::Known(Vec::new());
+
+    fn of(known: &[ClassId]) -> Self {
+        Self::Known(known.to_vec())
+    }
+
+    fn rest(&self) -> Rest<'_, '_> {
+        match self {
+            Self::Known(classes) => Rest::Known(classes),
+            Self::Named(names) => Rest::Named(names),
+        }
+    }
+}
+
+/// The arguments that are still to be written.
+enum Rest<'r, 'b> {
+    Known(&'r [ClassId]),
+    Named(&'r [String]),
+    /// So many that come next in a signature.
+    Spelt(&'r mut Reader<'b>, usize, &'r Scope<'r>),
+}
+
+impl Rest<'_, '_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Known(classes) => classes.len(),
+            Self::Named(names) => names.len(),
+            Self::Spelt(_, count, _) => *count,
+        }
+    }
+}
+
 /// What generic parameters stand for, within one module's metadata.
 struct Scope<'a> {
     module: ModuleId,
-    type_arguments: &'a [String],
-    method_arguments: &'a [String],
+    type_arguments: &'a Arguments,
+    method_arguments: &'a Arguments,
 }
 
 pub(super) struct Speller<'s, S> {
     source: &'s S,
     spelling: Spelling,
+    text: String,
     /// Something could not be found out.
     missing: bool,
     /// The identifier may name something else before anybody is told.
@@ -50,7 +96,8 @@ pub(super) struct Speller<'s, S> {
 
 impl<'s, S: Source> Speller<'s, S> {
     pub(super) fn new(source: &'s S, spelling: Spelling) -> Self {
-        Self { source, spelling, missing: false, passing: false, cut: false, depth: 0, work: 0 }
+        let text = String::with_capacity(USUAL_BYTES);
+        Self { source, spelling, text, missing: false, passing: false, cut: false, depth: 0, work: 0 }
     }
 
     /// Whether the name is worth keeping: it says all there is to say, or all that will ever fit, and stays true.
@@ -60,58 +107,46 @@ impl<'s, S: Source> Speller<'s, S> {
 
     /// `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`
     pub(super) fn function(&mut self, function: FunctionId) -> String {
-        let info = match self.source.function_info(function) {
-            Ok(info) => info,
-            Err(error) => return self.unknown_id("function", function.as_raw(), &error),
-        };
-        if info.token.is_nil() {
-            return self.dynamic_function(function);
+        match self.source.function_info(function) {
+            Ok(info) if info.token.is_nil() => self.dynamic_function(function),
+            Ok(info) => self.method(info.class, info.module, info.token, &info.type_args),
+            Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
-        let method = match self.source.method(info.module, info.token) {
-            Ok(method) => method,
-            Err(error) => {
-                let class = info.class.map(|class| self.class(class));
-                return join_member(class.as_deref().unwrap_or_default(), &self.unknown("method", info.token, &error));
-            }
-        };
-        self.method(info.class, info.module, info.token, method, &info.type_args)
+        mem::take(&mut self.text)
     }
 
     /// A method as its module defines it: generic parameters by their own names.
     pub(super) fn method_def(&mut self, module: ModuleId, token: MethodDef) -> String {
-        let method = match self.source.method(module, token) {
-            Ok(method) => method,
-            Err(error) => return self.unknown("method", token, &error),
-        };
-        self.method(None, module, token, method, &[])
+        self.method(None, module, token, &[]);
+        mem::take(&mut self.text)
     }
 
-    /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`
-    pub(super) fn class(&mut self, class: ClassId) -> String {
-        self.class_that_is(class, None)
+    /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`. Who asks takes note of it.
+    pub(super) fn new_class(&mut self, class: ClassId) -> String {
+        self.nested(|this| this.unlearnt_class(class));
+        mem::take(&mut self.text)
     }
 
-    /// The same of a class about which the runtime has been asked already.
-    fn class_that_is(&mut self, class: ClassId, info: Option<&ClassInfo>) -> String {
-        self.nested(|this| {
-            if let Some(name) = this.source.known_class(class) {
-                return this.text(name.as_str());
-            }
-            // The outer name's gaps are no reason not to keep this one.
-            let outer_missing = std::mem::take(&mut this.missing);
-            let name = match info {
-                Some(info) => this.defined_class(info),
-                None => this.new_class(class),
-            };
-            if !this.missing && !this.cut {
-                this.source.learn_class(class, &Name::from(name.as_str()));
-            }
-            this.missing |= outer_missing;
-            name
-        })
+    fn class(&mut self, class: ClassId) {
+        self.nested(|this| match this.source.known_class(class) {
+            Ok(name) => this.push(&name),
+            Err(ticket) => this.learn(ticket, class, |this| this.unlearnt_class(class)),
+        });
     }
 
-    fn new_class(&mut self, class: ClassId) -> String {
+    /// Spells a class, and takes note of it.
+    fn learn(&mut self, ticket: S::Ticket, class: ClassId, spell: impl FnOnce(&mut Self)) {
+        // The outer name's gaps are no reason not to keep this one.
+        let outer_missing = mem::take(&mut self.missing);
+        let start = self.text.len();
+        spell(self);
+        if !self.missing && !self.cut {
+            self.source.learn_class(ticket, class, Name::from(self.text_from(start)));
+        }
+        self.missing |= outer_missing;
+    }
+
+    fn unlearnt_class(&mut self, class: ClassId) {
         match self.source.class_info(class) {
             Ok(info) => self.defined_class(&info),
             Err(error) if error.code() == corprof_sys::CORPROF_E_CLASSID_IS_ARRAY => {
@@ -125,311 +160,351 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    fn defined_class(&mut self, info: &ClassInfo) -> String {
-        let levels = self.type_def(info.module, info.token);
-        chain(self.spelling, &levels, &self.arguments(&info.type_args))
+    fn defined_class(&mut self, info: &ClassInfo) {
+        self.type_def(info.module, info.token, Rest::Known(&info.type_args));
     }
 
-    fn array(&mut self, class: ClassId, array: &ArrayClass) -> String {
-        let text = match (array.element, element_name(array)) {
+    fn array(&mut self, class: ClassId, array: &ArrayClass) {
+        let start = self.text.len();
+        match (array.element, element_name(array)) {
             (Some(element), _) => self.argument(element),
-            (None, Some(primitive)) => self.spelling.primitive(primitive).to_owned(),
+            (None, Some(primitive)) => self.text.push_str(self.spelling.primitive(primitive)),
             (None, None) => {
                 self.missing = true;
-                format!("<unknown element of array class {class:#x}>")
+                self.push(&format!("<unknown element of array class {class:#x}>"));
             }
-        };
-        self.spelling.array(text, array.rank)
+        }
+        self.spelling.array(&mut self.text, start, array.rank);
     }
 
     /// A class inside another name: the core library's types by their keywords.
-    fn argument(&mut self, class: ClassId) -> String {
-        let full = self.class(class);
-        self.spelling.argument(full)
+    fn argument(&mut self, class: ClassId) {
+        let start = self.text.len();
+        self.class(class);
+        self.spelling.argument(&mut self.text, start);
     }
 
-    fn arguments(&mut self, classes: &[ClassId]) -> Vec<String> {
-        let mut texts = Vec::new();
-        for &class in classes {
-            if self.cut {
-                // One for the place that it takes, and for the reader.
-                texts.push(ELLIPSIS.to_owned());
-                break;
-            }
-            texts.push(self.argument(class));
-        }
-        texts
-    }
-
-    /// The declaring class of a method, and its arguments or, where they are unknown, its parameters' names.
-    fn declaring_class(&mut self, class: Option<ClassId>, module: ModuleId, token: TypeDef) -> (String, Vec<String>) {
+    /// The declaring class of a method; returns its arguments or, where they are unknown, its parameters' names.
+    fn declaring_class(&mut self, class: Option<ClassId>, module: ModuleId, token: TypeDef) -> Arguments {
         if let Some(class) = class {
+            let known = self.source.known_class(class);
+            // A class that has arguments shows them, so this one has none, and there is nothing to ask.
+            if let Ok(name) = &known
+                && !name.contains('<')
+            {
+                self.nested(|this| this.push(name));
+                return Arguments::NONE;
+            }
             match self.source.class_info(class) {
-                Ok(info) => return (self.class_that_is(class, Some(&info)), self.arguments(&info.type_args)),
+                Ok(info) => {
+                    self.nested(|this| match known {
+                        Ok(name) => this.push(&name),
+                        Err(ticket) => this.learn(ticket, class, |this| this.defined_class(&info)),
+                    });
+                    return Arguments::Known(info.type_args);
+                }
                 // The metadata still knows what it is called.
                 Err(_) => self.missing = true,
             }
         }
         if token.is_nil() {
-            return (self.text(GLOBAL), Vec::new());
+            self.push(GLOBAL);
+            return Arguments::NONE;
         }
-        let levels = self.type_def(module, token);
         let arguments = self.parameter_names(module, token.token());
-        (chain(self.spelling, &levels, &arguments), arguments)
+        self.type_def(module, token, arguments.rest());
+        arguments
     }
 
-    fn parameter_names(&mut self, module: ModuleId, owner: Token) -> Vec<String> {
-        self.source.generic_params(module, owner).unwrap_or_else(|_| {
+    fn parameter_names(&mut self, module: ModuleId, owner: Token) -> Arguments {
+        Arguments::Named(self.source.generic_params(module, owner).unwrap_or_else(|_| {
             self.missing = true;
             Vec::new()
-        })
+        }))
     }
 
-    fn method(
+    fn method(&mut self, class: Option<ClassId>, module: ModuleId, token: MethodDef, type_args: &[ClassId]) {
+        let source = self.source;
+        let read = source.method(module, token, |declaring, name, signature| {
+            // Counted before what may be long, so that it is in the name whatever else does not fit.
+            let is_fit = self.has_room(name.len());
+            let type_arguments = self.declaring_class(class, module, declaring);
+            self.push_dot();
+            if is_fit {
+                push_units(&mut self.text, name);
+            } else {
+                self.text.push_str(ELLIPSIS);
+            }
+            self.method_signature(module, token, signature, &type_arguments, type_args);
+        });
+        if let Err(error) = read {
+            if let Some(class) = class {
+                self.class(class);
+                self.push_dot();
+            }
+            self.unknown("method", token, &error);
+        }
+    }
+
+    /// Global methods have a class too, [`GLOBAL`], so only a class that nobody named is empty.
+    fn push_dot(&mut self) {
+        if !self.text.is_empty() {
+            self.text.push('.');
+        }
+    }
+
+    /// `<string>(int32, string[])`
+    fn method_signature(
         &mut self,
-        class: Option<ClassId>,
         module: ModuleId,
         token: MethodDef,
-        method: MethodProps,
+        signature: &[u8],
+        type_arguments: &Arguments,
         type_args: &[ClassId],
-    ) -> String {
-        // Before what may be long, so that it is in the name whatever else does not fit.
-        let name = self.text(method.name);
-        let (class, type_arguments) = self.declaring_class(class, module, method.class);
-        let mut text = join_member(&class, &name);
-        let mut method_arguments = self.arguments(type_args);
-        let signature = match MethodSignature::decode(&method.signature) {
-            Ok(signature) => signature,
+    ) {
+        let mut arguments = Arguments::of(type_args);
+        let spelt = MethodHead::check(signature).and_then(|()| {
+            let mut reader = Reader::new(signature);
+            let head = MethodHead::read(&mut reader)?;
+            reader.skip()?;
+            if head.generic_parameters as usize != type_args.len() {
+                arguments = self.parameter_names(module, token.token());
+            }
+            let scope = Scope { module, type_arguments, method_arguments: &arguments };
+            let mut rest = arguments.rest();
+            let count = rest.len();
+            self.push_arguments(&mut rest, count)?;
+            self.text.push('(');
+            self.parameters(&mut reader, head, &scope)
+        });
+        if let Err(error) = spelt {
+            self.missing = true;
+            let mut rest = arguments.rest();
+            let count = rest.len();
+            // Names and classes have no signature that could be wrong.
+            let _ = self.push_arguments(&mut rest, count);
+            // Writing to a string cannot fail.
+            let _ = write!(self.text, "(<{error}>");
+        }
+        self.text.push(')');
+    }
+
+    /// `<int32, string>`, of the first arguments that are left; nothing for none.
+    fn push_arguments(&mut self, rest: &mut Rest<'_, '_>, count: usize) -> Spelt {
+        if count == 0 {
+            return Ok(());
+        }
+        self.text.push('<');
+        for at in 0..count {
+            if at > 0 {
+                self.text.push_str(", ");
+            }
+            if self.cut {
+                // One for the place that it takes, and for the reader.
+                self.text.push_str(ELLIPSIS);
+                break;
+            }
+            match rest {
+                Rest::Known(classes) => {
+                    let Some((&class, others)) = classes.split_first() else { break };
+                    *classes = others;
+                    self.argument(class);
+                }
+                Rest::Named(names) => {
+                    let Some((name, others)) = names.split_first() else { break };
+                    *names = others;
+                    self.text.push_str(name);
+                }
+                Rest::Spelt(reader, left, scope) => {
+                    *left = left.saturating_sub(1);
+                    self.spelt(reader, scope)?;
+                }
+            }
+        }
+        self.text.push('>');
+        Ok(())
+    }
+
+    fn type_def(&mut self, module: ModuleId, token: TypeDef, mut arguments: Rest<'_, '_>) {
+        // What is wrong with a signature has been found before anything of it is spelt.
+        let _ = self.type_levels(token, &mut arguments, |this, token| this.type_def_level(module, token));
+    }
+
+    /// A type's own name, and which encloses it. Not a part of what calls itself again, for the room that the name takes.
+    #[inline(never)]
+    fn type_def_level(&mut self, module: ModuleId, token: TypeDef) -> Outer<TypeDef> {
+        let mut name = Units::new();
+        match self.source.type_def(module, token, &mut name) {
+            Ok(is_nested) => {
+                self.push_name(&name);
+                if !is_nested {
+                    return Outer::None;
+                }
+                match self.source.enclosing_class(module, token) {
+                    Ok(enclosing) => enclosing.map_or(Outer::None, Outer::At),
+                    Err(error) => Outer::Unknown(error),
+                }
+            }
             Err(error) => {
-                self.missing = true;
-                push_arguments(&mut text, &method_arguments);
-                text.push_str(&format!("(<{error}>)"));
-                return text;
+                self.unknown("type", token, &error);
+                Outer::None
             }
-        };
-        if signature.generic_parameters as usize != type_args.len() {
-            method_arguments = self.parameter_names(module, token.token());
-        }
-        push_arguments(&mut text, &method_arguments);
-        let scope = Scope { module, type_arguments: &type_arguments, method_arguments: &method_arguments };
-        text.push('(');
-        text.push_str(&self.parameters(&signature, &scope).join(", "));
-        text.push(')');
-        text
-    }
-
-    /// `int32` and `string[]`
-    fn parameters(&mut self, signature: &MethodSignature, scope: &Scope<'_>) -> Vec<String> {
-        let variable = signature.convention == CallingConvention::VarArg;
-        let fixed = signature.sentinel.unwrap_or(signature.parameters.len());
-        let mut parts = Vec::new();
-        for (at, parameter) in signature.parameters.iter().enumerate() {
-            if self.cut {
-                parts.push(ELLIPSIS.to_owned());
-                break;
-            }
-            if variable && at == fixed {
-                parts.push(self.spelling.variable_arguments().to_owned());
-            }
-            parts.push(self.spelt(parameter, scope));
-        }
-        if variable && fixed >= signature.parameters.len() {
-            parts.push(self.spelling.variable_arguments().to_owned());
-        }
-        parts
-    }
-
-    /// A type as a signature spells it. Custom modifiers are left out.
-    fn spelt(&mut self, spelling: &Type, scope: &Scope<'_>) -> String {
-        self.nested(|this| match spelling.unmodified() {
-            Type::Primitive(primitive) => this.text(this.spelling.primitive(*primitive)),
-            Type::Class(token) | Type::ValueType(token) => this.named(*token, scope, &[]),
-            Type::Pointer(inner) => this.spelt(inner, scope) + "*",
-            Type::ByRef(inner) => {
-                let text = this.spelt(inner, scope);
-                this.spelling.by_ref(&text)
-            }
-            Type::SzArray(inner) => {
-                let text = this.spelt(inner, scope);
-                this.spelling.array(text, 1)
-            }
-            Type::Array(inner, shape) => {
-                let text = this.spelt(inner, scope);
-                this.spelling.array(text, shape.rank)
-            }
-            Type::Generic { definition, arguments, .. } => this.named(*definition, scope, arguments),
-            Type::TypeParameter(at) => this.parameter(scope.type_arguments, *at, "!"),
-            Type::MethodParameter(at) => this.parameter(scope.method_arguments, *at, "!!"),
-            Type::FunctionPointer(signature) => {
-                let returns = this.spelt(&signature.return_type, scope);
-                let parameters = this.parameters(signature, scope);
-                this.spelling.function_pointer(signature.convention, parameters, returns)
-            }
-            // The handle may come from a broken file as well as from the runtime, so nobody may be asked about it.
-            Type::Internal(handle) => this.text(format!("<type handle {handle:#x}>")),
-            // `unmodified` leaves none of these.
-            Type::Modified { .. } | Type::InternalModified { .. } | Type::Pinned(_) => String::new(),
-        })
-    }
-
-    fn all_spelt(&mut self, types: &[Type], scope: &Scope<'_>) -> Vec<String> {
-        let mut texts = Vec::new();
-        for one in types {
-            if self.cut {
-                texts.push(ELLIPSIS.to_owned());
-                break;
-            }
-            texts.push(self.spelt(one, scope));
-        }
-        texts
-    }
-
-    fn parameter(&mut self, arguments: &[String], at: u32, mark: &str) -> String {
-        match arguments.get(at as usize) {
-            Some(argument) => self.text(argument),
-            None => self.text(format!("{mark}{at}")),
         }
     }
 
-    fn named(&mut self, token: TypeDefOrRef, scope: &Scope<'_>, arguments: &[Type]) -> String {
-        let levels = match token {
-            TypeDefOrRef::Def(token) => self.type_def(scope.module, token),
-            TypeDefOrRef::Ref(token) => self.type_ref(scope.module, token),
-            TypeDefOrRef::Spec(token) => {
-                let blob = match self.source.type_spec(scope.module, token) {
-                    Ok(blob) => blob,
-                    Err(error) => return self.unknown("type", token, &error),
-                };
-                return match Type::decode(&blob) {
-                    Ok(spec) => self.spelt(&spec, scope),
-                    Err(error) => self.unknown_because("type", &token, &error),
-                };
+    /// The same of a type that is defined elsewhere.
+    #[inline(never)]
+    fn type_ref_level(&mut self, module: ModuleId, token: TypeRef) -> Outer<TypeRef> {
+        let mut name = Units::new();
+        match self.source.type_ref(module, token, &mut name) {
+            Ok(scope) => {
+                self.push_name(&name);
+                // A nested type's reference hangs on that of its enclosing type; any other scope is a module.
+                let is_nested = scope.table() == Some(Table::TypeRef) && !scope.is_nil();
+                let outer = if is_nested { TypeRef::try_from(scope).ok() } else { None };
+                outer.map_or(Outer::None, Outer::At)
             }
-        };
-        let arguments = self.all_spelt(arguments, scope);
-        self.spelling.named(chain(self.spelling, &levels, &arguments))
+            Err(error) => {
+                self.unknown("type", token, &error);
+                Outer::None
+            }
+        }
     }
 
-    /// The names of a type and of those that enclose it, the outermost first.
-    fn type_def(&mut self, module: ModuleId, token: TypeDef) -> Vec<String> {
-        let mut levels = Vec::new();
-        let mut next = Some(token);
-        while let Some(token) = next {
-            next = None;
-            match self.source.type_def(module, token) {
-                Ok(props) => {
-                    let is_nested = props.is_nested();
-                    levels.push(self.text(props.name));
-                    if is_nested {
-                        match self.source.enclosing_class(module, token) {
-                            Ok(enclosing) => next = enclosing,
-                            Err(error) => levels.push(self.unknown("enclosing type of", token, &error)),
-                        }
-                    }
+    /// A type with those that enclose it and the arguments of all. `level` appends the name of one.
+    fn type_levels<T: Copy + Into<Token>>(
+        &mut self,
+        token: T,
+        arguments: &mut Rest<'_, '_>,
+        level: impl Fn(&mut Self, T) -> Outer<T>,
+    ) -> Spelt {
+        let ends = Levels::new(self.spelling, arguments.len());
+        let start = self.text.len();
+        let mut outer = level(self, token);
+        if matches!(outer, Outer::None) {
+            let own = ends.end(&mut self.text, start, true, arguments.len());
+            return self.push_arguments(arguments, own);
+        }
+        // The innermost is known first and written last.
+        let mut inner = token;
+        let mut levels = vec![self.text.split_off(start)];
+        loop {
+            match outer {
+                Outer::None => break,
+                Outer::Unknown(error) => {
+                    self.unknown("enclosing type of", inner, &error);
+                    outer = Outer::None;
                 }
-                Err(error) => levels.push(self.unknown("type", token, &error)),
-            }
-            next = next.filter(|_| self.goes_on(&mut levels));
-        }
-        levels.reverse();
-        levels
-    }
-
-    fn type_ref(&mut self, module: ModuleId, token: TypeRef) -> Vec<String> {
-        let mut levels = Vec::new();
-        let mut next = Some(token);
-        while let Some(token) = next {
-            next = None;
-            match self.source.type_ref(module, token) {
-                Ok(props) => {
-                    levels.push(self.text(props.name));
-                    // A nested type's reference hangs on that of its enclosing type; any other scope is a module.
-                    if props.scope.table() == Some(Table::TypeRef) && !props.scope.is_nil() {
-                        next = TypeRef::try_from(props.scope).ok();
-                    }
+                Outer::At(_) if levels.len() >= MAX_LEVELS || self.cut => {
+                    self.cut = true;
+                    self.text.push_str(ELLIPSIS);
+                    outer = Outer::None;
                 }
-                Err(error) => levels.push(self.unknown("type", token, &error)),
+                Outer::At(token) => {
+                    inner = token;
+                    outer = level(self, token);
+                }
             }
-            next = next.filter(|_| self.goes_on(&mut levels));
+            levels.push(self.text.split_off(start));
         }
-        levels.reverse();
-        levels
+        let innermost = levels.len() - 1;
+        for (at, level) in levels.iter().rev().enumerate() {
+            if at > 0 {
+                self.text.push(self.spelling.nested());
+            }
+            let start = self.text.len();
+            self.text.push_str(level);
+            let own = ends.end(&mut self.text, start, at == innermost, arguments.len());
+            self.push_arguments(arguments, own)?;
+        }
+        Ok(())
     }
 
-    /// Whether one more enclosing type may be looked at.
-    fn goes_on(&mut self, levels: &mut Vec<String>) -> bool {
-        if levels.len() < MAX_LEVELS && !self.cut {
-            return true;
-        }
-        self.cut = true;
-        levels.push(ELLIPSIS.to_owned());
-        false
-    }
-
-    fn dynamic_function(&mut self, function: FunctionId) -> String {
+    fn dynamic_function(&mut self, function: FunctionId) {
         // The runtime uses the identifiers of dead dynamic methods again, so their names are not kept.
         self.passing = true;
-        match self.source.dynamic_function_name(function) {
-            Ok(name) if name.starts_with("IL_STUB") => format!("<stub {}>", self.text(name)),
-            Ok(name) if !name.is_empty() => format!("<dynamic method {}>", self.text(name)),
-            _ => "<dynamic method>".to_owned(),
-        }
+        let name = self.source.dynamic_function_name(function).unwrap_or_default();
+        self.text.push_str(match name.as_str() {
+            "" => "<dynamic method",
+            stub if stub.starts_with("IL_STUB") => "<stub ",
+            _ => "<dynamic method ",
+        });
+        self.push(&name);
+        self.text.push('>');
     }
 
     /// One level down, unless that is too deep.
-    fn nested(&mut self, spell: impl FnOnce(&mut Self) -> String) -> String {
+    fn nested(&mut self, spell: impl FnOnce(&mut Self)) {
         if self.cut || self.depth >= MAX_DEPTH {
             self.cut = true;
-            return ELLIPSIS.to_owned();
+            self.text.push_str(ELLIPSIS);
+            return;
         }
         self.depth += 1;
-        let text = spell(self);
+        let start = self.text.len();
+        spell(self);
         self.depth -= 1;
-        // What was built out of parts costs again: each level of nesting copies them.
-        self.work = self.work.saturating_add(text.len());
-        text
+        // What was built out of parts costs again: each level of nesting may keep a copy of them.
+        self.work = self.work.saturating_add(self.text.len().saturating_sub(start));
+    }
+
+    /// Counts so much text. Says no if the name is too long already.
+    fn has_room(&mut self, length: usize) -> bool {
+        self.work = self.work.saturating_add(length);
+        self.cut |= self.work > MAX_WORK;
+        !self.cut
     }
 
     /// A piece of text, unless the name is too long already.
-    fn text(&mut self, piece: impl AsRef<str> + Into<String>) -> String {
-        self.work = self.work.saturating_add(piece.as_ref().len());
-        if self.cut || self.work > MAX_WORK {
-            self.cut = true;
-            return ELLIPSIS.to_owned();
+    fn push(&mut self, piece: &str) {
+        let piece = if self.has_room(piece.len()) { piece } else { ELLIPSIS };
+        self.text.push_str(piece);
+    }
+
+    /// The same for a name as the runtime gave it.
+    fn push_name(&mut self, name: &Units) {
+        let units = name.as_units();
+        if self.has_room(units.len()) {
+            push_units(&mut self.text, units);
+        } else {
+            self.text.push_str(ELLIPSIS);
         }
-        piece.into()
     }
 
-    fn unknown_id(&mut self, what: &str, id: usize, error: &Error) -> String {
-        self.unknown_because(what, &format_args!("{id:#x}"), &code_name(error))
+    fn text_from(&self, start: usize) -> &str {
+        self.text.get(start..).unwrap_or_default()
     }
 
-    fn unknown(&mut self, what: &str, token: impl Into<Token>, error: &Error) -> String {
-        self.unknown_because(what, &token.into(), &code_name(error))
+    fn unknown_id(&mut self, what: &str, id: usize, error: &Error) {
+        self.unknown_because(what, &format_args!("{id:#x}"), &code_name(error));
     }
 
-    fn unknown_because(&mut self, what: &str, which: &dyn Display, why: &dyn Display) -> String {
+    fn unknown(&mut self, what: &str, token: impl Into<Token>, error: &Error) {
+        self.unknown_because(what, &token.into(), &code_name(error));
+    }
+
+    fn unknown_because(&mut self, what: &str, which: &dyn Display, why: &dyn Display) {
         self.missing = true;
-        format!("<unknown {what} {which}: {why}>")
+        let start = self.text.len();
+        // Writing to a string cannot fail.
+        let _ = write!(self.text, "<unknown {what} {which}: {why}>");
+        self.has_room(self.text.len() - start);
     }
 }
+
+/// What encloses a type.
+enum Outer<T> {
+    None,
+    At(T),
+    Unknown(Error),
+}
+
+/// Whether the signature was as it had been found to be.
+type Spelt = std::result::Result<(), SignatureError>;
 
 /// The short form of an error: its code's name, or the code.
 pub(super) fn code_name(error: &Error) -> String {
     error.name().map_or_else(|| format!("{:#010x}", error.code().0), str::to_owned)
-}
-
-/// Global methods have a class too, [`GLOBAL`], so only a class that nobody named is empty.
-fn join_member(class: &str, member: &str) -> String {
-    if class.is_empty() {
-        return member.to_owned();
-    }
-    // With room for a few parameters.
-    let mut text = String::with_capacity(class.len() + member.len() + 32);
-    text.push_str(class);
-    text.push('.');
-    text.push_str(member);
-    text
 }
 
 fn element_name(array: &ArrayClass) -> Option<Primitive> {

@@ -40,22 +40,23 @@ impl Spelling {
         }
     }
 
-    /// A class inside another name: the core library's types by their keywords.
-    pub(super) fn argument(self, full: String) -> String {
-        if let Some(keyword) = self.keyword(&full) {
-            return keyword.to_owned();
-        }
-        match self {
-            Self::Il => full,
-            Self::CSharp => nullable(&full).unwrap_or(full),
+    /// A class inside another name, which is what `text` says from `start` on: the core library's types by their keywords.
+    pub(super) fn argument(self, text: &mut String, start: usize) {
+        let full = text.get(start..).unwrap_or_default();
+        if let Some(keyword) = self.keyword(full) {
+            text.truncate(start);
+            text.push_str(keyword);
+        } else if self == Self::CSharp && is_nullable(full) {
+            text.replace_range(start..start + NULLABLE.len(), "");
+            text.pop();
+            text.push('?');
         }
     }
 
     /// A class in a signature, where the types that have an element type of their own are not given by name.
-    pub(super) fn named(self, full: String) -> String {
-        match self {
-            Self::Il => full,
-            Self::CSharp => self.argument(full),
+    pub(super) fn named(self, text: &mut String, start: usize) {
+        if self == Self::CSharp {
+            self.argument(text, start);
         }
     }
 
@@ -86,23 +87,25 @@ impl Spelling {
         Some(self.primitive(primitive))
     }
 
-    pub(super) fn by_ref(self, inner: &str) -> String {
+    /// Before and behind the type that a by-ref refers to.
+    pub(super) const fn by_ref(self) -> (&'static str, &'static str) {
         match self {
-            Self::Il => format!("{inner}&"),
-            Self::CSharp => format!("ref {inner}"),
+            Self::Il => ("", "&"),
+            Self::CSharp => ("ref ", ""),
         }
     }
 
-    /// An array of what `element` says already. IL writes the dimensions of the outer array last, C# first.
-    pub(super) fn array(self, mut element: String, rank: u32) -> String {
+    /// Makes an array of what `text` says from `start` on. IL writes the dimensions of the outer array last, C# first.
+    pub(super) fn array(self, text: &mut String, start: usize, rank: u32) {
         let at = match self {
-            Self::Il => element.len(),
-            Self::CSharp => start_of_dimensions(&element),
+            Self::Il => text.len(),
+            Self::CSharp => start + start_of_dimensions(text.get(start..).unwrap_or_default()),
         };
         // The runtime allows 32; whatever else is asked for is not worth the memory.
-        let commas = rank.clamp(1, 32) as usize - 1;
-        element.insert_str(at, &format!("[{}]", ",".repeat(commas)));
-        element
+        match rank.clamp(1, 32) as usize - 1 {
+            0 => text.insert_str(at, "[]"),
+            commas => text.insert_str(at, &format!("[{}]", ",".repeat(commas))),
+        }
     }
 
     /// What stands for arguments of any number and type.
@@ -113,36 +116,31 @@ impl Spelling {
         }
     }
 
-    /// A pointer to a function that takes and returns this.
-    pub(super) fn function_pointer(
-        self,
-        convention: CallingConvention,
-        mut parameters: Vec<String>,
-        returns: String,
-    ) -> String {
+    /// What a pointer to a function of this convention begins with.
+    pub(super) const fn function_pointer(self, convention: CallingConvention) -> (&'static str, &'static str) {
         match self {
-            Self::Il => format!("method {}{returns} *({})", il_convention(convention), parameters.join(", ")),
-            Self::CSharp => {
-                parameters.push(returns);
-                format!("delegate*{}<{}>", csharp_convention(convention), parameters.join(", "))
-            }
+            Self::Il => ("method ", il_convention(convention)),
+            Self::CSharp => ("delegate*", csharp_convention(convention)),
         }
     }
 }
 
-/// `int?` for `System.Nullable<int>`.
-fn nullable(full: &str) -> Option<String> {
-    let inner = full.strip_prefix("System.Nullable<")?.strip_suffix('>')?;
+const NULLABLE: &str = "System.Nullable<";
+
+/// Whether this is `System.Nullable<int>` and the like, for which C# writes `int?`.
+fn is_nullable(full: &str) -> bool {
+    let Some(inner) = full.strip_prefix(NULLABLE).and_then(|rest| rest.strip_suffix('>')) else { return false };
     let mut depth = 0_usize;
     for byte in inner.bytes() {
         match byte {
             b'<' => depth += 1,
-            // The last bracket closes something else.
-            b'>' => depth = depth.checked_sub(1)?,
+            // Else the last bracket closes something else.
+            b'>' if depth == 0 => return false,
+            b'>' => depth -= 1,
             _ => {}
         }
     }
-    if inner.is_empty() { None } else { Some(format!("{inner}?")) }
+    !inner.is_empty()
 }
 
 /// Where the `[]`s at the end of an array's name begin.
@@ -178,9 +176,20 @@ mod tests {
     use super::Spelling::{CSharp, Il};
     use super::*;
 
+    fn argument(spelling: Spelling, full: &str) -> String {
+        let mut text = format!("A<{full}");
+        spelling.argument(&mut text, 2);
+        text.split_off(2)
+    }
+
+    fn array(spelling: Spelling, element: &str, rank: u32) -> String {
+        let mut text = format!("[]{element}");
+        spelling.array(&mut text, 2, rank);
+        text.split_off(2)
+    }
+
     #[test]
     fn only_core_types_have_keywords() {
-        let argument = |spelling: Spelling, full: &str| spelling.argument(full.to_owned());
         assert_eq!(argument(Il, "System.Int32"), "int32");
         assert_eq!(argument(CSharp, "System.Int32"), "int");
         assert_eq!(argument(Il, "System.UIntPtr"), "native uint");
@@ -193,21 +202,23 @@ mod tests {
 
     #[test]
     fn nullable_types_have_a_question_mark() {
-        assert_eq!(CSharp.argument("System.Nullable<int>".to_owned()), "int?");
-        assert_eq!(CSharp.named("System.Nullable<A<b, c>>".to_owned()), "A<b, c>?");
+        assert_eq!(argument(CSharp, "System.Nullable<int>"), "int?");
+        let mut text = "ref System.Nullable<A<b, c>>".to_owned();
+        CSharp.named(&mut text, 4);
+        assert_eq!(text, "ref A<b, c>?");
         for full in ["System.Nullable<>", "System.Nullable<int>.Odd<string>", "N.Nullable<int>"] {
-            assert_eq!(CSharp.argument(full.to_owned()), full);
+            assert_eq!(argument(CSharp, full), full);
         }
-        assert_eq!(Il.argument("System.Nullable<int32>".to_owned()), "System.Nullable<int32>");
+        assert_eq!(argument(Il, "System.Nullable<int32>"), "System.Nullable<int32>");
     }
 
     #[test]
     fn arrays_of_arrays() {
-        let matrix_of_lines = |spelling: Spelling| spelling.array(spelling.array("T".to_owned(), 1), 2);
+        let matrix_of_lines = |spelling: Spelling| array(spelling, &array(spelling, "T", 1), 2);
         assert_eq!(matrix_of_lines(Il), "T[][,]");
         assert_eq!(matrix_of_lines(CSharp), "T[,][]");
-        assert_eq!(CSharp.array("A<T[]>".to_owned(), 3), "A<T[]>[,,]");
-        assert_eq!(CSharp.array("T[]*".to_owned(), 1), "T[]*[]");
-        assert_eq!(Il.array("T".to_owned(), 0), "T[]");
+        assert_eq!(array(CSharp, "A<T[]>", 3), "A<T[]>[,,]");
+        assert_eq!(array(CSharp, "T[]*", 1), "T[]*[]");
+        assert_eq!(array(Il, "T", 0), "T[]");
     }
 }

@@ -12,43 +12,43 @@ use super::{
 pub const MAX_DEPTH: usize = 64;
 
 /// The runtime's own limit on the dimensions of an array.
-const MAX_RANK: u32 = 32;
+pub(super) const MAX_RANK: u32 = 32;
 
 /// How many types are given room before they are seen: counts nested in counts would otherwise each reserve for the whole
 /// blob.
 const FEW: usize = 8;
 
 /// The element types that are more than one byte, and the byte that separates variable arguments.
-mod element {
+pub(crate) mod element {
     use corprof_sys as sys;
 
-    pub(super) const PTR: u8 = sys::ELEMENT_TYPE_PTR.0 as u8;
-    pub(super) const BYREF: u8 = sys::ELEMENT_TYPE_BYREF.0 as u8;
-    pub(super) const VALUETYPE: u8 = sys::ELEMENT_TYPE_VALUETYPE.0 as u8;
-    pub(super) const CLASS: u8 = sys::ELEMENT_TYPE_CLASS.0 as u8;
-    pub(super) const VAR: u8 = sys::ELEMENT_TYPE_VAR.0 as u8;
-    pub(super) const ARRAY: u8 = sys::ELEMENT_TYPE_ARRAY.0 as u8;
-    pub(super) const GENERICINST: u8 = sys::ELEMENT_TYPE_GENERICINST.0 as u8;
-    pub(super) const FNPTR: u8 = sys::ELEMENT_TYPE_FNPTR.0 as u8;
-    pub(super) const SZARRAY: u8 = sys::ELEMENT_TYPE_SZARRAY.0 as u8;
-    pub(super) const MVAR: u8 = sys::ELEMENT_TYPE_MVAR.0 as u8;
-    pub(super) const CMOD_REQD: u8 = sys::ELEMENT_TYPE_CMOD_REQD.0 as u8;
-    pub(super) const CMOD_OPT: u8 = sys::ELEMENT_TYPE_CMOD_OPT.0 as u8;
-    pub(super) const INTERNAL: u8 = sys::ELEMENT_TYPE_INTERNAL.0 as u8;
+    pub(crate) const PTR: u8 = sys::ELEMENT_TYPE_PTR.0 as u8;
+    pub(crate) const BYREF: u8 = sys::ELEMENT_TYPE_BYREF.0 as u8;
+    pub(crate) const VALUETYPE: u8 = sys::ELEMENT_TYPE_VALUETYPE.0 as u8;
+    pub(crate) const CLASS: u8 = sys::ELEMENT_TYPE_CLASS.0 as u8;
+    pub(crate) const VAR: u8 = sys::ELEMENT_TYPE_VAR.0 as u8;
+    pub(crate) const ARRAY: u8 = sys::ELEMENT_TYPE_ARRAY.0 as u8;
+    pub(crate) const GENERICINST: u8 = sys::ELEMENT_TYPE_GENERICINST.0 as u8;
+    pub(crate) const FNPTR: u8 = sys::ELEMENT_TYPE_FNPTR.0 as u8;
+    pub(crate) const SZARRAY: u8 = sys::ELEMENT_TYPE_SZARRAY.0 as u8;
+    pub(crate) const MVAR: u8 = sys::ELEMENT_TYPE_MVAR.0 as u8;
+    pub(crate) const CMOD_REQD: u8 = sys::ELEMENT_TYPE_CMOD_REQD.0 as u8;
+    pub(crate) const CMOD_OPT: u8 = sys::ELEMENT_TYPE_CMOD_OPT.0 as u8;
+    pub(crate) const INTERNAL: u8 = sys::ELEMENT_TYPE_INTERNAL.0 as u8;
     /// Newer than the standard: a byte (0 for optional) and a type handle.
-    pub(super) const CMOD_INTERNAL: u8 = 0x22;
-    pub(super) const SENTINEL: u8 = sys::ELEMENT_TYPE_SENTINEL.0 as u8;
-    pub(super) const PINNED: u8 = sys::ELEMENT_TYPE_PINNED.0 as u8;
+    pub(crate) const CMOD_INTERNAL: u8 = 0x22;
+    pub(crate) const SENTINEL: u8 = sys::ELEMENT_TYPE_SENTINEL.0 as u8;
+    pub(crate) const PINNED: u8 = sys::ELEMENT_TYPE_PINNED.0 as u8;
 }
 
 /// What the low half of the first byte says when it is not a calling convention, and the flags in the high half.
-mod kind {
+pub(super) mod kind {
     pub(super) const MASK: u8 = 0x0f;
     pub(super) const FIELD: u8 = 0x06;
     pub(super) const LOCALS: u8 = 0x07;
     pub(super) const PROPERTY: u8 = 0x08;
     pub(super) const METHOD_SPEC: u8 = 0x0a;
-    pub(super) const GENERIC: u8 = 0x10;
+    pub(in crate::metadata::signature) const GENERIC: u8 = 0x10;
     pub(super) const HAS_THIS: u8 = 0x20;
     pub(super) const EXPLICIT_THIS: u8 = 0x40;
 }

@@ -5,29 +5,29 @@
 use super::{SignatureError, SignatureProblem};
 use crate::metadata::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    pub(super) fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
 
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8, SignatureError> {
+    pub(crate) fn byte(&mut self) -> Result<u8, SignatureError> {
         let [byte] = self.take::<1>()?;
         Ok(byte)
     }
@@ -45,12 +45,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A compressed unsigned integer: 7, 14 or 29 bits in 1, 2 or 4 bytes.
-    pub(super) fn unsigned(&mut self) -> Result<u32, SignatureError> {
+    pub(crate) fn unsigned(&mut self) -> Result<u32, SignatureError> {
         self.compressed().map(|(value, _)| value)
     }
 
     /// A compressed signed integer: the same widths, rotated left by one with the sign in the lowest bit.
-    pub(super) fn signed(&mut self) -> Result<i32, SignatureError> {
+    pub(crate) fn signed(&mut self) -> Result<i32, SignatureError> {
         let (value, bits) = self.compressed()?;
         // At most 29 bits, so the conversion cannot lose one.
         let magnitude = (value >> 1).cast_signed();
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
 
     /// A compressed count of things that each take at least one more byte: more than are left is a lie, and must not be
     /// believed by an allocation.
-    pub(super) fn count(&mut self) -> Result<usize, SignatureError> {
+    pub(crate) fn count(&mut self) -> Result<usize, SignatureError> {
         let start = self.at;
         let count = self.unsigned()?;
         match usize::try_from(count) {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A TypeDefOrRefOrSpec coded token.
-    pub(super) fn type_token(&mut self) -> Result<TypeDefOrRef, SignatureError> {
+    pub(crate) fn type_token(&mut self) -> Result<TypeDefOrRef, SignatureError> {
         let start = self.at;
         let coded = self.unsigned()?;
         let row = coded >> 2;
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A raw pointer of the runtime, as only signatures built in memory contain one.
-    pub(super) fn pointer(&mut self) -> Result<usize, SignatureError> {
+    pub(crate) fn pointer(&mut self) -> Result<usize, SignatureError> {
         Ok(usize::from_ne_bytes(self.take()?))
     }
 }

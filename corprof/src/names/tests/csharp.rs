@@ -18,7 +18,7 @@ fn function(world: &World, id: usize) -> String {
 
 fn class(world: &World, id: usize) -> String {
     world.learnt.borrow_mut().clear();
-    Speller::new(world, Spelling::CSharp).class(class_id(id))
+    Speller::new(world, Spelling::CSharp).new_class(class_id(id))
 }
 
 #[test]

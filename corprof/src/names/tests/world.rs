@@ -6,6 +6,7 @@ use std::hash::Hash;
 
 use corprof_sys as sys;
 
+use crate::buffer::Units;
 use crate::error::{Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
@@ -113,11 +114,24 @@ impl World {
     }
 
     pub(super) fn class_name(&self, class: usize) -> String {
-        Speller::new(self, Spelling::Il).class(class_id(class))
+        // As `Names::class` does.
+        self.known_class(class_id(class)).map_or_else(
+            |()| {
+                let mut speller = Speller::new(self, Spelling::Il);
+                let name = speller.new_class(class_id(class));
+                if speller.is_lasting() {
+                    self.learn_class((), class_id(class), Name::from(name.as_str()));
+                }
+                name
+            },
+            |name| name.as_str().to_owned(),
+        )
     }
 }
 
 impl Source for World {
+    type Ticket = ();
+
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.find(&self.functions, function)
     }
@@ -133,17 +147,23 @@ impl Source for World {
     fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         Ok(self.find(&self.arrays, class).ok())
     }
-    fn method(&self, _: ModuleId, method: MethodDef) -> Result<MethodProps> {
-        self.find(&self.methods, method)
+    fn method<R>(&self, _: ModuleId, method: MethodDef, read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R) -> Result<R> {
+        let props = self.find(&self.methods, method)?;
+        let name: Vec<u16> = props.name.encode_utf16().collect();
+        Ok(read(props.class, &name, &props.signature))
     }
-    fn type_def(&self, _: ModuleId, definition: TypeDef) -> Result<TypeDefProps> {
-        self.find(&self.types, definition)
+    fn type_def(&self, _: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool> {
+        let props = self.find(&self.types, definition)?;
+        *name = Units::from_text(&props.name);
+        Ok(props.is_nested())
     }
     fn enclosing_class(&self, _: ModuleId, nested: TypeDef) -> Result<Option<TypeDef>> {
         self.find(&self.enclosing, nested).map(Some)
     }
-    fn type_ref(&self, _: ModuleId, reference: TypeRef) -> Result<TypeRefProps> {
-        self.find(&self.refs, reference)
+    fn type_ref(&self, _: ModuleId, reference: TypeRef, name: &mut Units) -> Result<Token> {
+        let props = self.find(&self.refs, reference)?;
+        *name = Units::from_text(&props.name);
+        Ok(props.scope)
     }
     fn type_spec(&self, _: ModuleId, spec: TypeSpec) -> Result<Vec<u8>> {
         self.find(&self.specs, spec)
@@ -151,11 +171,11 @@ impl Source for World {
     fn generic_params(&self, _: ModuleId, owner: Token) -> Result<Vec<String>> {
         self.find(&self.generics, owner)
     }
-    fn known_class(&self, class: ClassId) -> Option<Name> {
-        self.learnt.borrow().get(&class).cloned()
+    fn known_class(&self, class: ClassId) -> std::result::Result<Name, ()> {
+        self.learnt.borrow().get(&class).cloned().ok_or(())
     }
-    fn learn_class(&self, class: ClassId, name: &Name) {
-        self.learnt.borrow_mut().insert(class, name.clone());
+    fn learn_class(&self, (): (), class: ClassId, name: Name) {
+        self.learnt.borrow_mut().insert(class, name);
     }
 }
 

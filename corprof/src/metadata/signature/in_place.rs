@@ -1,0 +1,184 @@
+//! Reads a signature where it lies, without making a tree of it.
+//!
+//! [`MethodHead::read`] and [`Reader::check_type`] go through a whole signature once and find what [`Decoder`] would find
+//! wrong with it, by the same grammar (a test compares them). Who has asked them may read it again, element by element.
+//!
+//! [`Decoder`]: super::decode::Decoder
+
+use super::decode::{MAX_DEPTH, MAX_RANK, element, kind};
+use super::reader::Reader;
+use super::{CallingConvention, Primitive, SignatureError, SignatureProblem};
+
+/// How a method's signature begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MethodHead {
+    pub(crate) convention: CallingConvention,
+    /// The number of its own generic parameters.
+    pub(crate) generic_parameters: u32,
+    /// How many parameters it takes.
+    pub(crate) parameters: usize,
+}
+
+impl MethodHead {
+    /// What a reader's signature begins with: the return type is next, and then the parameters.
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SignatureError> {
+        let start = reader.offset();
+        let first = reader.byte()?;
+        let Some(convention) = CallingConvention::from_low_nibble(first) else {
+            return Err(SignatureError::new(start, SignatureProblem::WrongKind { wanted: "method", found: first }));
+        };
+        let generic_parameters = if first & kind::GENERIC == 0 { 0 } else { reader.unsigned()? };
+        Ok(Self { convention, generic_parameters, parameters: reader.count()? })
+    }
+
+    /// Whether a method's signature is whole.
+    pub(crate) fn check(blob: &[u8]) -> Result<(), SignatureError> {
+        Reader::new(blob).skip_method(0)
+    }
+}
+
+impl Reader<'_> {
+    /// Whether a bare type is whole.
+    pub(crate) fn check_type(blob: &[u8]) -> Result<(), SignatureError> {
+        Reader::new(blob).skip_type(0)
+    }
+
+    /// Goes past a type that is whole.
+    pub(crate) fn skip(&mut self) -> Result<(), SignatureError> {
+        self.skip_type(0)
+    }
+
+    /// Goes past the dimensions of an array; returns how many they are.
+    pub(crate) fn rank(&mut self) -> Result<u32, SignatureError> {
+        let start = self.offset();
+        let rank = self.unsigned()?;
+        if rank == 0 || rank > MAX_RANK {
+            return Err(SignatureError::new(start, SignatureProblem::BadRank(rank)));
+        }
+        for _ in 0..self.count()? {
+            self.unsigned()?;
+        }
+        for _ in 0..self.count()? {
+            self.signed()?;
+        }
+        Ok(rank)
+    }
+
+    /// Goes past what stands before a type and says nothing of it here: custom modifiers and pinning.
+    pub(crate) fn skip_modifier(&mut self, byte: u8) -> Result<bool, SignatureError> {
+        match byte {
+            element::CMOD_REQD | element::CMOD_OPT => _ = self.type_token()?,
+            element::CMOD_INTERNAL => {
+                self.byte()?;
+                self.pointer()?;
+            }
+            element::PINNED => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn skip_method(&mut self, depth: usize) -> Result<(), SignatureError> {
+        let head = MethodHead::read(self)?;
+        self.skip_type(depth)?;
+        let mut had_sentinel = false;
+        for _ in 0..head.parameters {
+            if !had_sentinel && self.peek() == Some(element::SENTINEL) {
+                self.byte()?;
+                had_sentinel = true;
+            }
+            self.skip_type(depth)?;
+        }
+        Ok(())
+    }
+
+    fn skip_type(&mut self, mut depth: usize) -> Result<(), SignatureError> {
+        loop {
+            if depth >= MAX_DEPTH {
+                return Err(SignatureError::new(self.offset(), SignatureProblem::TooDeep));
+            }
+            depth += 1;
+            let start = self.offset();
+            let byte = self.byte()?;
+            if Primitive::from_element(byte).is_some() {
+                return Ok(());
+            }
+            match byte {
+                // What these are made of is next, and nothing behind it.
+                element::PTR | element::BYREF | element::SZARRAY => continue,
+                element::VALUETYPE | element::CLASS => _ = self.type_token()?,
+                element::VAR | element::MVAR => _ = self.unsigned()?,
+                element::ARRAY => {
+                    self.skip_type(depth)?;
+                    self.rank()?;
+                }
+                element::GENERICINST => {
+                    let start = self.offset();
+                    let kind = self.byte()?;
+                    if !matches!(kind, element::CLASS | element::VALUETYPE) {
+                        return Err(SignatureError::new(start, SignatureProblem::BadElement(kind)));
+                    }
+                    self.type_token()?;
+                    for _ in 0..self.count()? {
+                        self.skip_type(depth)?;
+                    }
+                }
+                element::FNPTR => self.skip_method(depth)?,
+                element::INTERNAL => _ = self.pointer()?,
+                other if self.skip_modifier(other)? => continue,
+                other => return Err(SignatureError::new(start, SignatureProblem::BadElement(other))),
+            }
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Decoder;
+    use super::*;
+
+    /// Bytes that begin something, so that random signatures are whole now and then.
+    const FERTILE: [u8; 24] = [
+        0x00, 0x01, 0x02, 0x05, 0x08, 0x0f, 0x10, 0x12, 0x13, 0x14, 0x15, 0x1b, 0x1d, 0x1e, 0x1f, 0x20, 0x21, 0x22,
+        0x30, 0x41, 0x45, 0x80, 0x09, 0xc0,
+    ];
+
+    #[test]
+    fn finds_what_the_decoder_finds() {
+        let mut state = 0x1234_5678_9abc_def1_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) as usize
+        };
+        let (mut whole, mut broken) = (0, 0);
+        for _ in 0..200_000 {
+            let blob: Vec<u8> = (0..next() % 20).map(|_| FERTILE[next() % FERTILE.len()]).collect();
+            let decoded = Decoder::new(&blob).method();
+            assert_eq!(MethodHead::check(&blob).err(), decoded.as_ref().err().copied(), "{blob:x?}");
+            if let Ok(signature) = decoded {
+                let head = MethodHead::read(&mut Reader::new(&blob)).unwrap();
+                assert_eq!(head.convention, signature.convention);
+                assert_eq!(head.generic_parameters, signature.generic_parameters);
+                assert_eq!(head.parameters, signature.parameters.len());
+                whole += 1;
+            } else {
+                broken += 1;
+            }
+            assert_eq!(Reader::check_type(&blob).err(), Decoder::new(&blob).type_spec().err(), "{blob:x?}");
+        }
+        assert!(whole > 1000 && broken > 1000, "{whole} whole, {broken} broken");
+    }
+
+    #[test]
+    fn depth_is_counted_as_the_decoder_counts() {
+        for inner in [&[0x1d][..], &[0x1b, 0x00, 0x00], &[0x14], &[0x15, 0x12, 0x04, 0x01], &[0x20, 0x04], &[0x45]] {
+            for depth in [1, MAX_DEPTH - 2, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1] {
+                let blob = [inner.repeat(depth), vec![0x08, 0x01, 0x00, 0x00].repeat(depth)].concat();
+                assert_eq!(Reader::check_type(&blob).err(), Decoder::new(&blob).type_spec().err(), "{blob:x?}");
+            }
+        }
+    }
+}
