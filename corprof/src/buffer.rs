@@ -107,14 +107,36 @@ impl Units {
         Self { usual: [0; USUAL_UNITS], long: Vec::new(), count: 0 }
     }
 
-    /// The text before the NUL, if there is one.
-    pub(crate) fn as_units(&self) -> &[u16] {
+    /// How many units it has, with what follows a NUL inside; for a limit.
+    pub(crate) fn len(&self) -> usize {
+        self.units().len()
+    }
+
+    fn units(&self) -> &[u16] {
         let units = if self.long.is_empty() { self.usual.get(..self.count) } else { Some(&self.long[..]) };
         let units = units.unwrap_or_default();
-        let units = units.strip_suffix(&[0]).unwrap_or(units);
-        // Nearly none has one inside, and to look at all of them without stopping is quicker.
-        let is_cut = units.iter().fold(false, |is_cut, &unit| is_cut | (unit == 0));
-        if is_cut { units.split(|&unit| unit == 0).next().unwrap_or_default() } else { units }
+        units.strip_suffix(&[0]).unwrap_or(units)
+    }
+
+    /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
+    pub(crate) fn push_to(&self, text: &mut String) {
+        let (units, start) = (self.units(), text.len());
+        let (mut all, mut is_cut) = (0, false);
+        text.reserve(units.len());
+        // SAFETY: as long as it is not known that all that was appended is ASCII, nobody reads the text; else it is taken away.
+        let bytes = unsafe { text.as_mut_vec() };
+        bytes.extend(units.iter().map(|&unit| {
+            all |= unit;
+            is_cut |= unit == 0;
+            unit as u8
+        }));
+        if all < 0x80 && !is_cut {
+            // As nearly every name, and many times faster.
+            return;
+        }
+        bytes.truncate(start);
+        let units = units.split(|&unit| unit == 0).next().unwrap_or_default();
+        text.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
     }
 
     #[cfg(test)]
@@ -127,9 +149,8 @@ impl Units {
 pub(crate) fn read_utf16(call: &'static str, fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT) -> Result<String> {
     let mut units = Units::new();
     read_units(call, &mut units, fill)?;
-    let units = units.as_units();
-    let mut text = String::with_capacity(units.len());
-    push_units(&mut text, units);
+    let mut text = String::new();
+    units.push_to(&mut text);
     Ok(text)
 }
 
@@ -152,17 +173,6 @@ pub(crate) fn read_units(
     }
     units.long = read_list(call, |room, count, start| fill(start, room, count))?;
     Ok(())
-}
-
-/// Appends UTF-16; what is none becomes U+FFFD.
-pub(crate) fn push_units(text: &mut String, units: &[u16]) {
-    if units.iter().fold(0, |all, &unit| all | unit) < 0x80 {
-        // As nearly every name, and many times faster.
-        // SAFETY: what is appended is ASCII, as has been looked at, so the text stays UTF-8.
-        unsafe { text.as_mut_vec() }.extend(units.iter().map(|&unit| unit as u8));
-    } else {
-        text.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
-    }
 }
 
 /// `text` as the runtime takes it: UTF-16 with a NUL at its end, and so with none inside.

@@ -6,7 +6,7 @@ use super::constant::RawConstant;
 use super::import::MetadataImport;
 use super::raw::{Blob, wide};
 use super::{Constant, FieldDef, MemberRef, MethodDef, MethodSpec, ParamDef, Token, TypeDef};
-use crate::buffer::{Units, push_units, read_units, read_utf16};
+use crate::buffer::{Units, read_units, read_utf16};
 use crate::error::{Error, Result};
 
 /// What the metadata says about a method that the module defines.
@@ -86,7 +86,7 @@ pub struct MethodSpecProps {
 /// [`MethodProps`], where the call has put them.
 pub(crate) struct MethodRow<'a> {
     pub(crate) class: TypeDef,
-    pub(crate) name: &'a [u16],
+    pub(crate) name: &'a Units,
     flags: sys::CorMethodAttr,
     impl_flags: sys::CorMethodImpl,
     code_rva: u32,
@@ -130,7 +130,7 @@ impl MetadataImport<'_> {
     pub fn method(&self, method: MethodDef) -> Result<MethodProps> {
         self.read_method(method, |row| {
             let mut name = String::new();
-            push_units(&mut name, row.name);
+            row.name.push_to(&mut name);
             MethodProps {
                 class: row.class,
                 name,
@@ -166,7 +166,7 @@ impl MetadataImport<'_> {
         })?;
         Ok(read(&MethodRow {
             class: TypeDef(class),
-            name: name.as_units(),
+            name: &name,
             flags: sys::CorMethodAttr::from_bits_retain(flags),
             impl_flags: sys::CorMethodImpl::from_bits_retain(impl_flags),
             code_rva,

@@ -5,7 +5,7 @@ use corprof_sys as sys;
 use super::import::MetadataImport;
 use super::raw::{Blob, found, wide};
 use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
-use crate::buffer::{Units, push_units, read_units};
+use crate::buffer::{Units, read_units};
 use crate::error::{Error, Result};
 
 /// What the metadata says about a type that the module defines.
@@ -93,7 +93,7 @@ impl MetadataImport<'_> {
         let mut units = Units::new();
         let (flags, extends) = self.read_type_def(definition, &mut units)?;
         let mut name = String::new();
-        push_units(&mut name, units.as_units());
+        units.push_to(&mut name);
         Ok(TypeDefProps { name, flags, extends: TypeDefOrRef::from_token(extends) })
     }
 
@@ -187,7 +187,7 @@ impl MetadataImport<'_> {
         let mut units = Units::new();
         let scope = self.read_type_ref(reference, &mut units)?;
         let mut name = String::new();
-        push_units(&mut name, units.as_units());
+        units.push_to(&mut name);
         Ok(TypeRefProps { scope, name })
     }
 

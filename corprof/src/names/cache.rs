@@ -8,9 +8,14 @@
 //! Because an answer is worked out between look-up and insertion, an eviction may come first: a look-up that misses gives a
 //! [`Ticket`], and what it was worked out for is kept only if nothing was evicted since.
 
+use std::cell::UnsafeCell;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU8, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -84,12 +89,56 @@ struct Table<K, V> {
     evictions: u64,
 }
 
-/// Filled once, if ever. Who fills one may wait for another who is doing just that; who reads it never waits.
-type Slot<K, V> = OnceLock<(K, V)>;
+/// A place for an entry, filled once, if ever. Nobody waits for it: one that another thread is filling just now is passed by.
+struct Slot<K, V> {
+    state: AtomicU8,
+    entry: UnsafeCell<MaybeUninit<(K, V)>>,
+}
+
+const EMPTY: u8 = 0;
+const BEING_FILLED: u8 = 1;
+const FULL: u8 = 2;
+
+// SAFETY: the entry is written by the one thread that took the slot from `EMPTY`, before it makes it `FULL`; from then on, until
+// the drop, it is only read, by those who have seen that. So it is sent to other threads, and shared between them.
+unsafe impl<K: Send + Sync, V: Send + Sync> Sync for Slot<K, V> {}
+
+impl<K, V> Slot<K, V> {
+    const fn new() -> Self {
+        Self { state: AtomicU8::new(EMPTY), entry: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    #[inline]
+    fn get(&self) -> Option<&(K, V)> {
+        // SAFETY: whoever made it full had written the entry, which the acquiring load makes seen, and it stays as it is.
+        (self.state.load(Acquire) == FULL).then(|| unsafe { (*self.entry.get()).assume_init_ref() })
+    }
+
+    /// Fills the slot, unless it is not empty any more.
+    #[inline]
+    fn set(&self, entry: (K, V)) -> Result<(), (K, V)> {
+        if self.state.compare_exchange(EMPTY, BEING_FILLED, Relaxed, Relaxed).is_err() {
+            return Err(entry);
+        }
+        // SAFETY: only one thread gets here, and nobody reads the entry before it is said to be full.
+        unsafe { (*self.entry.get()).write(entry) };
+        self.state.store(FULL, Release);
+        Ok(())
+    }
+}
+
+impl<K, V> Drop for Slot<K, V> {
+    fn drop(&mut self) {
+        if *self.state.get_mut() == FULL {
+            // SAFETY: it is full, and nobody else has it any more.
+            unsafe { self.entry.get_mut().assume_init_drop() };
+        }
+    }
+}
 
 impl<K: Copy + Eq + Hash, V: Clone> Table<K, V> {
     fn new(bits: u32, evictions: u64) -> Self {
-        let slots = (0..1_usize << bits).map(|_| OnceLock::new()).collect();
+        let slots = (0..1_usize << bits).map(|_| Slot::new()).collect();
         Self { bits, slots, count: AtomicUsize::new(0), evictions }
     }
 
@@ -106,9 +155,11 @@ impl<K: Copy + Eq + Hash, V: Clone> Table<K, V> {
     #[inline]
     fn find(&self, key: &K) -> Option<&V> {
         for slot in self.places(key) {
-            let (of, value) = slot.get()?;
-            if of == key {
-                return Some(value);
+            match slot.get() {
+                Some((of, value)) if of == key => return Some(value),
+                // Behind one that is being filled there may be others.
+                None if slot.state.load(Relaxed) == EMPTY => return None,
+                _ => {}
             }
         }
         None
@@ -137,7 +188,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Table<K, V> {
 
     fn grown(&self) -> Self {
         let bigger = Self::new(self.bits + GROWTH_BITS, self.evictions);
-        for (key, value) in self.slots.iter().filter_map(OnceLock::get) {
+        for (key, value) in self.slots.iter().filter_map(Slot::get) {
             // There is room for all of them.
             let _ = bigger.add(*key, value.clone());
         }

@@ -31,7 +31,7 @@ pub(super) trait Source {
         &self,
         module: ModuleId,
         method: MethodDef,
-        read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R,
+        read: impl FnOnce(TypeDef, &Units, &[u8]) -> R,
     ) -> Result<R>;
     /// Whether the type is nested.
     fn type_def(&self, module: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool>;
@@ -126,7 +126,7 @@ impl Source for Live<'_, '_> {
         &self,
         module: ModuleId,
         method: MethodDef,
-        read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R,
+        read: impl FnOnce(TypeDef, &Units, &[u8]) -> R,
     ) -> Result<R> {
         self.metadata(module)?.read_method(method, |row| read(row.class, row.name, row.signature))
     }

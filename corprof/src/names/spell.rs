@@ -14,7 +14,7 @@ use super::Name;
 use super::generics::Levels;
 use super::source::Source;
 use super::spelling::Spelling;
-use crate::buffer::{Units, push_units};
+use crate::buffer::Units;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo};
@@ -231,7 +231,7 @@ impl<'s, S: Source> Speller<'s, S> {
             let type_arguments = self.declaring_class(class, module, declaring);
             self.push_dot();
             if is_fit {
-                push_units(&mut self.text, name);
+                name.push_to(&mut self.text);
             } else {
                 self.text.push_str(ELLIPSIS);
             }
@@ -263,30 +263,29 @@ impl<'s, S: Source> Speller<'s, S> {
         type_args: &[ClassId],
     ) {
         let mut arguments = Arguments::of(type_args);
-        let spelt = MethodHead::check(signature).and_then(|()| {
-            let mut reader = Reader::new(signature);
-            let head = MethodHead::read(&mut reader)?;
-            reader.skip()?;
-            if head.generic_parameters as usize != type_args.len() {
-                arguments = self.parameter_names(module, token.token());
-            }
-            let scope = Scope { module, type_arguments, method_arguments: &arguments };
-            let mut rest = arguments.rest();
-            let count = rest.len();
-            self.push_arguments(&mut rest, count)?;
-            self.text.push('(');
-            self.parameters(&mut reader, head, &scope)
-        });
-        if let Err(error) = spelt {
+        let mut reader = Reader::new(signature);
+        let head = MethodHead::read(&mut reader).and_then(|head| reader.skip().map(|()| head));
+        if head.is_ok_and(|head| head.generic_parameters as usize != type_args.len()) {
+            arguments = self.parameter_names(module, token.token());
+        }
+        self.push_all_arguments(&arguments);
+        let start = self.text.len();
+        self.text.push('(');
+        let scope = Scope { module, type_arguments, method_arguments: &arguments };
+        if let Err(error) = head.and_then(|head| self.parameters(&mut reader, head, &scope)) {
             self.missing = true;
-            let mut rest = arguments.rest();
-            let count = rest.len();
-            // Names and classes have no signature that could be wrong.
-            let _ = self.push_arguments(&mut rest, count);
+            self.text.truncate(start);
             // Writing to a string cannot fail.
             let _ = write!(self.text, "(<{error}>");
         }
         self.text.push(')');
+    }
+
+    fn push_all_arguments(&mut self, arguments: &Arguments) {
+        let mut rest = arguments.rest();
+        let count = rest.len();
+        // Names and classes have no signature that could be wrong.
+        let _ = self.push_arguments(&mut rest, count);
     }
 
     /// `<int32, string>`, of the first arguments that are left; nothing for none.
@@ -326,7 +325,7 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     fn type_def(&mut self, module: ModuleId, token: TypeDef, mut arguments: Rest<'_, '_>) {
-        // What is wrong with a signature has been found before anything of it is spelt.
+        // The arguments are of no signature that could be wrong.
         let _ = self.type_levels(token, &mut arguments, |this, token| this.type_def_level(module, token));
     }
 
@@ -463,9 +462,8 @@ impl<'s, S: Source> Speller<'s, S> {
 
     /// The same for a name as the runtime gave it.
     fn push_name(&mut self, name: &Units) {
-        let units = name.as_units();
-        if self.has_room(units.len()) {
-            push_units(&mut self.text, units);
+        if self.has_room(name.len()) {
+            name.push_to(&mut self.text);
         } else {
             self.text.push_str(ELLIPSIS);
         }
@@ -499,7 +497,7 @@ enum Outer<T> {
     Unknown(Error),
 }
 
-/// Whether the signature was as it had been found to be.
+/// What is wrong with the signature that is spelt, if anything.
 type Spelt = std::result::Result<(), SignatureError>;
 
 /// The short form of an error: its code's name, or the code.

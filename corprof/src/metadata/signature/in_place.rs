@@ -1,9 +1,7 @@
 //! Reads a signature where it lies, without making a tree of it.
 //!
-//! [`MethodHead::read`] and [`Reader::check_type`] go through a whole signature once and find what [`Decoder`] would find
-//! wrong with it, by the same grammar (a test compares them). Who has asked them may read it again, element by element.
-//!
-//! [`Decoder`]: super::decode::Decoder
+//! Whoever does so goes from element to element; what there is beside them is read here, and whole types are gone past. The
+//! grammar is that of `decode`, and tests compare the two.
 
 use super::decode::{MAX_DEPTH, MAX_RANK, element, kind};
 use super::reader::Reader;
@@ -32,6 +30,7 @@ impl MethodHead {
     }
 
     /// Whether a method's signature is whole.
+    #[cfg(test)]
     pub(crate) fn check(blob: &[u8]) -> Result<(), SignatureError> {
         Reader::new(blob).skip_method(0)
     }
@@ -39,11 +38,12 @@ impl MethodHead {
 
 impl Reader<'_> {
     /// Whether a bare type is whole.
+    #[cfg(test)]
     pub(crate) fn check_type(blob: &[u8]) -> Result<(), SignatureError> {
         Reader::new(blob).skip_type(0)
     }
 
-    /// Goes past a type that is whole.
+    /// Goes past a whole type.
     pub(crate) fn skip(&mut self) -> Result<(), SignatureError> {
         self.skip_type(0)
     }
@@ -76,6 +76,19 @@ impl Reader<'_> {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether a generic type is a class or a value type: who spells it need not know.
+    pub(crate) fn kind_of_generic(&mut self) -> Result<(), SignatureError> {
+        let start = self.offset();
+        match self.byte()? {
+            element::CLASS | element::VALUETYPE => Ok(()),
+            other => Err(Self::bad_element(start, other)),
+        }
+    }
+
+    pub(crate) fn bad_element(at: usize, byte: u8) -> SignatureError {
+        SignatureError::new(at, SignatureProblem::BadElement(byte))
     }
 
     fn skip_method(&mut self, depth: usize) -> Result<(), SignatureError> {
@@ -113,11 +126,7 @@ impl Reader<'_> {
                     self.rank()?;
                 }
                 element::GENERICINST => {
-                    let start = self.offset();
-                    let kind = self.byte()?;
-                    if !matches!(kind, element::CLASS | element::VALUETYPE) {
-                        return Err(SignatureError::new(start, SignatureProblem::BadElement(kind)));
-                    }
+                    self.kind_of_generic()?;
                     self.type_token()?;
                     for _ in 0..self.count()? {
                         self.skip_type(depth)?;
@@ -126,7 +135,7 @@ impl Reader<'_> {
                 element::FNPTR => self.skip_method(depth)?,
                 element::INTERNAL => _ = self.pointer()?,
                 other if self.skip_modifier(other)? => continue,
-                other => return Err(SignatureError::new(start, SignatureProblem::BadElement(other))),
+                other => return Err(Self::bad_element(start, other)),
             }
             return Ok(());
         }

@@ -27,8 +27,10 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied()
     }
 
+    #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, SignatureError> {
-        let [byte] = self.take::<1>()?;
+        let byte = self.peek().ok_or(SignatureError::new(self.bytes.len(), SignatureProblem::Truncated))?;
+        self.at += 1;
         Ok(byte)
     }
 

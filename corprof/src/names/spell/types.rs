@@ -46,8 +46,10 @@ impl<S: Source> Speller<'_, S> {
     }
 
     fn element(&mut self, reader: &mut Reader<'_>, scope: &Scope<'_>) -> Spelt {
+        let mut at = reader.offset();
         let mut byte = reader.byte()?;
         while reader.skip_modifier(byte)? {
+            at = reader.offset();
             byte = reader.byte()?;
         }
         if let Some(primitive) = Primitive::from_element(byte) {
@@ -61,7 +63,7 @@ impl<S: Source> Speller<'_, S> {
                 self.named(token, scope, Rest::Known(&[]))?;
             }
             element::GENERICINST => {
-                reader.byte()?;
+                reader.kind_of_generic()?;
                 let token = reader.type_token()?;
                 let count = reader.count()?;
                 self.named(token, scope, Rest::Spelt(reader, count, scope))?;
@@ -93,8 +95,7 @@ impl<S: Source> Speller<'_, S> {
                 let handle = reader.pointer()?;
                 self.push(&format!("<type handle {handle:#x}>"));
             }
-            // A signature that has been checked has nothing else.
-            _ => {}
+            other => return Err(Reader::bad_element(at, other)),
         }
         Ok(())
     }
@@ -127,10 +128,12 @@ impl<S: Source> Speller<'_, S> {
             }
             TypeDefOrRef::Spec(token) => {
                 match self.source.type_spec(module, token) {
-                    Ok(blob) => match Reader::check_type(&blob) {
-                        Ok(()) => self.spelt(&mut Reader::new(&blob), scope)?,
-                        Err(error) => self.unknown_because("type", &token, &error),
-                    },
+                    Ok(blob) => {
+                        if let Err(error) = self.spelt(&mut Reader::new(&blob), scope) {
+                            self.text.truncate(start);
+                            self.unknown_because("type", &token, &error);
+                        }
+                    }
                     Err(error) => self.unknown("type", token, &error),
                 }
                 // An instantiation of one, which no compiler makes: what it is made of says all there is to say.

@@ -147,10 +147,9 @@ impl Source for World {
     fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         Ok(self.find(&self.arrays, class).ok())
     }
-    fn method<R>(&self, _: ModuleId, method: MethodDef, read: impl FnOnce(TypeDef, &[u16], &[u8]) -> R) -> Result<R> {
+    fn method<R>(&self, _: ModuleId, method: MethodDef, read: impl FnOnce(TypeDef, &Units, &[u8]) -> R) -> Result<R> {
         let props = self.find(&self.methods, method)?;
-        let name: Vec<u16> = props.name.encode_utf16().collect();
-        Ok(read(props.class, &name, &props.signature))
+        Ok(read(props.class, &Units::from_text(&props.name), &props.signature))
     }
     fn type_def(&self, _: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool> {
         let props = self.find(&self.types, definition)?;
