@@ -120,21 +120,23 @@ impl Units {
 
     /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
     pub(crate) fn push_to(&self, text: &mut String) {
-        let (units, start) = (self.units(), text.len());
-        let (mut all, mut is_cut) = (0, false);
+        let units = self.units();
         text.reserve(units.len());
-        // SAFETY: as long as it is not known that all that was appended is ASCII, nobody reads the text; else it is taken away.
-        let bytes = unsafe { text.as_mut_vec() };
-        bytes.extend(units.iter().map(|&unit| {
-            all |= unit;
-            is_cut |= unit == 0;
-            unit as u8
-        }));
-        if all < 0x80 && !is_cut {
-            // As nearly every name, and many times faster.
+        // As nearly every name is, and many times faster: eight at once.
+        let (eights, rest) = units.as_chunks::<8>();
+        let mut odd = [false; 8];
+        for eight in eights {
+            odd = std::array::from_fn(|at| odd[at] | is_odd(eight[at]));
+        }
+        if !odd.contains(&true) && !rest.iter().any(|&unit| is_odd(unit)) {
+            // SAFETY: all that is appended is ASCII, so the text stays UTF-8.
+            let bytes = unsafe { text.as_mut_vec() };
+            for eight in eights {
+                bytes.extend_from_slice(&eight.map(|unit| unit as u8));
+            }
+            bytes.extend(rest.iter().map(|&unit| unit as u8));
             return;
         }
-        bytes.truncate(start);
         let units = units.split(|&unit| unit == 0).next().unwrap_or_default();
         text.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
     }
@@ -143,6 +145,11 @@ impl Units {
     pub(crate) fn from_text(text: &str) -> Self {
         Self { long: text.encode_utf16().chain([0]).collect(), ..Self::new() }
     }
+}
+
+/// Whether it is no ASCII, or the NUL.
+const fn is_odd(unit: u16) -> bool {
+    unit.wrapping_sub(1) >= 0x7f
 }
 
 /// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).

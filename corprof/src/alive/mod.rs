@@ -29,14 +29,14 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
 use crate::info::Info;
 use crate::report;
 
-use table::{Entry, State, Table};
+use table::{Entry, Pages, State, Table};
 
 /// The identifiers that can die, and those that have.
 pub(crate) struct Alive {
     /// Whether something that can be unloaded was ever loaded.
     is_unloading_possible: AtomicBool,
-    /// Whether a dynamic method was ever compiled.
-    has_dynamic_methods: AtomicBool,
+    /// Where dynamic methods have been compiled: other functions are known from them without a look into the table.
+    dynamic_pages: Pages,
     /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
     unloading: AtomicU32,
     /// Odd while the stacks of all threads are looked at ([`Looking`]), and another number each time.
@@ -257,7 +257,7 @@ impl Alive {
     pub(crate) const fn new() -> Self {
         Self {
             is_unloading_possible: AtomicBool::new(false),
-            has_dynamic_methods: AtomicBool::new(false),
+            dynamic_pages: Pages::new(),
             unloading: AtomicU32::new(0),
             looking: AtomicU32::new(0),
             delayed: AtomicU64::new(0),
@@ -285,7 +285,20 @@ impl Alive {
 
     #[inline]
     fn dynamic_method(&self, id: usize) -> Option<&Entry> {
-        if self.has_dynamic_methods.load(Ordering::Relaxed) { self.dynamic_methods.get(id) } else { None }
+        if self.dynamic_pages.may_have(id) { self.dynamic_methods.get(id) } else { None }
+    }
+
+    /// Whether there is anything to take note of.
+    #[inline]
+    pub(crate) fn is_unloading_possible(&self) -> bool {
+        self.is_unloading_possible.load(Ordering::Relaxed)
+    }
+
+    /// Whether a function can certainly not die, nor what it is made of: it is no dynamic method, and nothing was ever loaded
+    /// that can be unloaded. If something is from now on, this function was there before.
+    #[inline]
+    pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {
+        !self.is_unloading_possible() && !self.dynamic_pages.may_have(function.as_raw())
     }
 
     /// Takes note of what the runtime hands out, once it can die.
@@ -341,7 +354,7 @@ impl Alive {
     }
 
     pub(crate) fn dynamic_method_compiled(&self, function: usize) {
-        self.has_dynamic_methods.store(true, Ordering::Relaxed);
+        self.dynamic_pages.add(function);
         self.dynamic_methods.insert(function, State::Mortal).set(State::Mortal);
     }
 

@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
 const CHAINS: usize = 1 << 14;
@@ -177,6 +177,36 @@ impl Table {
     }
 }
 
+/// Which pages of memory something may be in: one that is not among them is told by a single load.
+pub(super) struct Pages([AtomicU64; PAGE_WORDS]);
+
+/// Pages that are 4 MiB apart are taken for one.
+const PAGE_WORDS: usize = 16;
+const PAGE_SHIFT: u32 = 12;
+
+impl Pages {
+    pub(super) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; PAGE_WORDS])
+    }
+
+    pub(super) fn add(&self, id: usize) {
+        let (word, bit) = self.place(id);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn may_have(&self, id: usize) -> bool {
+        let (word, bit) = self.place(id);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    #[inline]
+    fn place(&self, id: usize) -> (&AtomicU64, u64) {
+        let page = id >> PAGE_SHIFT;
+        (&self.0[page / u64::BITS as usize % PAGE_WORDS], 1 << (page % u64::BITS as usize))
+    }
+}
+
 impl Drop for Table {
     fn drop(&mut self) {
         for chain in self.chains.get_mut().into_iter().flatten() {
@@ -212,6 +242,17 @@ mod tests {
         assert_eq!((table.iter().count(), table.made()), (39_999, 39_999));
         table.insert(8, State::Fresh);
         assert_eq!(table.get(8).map(Entry::state), Some(State::Mortal), "an entry is made once");
+    }
+
+    #[test]
+    fn a_page_has_what_was_added_and_few_others() {
+        let pages = Pages::new();
+        assert!(!pages.may_have(0x7f12_3456_7890));
+        pages.add(0x7f12_3456_7890);
+        assert!(pages.may_have(0x7f12_3456_7890) && pages.may_have(0x7f12_3456_7000));
+        assert!((1..1024).all(|page| !pages.may_have(0x7f12_3456_7890 + (page << PAGE_SHIFT))));
+        (0..2000).for_each(|page| pages.add(page << PAGE_SHIFT));
+        assert!((0..2000).all(|page| pages.may_have(page << PAGE_SHIFT)));
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl Info {
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         let held = self.hold(class, "GetClassIDInfo2")?;
         let info = self.ask_class(class)?;
-        info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        if self.alive().is_unloading_possible() {
+            info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        }
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
     }

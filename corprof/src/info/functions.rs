@@ -36,6 +36,14 @@ impl Info {
     #[doc(alias = "GetFunctionInfo")]
     #[inline]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
+        if self.alive().is_sure_to_stay(function) {
+            return self.ask_function(function);
+        }
+        self.function_info_of_mortal(function)
+    }
+
+    #[cold]
+    fn function_info_of_mortal(&self, function: FunctionId) -> Result<FunctionInfo> {
         let held = self.hold(function, "GetFunctionInfo2")?;
         let info = self.ask_function(function)?;
         self.note_classes_of(&info);

@@ -45,6 +45,9 @@ impl OwnThread<'_> {
     /// method first, and never for a method that nobody calls again; a method that is running goes on in its old code until
     /// it is left. Asking twice before that is the same as once, and asking later makes another body.
     ///
+    /// As long as the call lasts, the modules are kept from being unloaded, and [`rejit_error`](crate::Callbacks::rejit_error)
+    /// runs within it: it must not wait for the finalizer thread or for an unload, each of which may be waiting for this call.
+    ///
     /// Where a method has been inlined into another, the old code lives on there:
     /// [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) reaches it.
     #[doc = contract!(RequestReJIT)]

@@ -56,6 +56,10 @@ impl InTriggers<'_> {
     /// first. It is loaded if it was not.
     ///
     /// For a class that is not generic there are none.
+    ///
+    /// Loading a class may run code of the application's, such as handlers of `AssemblyLoadContext.Resolving`, and as long
+    /// as it does, the module and the type arguments' are kept from being unloaded. If they can be, such code must not wait for
+    /// the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: each would wait for the other for ever.
     #[doc = contract!(GetClassFromTokenAndTypeArgs)]
     ///
     /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the
@@ -95,6 +99,8 @@ impl InTriggers<'_> {
     ///
     /// `class` is the very class that declares the method, with its type arguments if it has any; `method` is a token of
     /// that class's module. For a method that is not generic itself there are no type arguments.
+    ///
+    /// What is said of code that runs meanwhile at [`class_from_token`](Self::class_from_token) holds here as well.
     #[doc = contract!(GetFunctionFromTokenAndTypeArgs)]
     ///
     /// `E_INVALIDARG`: `class` does not declare the method, or the method has more or fewer generic parameters.

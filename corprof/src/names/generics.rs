@@ -38,6 +38,9 @@ impl Levels {
     /// Arguments that no suffix claims go to the innermost type, and a suffix that claims more than there are gets what is
     /// left.
     pub(super) fn end(self, text: &mut String, start: usize, is_innermost: bool, left: usize) -> usize {
+        if self.is_open && self.spelling == Spelling::Il {
+            return 0;
+        }
         let level = text.get(start..).unwrap_or_default();
         let (plain, arity) = split_arity(level);
         let plain = start + plain.len();
@@ -46,7 +49,7 @@ impl Levels {
             return if is_innermost { left } else { arity.min(left) };
         }
         // The number is the profiled program's, and not to be believed if it is absurd.
-        if self.spelling == Spelling::CSharp && (1..=64).contains(&arity) {
+        if (1..=64).contains(&arity) {
             text.truncate(plain);
             text.push('<');
             text.extend((1..arity).map(|_| ','));

@@ -18,7 +18,7 @@ use crate::buffer::Units;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo};
-use crate::metadata::signature::{MethodHead, Primitive, Reader, SignatureError};
+use crate::metadata::signature::{Primitive, Reader, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 
 /// How deeply types may be nested in one name: type arguments, arrays, specs within specs.
@@ -251,34 +251,6 @@ impl<'s, S: Source> Speller<'s, S> {
         if !self.text.is_empty() {
             self.text.push('.');
         }
-    }
-
-    /// `<string>(int32, string[])`
-    fn method_signature(
-        &mut self,
-        module: ModuleId,
-        token: MethodDef,
-        signature: &[u8],
-        type_arguments: &Arguments,
-        type_args: &[ClassId],
-    ) {
-        let mut arguments = Arguments::of(type_args);
-        let mut reader = Reader::new(signature);
-        let head = MethodHead::read(&mut reader).and_then(|head| reader.skip().map(|()| head));
-        if head.is_ok_and(|head| head.generic_parameters as usize != type_args.len()) {
-            arguments = self.parameter_names(module, token.token());
-        }
-        self.push_all_arguments(&arguments);
-        let start = self.text.len();
-        self.text.push('(');
-        let scope = Scope { module, type_arguments, method_arguments: &arguments };
-        if let Err(error) = head.and_then(|head| self.parameters(&mut reader, head, &scope)) {
-            self.missing = true;
-            self.text.truncate(start);
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "(<{error}>");
-        }
-        self.text.push(')');
     }
 
     fn push_all_arguments(&mut self, arguments: &Arguments) {

@@ -185,7 +185,7 @@ mod tests {
     fn depth_is_counted_as_the_decoder_counts() {
         for inner in [&[0x1d][..], &[0x1b, 0x00, 0x00], &[0x14], &[0x15, 0x12, 0x04, 0x01], &[0x20, 0x04], &[0x45]] {
             for depth in [1, MAX_DEPTH - 2, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1] {
-                let blob = [inner.repeat(depth), vec![0x08, 0x01, 0x00, 0x00].repeat(depth)].concat();
+                let blob = [inner.repeat(depth), [0x08, 0x01, 0x00, 0x00].repeat(depth)].concat();
                 assert_eq!(Reader::check_type(&blob).err(), Decoder::new(&blob).type_spec().err(), "{blob:x?}");
             }
         }

@@ -1,12 +1,43 @@
 //! Types as signatures spell them, read where they lie.
 
+use std::fmt::Write;
+
 use super::{Arguments, ELLIPSIS, Rest, Scope, Speller, Spelt};
-use crate::metadata::TypeDefOrRef;
+use crate::id::{ClassId, ModuleId};
 use crate::metadata::signature::{CallingConvention, MethodHead, Primitive, Reader, element};
+use crate::metadata::{MethodDef, TypeDefOrRef};
 use crate::names::source::Source;
 use crate::names::spelling::Spelling;
 
 impl<S: Source> Speller<'_, S> {
+    /// `<string>(int32, string[])`
+    pub(super) fn method_signature(
+        &mut self,
+        module: ModuleId,
+        token: MethodDef,
+        signature: &[u8],
+        type_arguments: &Arguments,
+        type_args: &[ClassId],
+    ) {
+        let mut arguments = Arguments::of(type_args);
+        let mut reader = Reader::new(signature);
+        let head = MethodHead::read(&mut reader).and_then(|head| reader.skip().map(|()| head));
+        if head.is_ok_and(|head| head.generic_parameters as usize != type_args.len()) {
+            arguments = self.parameter_names(module, token.token());
+        }
+        self.push_all_arguments(&arguments);
+        let start = self.text.len();
+        self.text.push('(');
+        let scope = Scope { module, type_arguments, method_arguments: &arguments };
+        if let Err(error) = head.and_then(|head| self.parameters(&mut reader, head, &scope)) {
+            self.missing = true;
+            self.text.truncate(start);
+            // Writing to a string cannot fail.
+            let _ = write!(self.text, "(<{error}>");
+        }
+        self.text.push(')');
+    }
+
     /// `int32, string[]`: what comes behind the return type.
     pub(super) fn parameters(&mut self, reader: &mut Reader<'_>, head: MethodHead, scope: &Scope<'_>) -> Spelt {
         let is_variable = head.convention == CallingConvention::VarArg;
