@@ -44,8 +44,20 @@ impl Reader<'_> {
     }
 
     /// Goes past a whole type.
+    #[inline]
     pub(crate) fn skip(&mut self) -> Result<(), SignatureError> {
-        self.skip_type(0)
+        match self.primitive() {
+            Some(_) => Ok(()),
+            None => self.skip_type(0),
+        }
+    }
+
+    /// Goes past a type with a byte of its own, as most are, if that is next.
+    #[inline]
+    pub(crate) fn primitive(&mut self) -> Option<Primitive> {
+        let primitive = self.peek().and_then(Primitive::from_element)?;
+        // A byte has been looked at, so there is one.
+        self.byte().ok().map(|_| primitive)
     }
 
     /// Goes past the dimensions of an array; returns how many they are.

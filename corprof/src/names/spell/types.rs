@@ -70,7 +70,12 @@ impl<S: Source> Speller<'_, S> {
     /// A type as a signature spells it. Custom modifiers are left out.
     ///
     /// Once the name is cut, the reader may be anywhere.
+    #[inline]
     pub(super) fn spelt(&mut self, reader: &mut Reader<'_>, scope: &Scope<'_>) -> Spelt {
+        if let Some(primitive) = reader.primitive() {
+            self.push(self.spelling.primitive(primitive));
+            return Ok(());
+        }
         let mut spelt = Ok(());
         self.nested(|this| spelt = this.element(reader, scope));
         spelt
