@@ -235,14 +235,14 @@ impl Callbacks for Calls {
             return;
         }
         *slices += 1;
-        let objects = [object.as_raw(); CALLS];
+        let (ids, objects) = (black_box([object; CALLS]), [object.as_raw(); CALLS]);
         self.slice(
             "ClassFromObject",
             *slices,
             CALLS,
             // SAFETY: in the callback of this object, about which it asks as corprof does.
             || unsafe { (self.in_c.class_from_object)(InC::info(cx), objects.as_ptr(), CALLS) },
-            || objects.iter().map(|_| cx.class_of(black_box(object)).unwrap().as_raw()).fold(0, usize::wrapping_add),
+            || ids.iter().map(|&id| cx.class_of(id).unwrap().as_raw()).fold(0, usize::wrapping_add),
         );
     }
 
