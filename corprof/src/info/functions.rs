@@ -29,6 +29,16 @@ pub struct FunctionInfo {
 /// Room for the type arguments that nearly every generic function gets by with, on the stack.
 const USUAL_TYPE_ARGS: usize = 8;
 
+/// The classes of a generic function: most functions have none, and are not to pay for it.
+///
+/// # Safety
+/// All of them are initialized.
+#[cold]
+unsafe fn type_args(args: &[MaybeUninit<sys::ClassID>]) -> Vec<ClassId> {
+    // SAFETY: vouched for by the caller.
+    args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect()
+}
+
 impl Info {
     /// Where `function` is defined, and with which type arguments.
     #[doc = contract!(GetFunctionInfo2)]
@@ -83,7 +93,7 @@ impl Info {
         if count != 0 {
             info.type_args = match usual.get(..count) {
                 // SAFETY: there was room for as many as there are, so the call that succeeded wrote all of them.
-                Some(args) => args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect(),
+                Some(args) => unsafe { type_args(args) },
                 None => self.many_type_args(function, frame, count)?,
             };
         }
@@ -135,7 +145,7 @@ impl Info {
         let mut args = vec![MaybeUninit::new(0); count];
         self.ask_function_into(function, frame, &mut args)?;
         // SAFETY: initialized when it was made.
-        Ok(args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect())
+        Ok(unsafe { type_args(&args) })
     }
 
     /// The name of a dynamic method: one without metadata.
