@@ -14,6 +14,8 @@ use crate::runtime::{Choice, Pinned, Runtime, profiler_environment};
 use crate::windows::{self, Target, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
+/// What runs if nothing else is asked for: tests/managed/Sample.cs.
+const SAMPLE: &str = "Sample";
 
 /// Run a .NET application under an example profiler.
 ///
@@ -24,6 +26,7 @@ const EXAMPLES: &str = "corprof-examples";
   cargo xtask demo                               the sample application under `logger`
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
+  cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo --library target/release/libmine.so
                                                  the sample application under a profiler of your own")]
@@ -52,7 +55,7 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// A managed .dll or an executable to run instead of the sample, and its arguments
+    /// A managed .dll, an executable or the name of a program in tests/managed to run instead of the sample, and its arguments
     #[arg(last = true, value_name = "APP ARGS")]
     app: Vec<String>,
 }
@@ -119,29 +122,41 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
 
 /// The command that runs what is to be profiled.
 fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
-    match args.app.split_first() {
-        Some((app, arguments)) => {
+    let (app, arguments) = args.app.split_first().map_or((SAMPLE, &[] as &[_]), |(app, rest)| (app.as_str(), rest));
+    let mut command = match bundled(app) {
+        Some(source) => {
+            let runtime = find_runtime(args)?;
+            let compiler = Compiler::for_runtime(&runtime)?;
+            let dir = metadata.target_directory.join("managed").join("demo");
+            announce(format_args!("Compiling the application {} into {}", source.display(), dir.display()));
+            note(format_args!("by {compiler}"));
+            runtime.command(&managed::compile(&compiler, &source, &dir)?)
+        }
+        None => {
             // Not its canonical path: a symbolic link may matter to what it leads to.
             let app = std::path::absolute(app).with_context(|| format!("`{app}` is no path"))?;
-            ensure!(app.is_file(), "there is no application {}", app.display());
-            let mut command = if app.extension().is_some_and(|extension| extension == "dll") {
+            let folder = managed::sources_dir();
+            ensure!(
+                app.is_file(),
+                "there is no application {}, and no program of that name in {}",
+                app.display(),
+                folder.display()
+            );
+            if app.extension().is_some_and(|extension| extension == "dll") {
                 find_runtime(args)?.command(&app)
             } else {
                 executable(args, &app)?
-            };
-            command.args(arguments);
-            Ok(command)
+            }
         }
-        None => {
-            let runtime = find_runtime(args)?;
-            let compiler = Compiler::for_runtime(&runtime)?;
-            let source = managed::sources_dir().join("Sample.cs");
-            let dir = metadata.target_directory.join("managed").join("demo");
-            announce(format_args!("Compiling the sample application {} into {}", source.display(), dir.display()));
-            note(format_args!("by {compiler}"));
-            Ok(runtime.command(&managed::compile(&compiler, &source, &dir)?))
-        }
-    }
+    };
+    command.args(arguments);
+    Ok(command)
+}
+
+/// The source of one of the programs that come with corprof, if `app` is the name of one.
+fn bundled(app: &str) -> Option<PathBuf> {
+    let is_name = app.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !Path::new(app).is_file();
+    is_name.then(|| managed::sources_dir().join(app).with_extension("cs")).filter(|source| source.is_file())
 }
 
 /// An executable knows its own runtime; `--runtime` points one that does not carry it to another.
