@@ -17,9 +17,18 @@ pub(crate) fn contracts() -> Contracts {
     Contracts::read(&generator().join("contracts.toml")).unwrap()
 }
 
-/// Calls that are no methods: the sampler makes them on its own thread (`live/sampling.rs`), or `hook_functions` does
-/// (`live/hooks.rs`).
-const NO_METHODS: &[&str] = &["ResumeRuntime", "SetEnterLeaveFunctionHooks3", "SetFunctionIDMapper2", "SuspendRuntime"];
+/// Calls that are no methods: the sampler makes them on its own thread (`live/sampling.rs`), or `hook_functions` and the hooks
+/// themselves do (`live/hooks.rs`, `live/values.rs`).
+const NO_METHODS: &[&str] = &[
+    "GetFunctionEnter3Info",
+    "GetFunctionLeave3Info",
+    "GetFunctionTailcall3Info",
+    "ResumeRuntime",
+    "SetEnterLeaveFunctionHooks3",
+    "SetEnterLeaveFunctionHooks3WithInfo",
+    "SetFunctionIDMapper2",
+    "SuspendRuntime",
+];
 
 /// The calls that corprof offers as methods: all but those in the ledger and those that are part of something larger.
 pub(crate) fn offered(contracts: &Contracts) -> Vec<&InfoRow> {

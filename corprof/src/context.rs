@@ -10,9 +10,11 @@
 //! | [`InTriggers`] | the other callbacks | + calls that may start a collection: they take `&mut self` |
 //! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
 //! | [`InHook`] | enter, leave and tailcall hooks | what [`Info`] offers, and whose hook it is |
+//! | [`InSlowHook`] | the same hooks, if they are told arguments and results | what [`InCallback`] offers |
 //! | [`OwnThread`] | a thread that the profiler has had made | what [`InTriggers`] offers, and what no callback may ask for |
 //!
-//! Each dereferences to the one above it, `InHook` to [`Info`] and `OwnThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave
+//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`] and `OwnThread` to
+//! [`InTriggers`]. They cannot outlive their callback and cannot leave
 //! its thread:
 //!
 //! ```compile_fail,E0277
@@ -34,7 +36,7 @@ use corprof_sys as sys;
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 #[cfg(doc)]
-use crate::hooks::InHook;
+use crate::hooks::{InHook, InSlowHook};
 use crate::info::Info;
 use crate::names::Names;
 use crate::own_thread::OwnThread;

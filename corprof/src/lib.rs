@@ -67,7 +67,7 @@ pub use windows_core::GUID as Guid;
 pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, ErrorKind, Result};
 pub use event_mask::{Event, EventMask, EventSet};
-pub use hooks::{FunctionHooks, Hook, HookKinds, InHook};
+pub use hooks::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook};
 pub use id::{
     AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,
     HandleId, Inert, ModuleId, NativeCode, ObjectId, ReJitId, ThreadId,
@@ -83,7 +83,9 @@ pub use walk::{Frame, Sampler};
 pub mod prelude {
     pub use crate::args::*;
     pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
-    pub use crate::hooks::{FunctionHooks, Hook, HookKinds, InHook};
+    pub use crate::hooks::{
+        Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, Value,
+    };
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;
     #[doc(hidden)]

@@ -20,5 +20,6 @@ mod signatures;
 mod smoke;
 mod torture;
 mod tracer;
+mod values;
 mod walks;
 mod world;

@@ -20,11 +20,25 @@ fn numbers<'o>(outcome: &'o Outcome, word: &str) -> BTreeMap<&'o str, BTreeMap<&
 /// Runs `app` with and without the profiler, all methods hooked or all but a third, and compares all that was compared.
 /// `least` has how often the stacks must at least have been the same, by event.
 fn agrees(runtime: &Runtime, app: &str, leaves_out: Option<u32>, least: &[(&str, u64)]) -> Result<Outcome> {
+    agrees_with(runtime, app, leaves_out, least, &[])
+}
+
+/// The same with these environment variables for the profiler.
+fn agrees_with(
+    runtime: &Runtime,
+    app: &str,
+    leaves_out: Option<u32>,
+    least: &[(&str, u64)],
+    env: &[(&str, &str)],
+) -> Result<Outcome> {
     let bare = Run::new(runtime, app).run()?;
     bare.exited_with(0)?;
     let mut run = Run::new(runtime, app).profiler("shadow").timeout(Duration::from_secs(180));
     if let Some(remainder) = leaves_out {
         run = run.env("SHADOW_LEAVES_OUT", remainder.to_string());
+    }
+    for (name, value) in env {
+        run = run.env(name, value);
     }
     let outcome = run.run()?;
     outcome.exited_with(0)?;
@@ -93,6 +107,17 @@ fn the_shadow_stack_is_the_stack_through_tail_calls_faults_and_filters_in_il() -
         for selection in SELECTIONS {
             let least = [("probe", 100), ("thrown", 17), ("search", 50), ("filter", 3), ("finally", 13), ("catch", 5)];
             agrees(&runtime, "Tails", selection, &least)?;
+        }
+    }
+    Ok(())
+}
+
+/// On the slow path the stack pointers of hooks come another way, and all that depends on them must be the same.
+#[test]
+fn the_shadow_stack_is_the_stack_on_the_slow_path_too() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for (app, probes) in [("Stacks", 1800), ("Tails", 100)] {
+            agrees_with(&runtime, app, None, &[("probe", probes), ("thrown", 17)], &[("SHADOW_VALUES", "1")])?;
         }
     }
     Ok(())

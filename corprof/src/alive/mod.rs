@@ -42,6 +42,8 @@ pub(crate) struct Alive {
     /// Odd while the stacks of all threads are looked at ([`Looking`]), and another number each time.
     looking: AtomicU32,
     delayed: AtomicU64,
+    /// How often a module has been loaded or has begun to go.
+    changes: AtomicU64,
     assemblies: Table,
     modules: Table,
     classes: Table,
@@ -261,6 +263,7 @@ impl Alive {
             unloading: AtomicU32::new(0),
             looking: AtomicU32::new(0),
             delayed: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             assemblies: Table::new(),
             modules: Table::new(),
             classes: Table::new(),
@@ -299,6 +302,11 @@ impl Alive {
     #[inline]
     pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {
         !self.is_unloading_possible() && !self.dynamic_pages.may_have(function.as_raw())
+    }
+
+    /// How often the set of loaded modules has changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Takes note of what the runtime hands out, once it can die.

@@ -28,6 +28,7 @@ enum Fate {
 impl Alive {
     /// A module has been loaded, or has got its assembly: can they be unloaded?
     pub(crate) fn module_loaded(&self, info: &Info, module: usize) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         let Some(id) = ModuleId::from_raw(module) else { return };
         let Ok((assembly, flags)) = info.ask_module(id) else { return };
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
@@ -47,6 +48,7 @@ impl Alive {
 
     /// A module begins to go, and the profiler has heard of it.
     pub(crate) fn module_going(&self, info: &Info, module: usize) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.unloading.fetch_add(1, Ordering::AcqRel);
         let Some(id) = ModuleId::from_raw(module) else { return };
         self.wait_for_look();

@@ -18,6 +18,7 @@ use windows_core::BOOL;
 
 use super::stubs::{TAGS, Target, VECTOR_LOCALS};
 use super::threads::{State, Threads};
+use super::values::{Assemblies, Lookup, Plan};
 use super::{FunctionHooks, Hook, InHook, signature};
 use crate::adapter::gate::Gate;
 use crate::adapter::{apart, catch};
@@ -25,7 +26,7 @@ use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::id::FunctionId;
-use crate::info::Info;
+use crate::info::{Info, StringLayout};
 use crate::{report, wire};
 
 /// A profiler's hooks, as long as the process lives.
@@ -35,6 +36,9 @@ pub(crate) struct Installed<H: FunctionHooks> {
     info: Info,
     profiler: &'static str,
     pub(super) threads: Threads,
+    /// Where strings have their text, for hooks that are told values.
+    string_layout: StringLayout,
+    assemblies: Assemblies,
     /// Used inside the gate only, and dropped by Shutdown when the gate is closed and nobody is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
@@ -48,10 +52,12 @@ unsafe impl<H: FunctionHooks> Send for Installed<H> {}
 
 /// What the runtime's number for a function points to. The alignment leaves room for the tags.
 #[repr(align(8))]
-struct Record<H: FunctionHooks> {
-    hooks: &'static Installed<H>,
-    function: FunctionId,
-    data: H::Function,
+pub(super) struct Record<H: FunctionHooks> {
+    pub(super) hooks: &'static Installed<H>,
+    pub(super) function: FunctionId,
+    pub(super) data: H::Function,
+    /// What its values are; nothing, unless they are told.
+    pub(super) plan: Plan,
 }
 
 const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record, and of the runtime's own numbers");
@@ -83,22 +89,30 @@ pub(crate) trait AnyHooks: Send + Sync {
 
 impl<H: FunctionHooks> Installed<H> {
     /// Hooks for the profiler that is being initialized.
-    pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> &'static Self {
+    pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
+        let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
         let info = Info::clone(cx);
         let (gate, profiler) = (info.own_threads().gate().clone(), info.own_threads().profiler());
-        Box::leak(Box::new(Self {
+        Ok(Box::leak(Box::new(Self {
             gate,
             info,
             profiler,
             threads: Threads::default(),
+            string_layout,
+            assemblies: Assemblies::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
-        }))
+        })))
     }
 
     /// The runtime.
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// Where strings have their text.
+    pub(super) fn string_layout(&self) -> StringLayout {
+        self.string_layout
     }
 
     /// The user's hooks. Private to code that is inside the gate, or knows that nobody is and nothing has been dropped.
@@ -128,12 +142,7 @@ impl<H: FunctionHooks> Installed<H> {
 
     /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method.
     #[inline(always)]
-    fn run(
-        client: usize,
-        stack_pointer: usize,
-        name: &str,
-        user: impl FnOnce(&H, &InHook<'_>, &mut H::Thread, &H::Function),
-    ) {
+    pub(super) fn run(client: usize, name: &str, user: impl FnOnce(&'static Record<H>, &mut H::Thread)) {
         if client & VECTOR_LOCALS == 0 {
             // The runtime's own number: .NET Core 3.1 compiles with hooks after Shutdown, and does not ask `map` any more.
             return;
@@ -148,8 +157,7 @@ impl<H: FunctionHooks> Installed<H> {
             // uses it now: this is the only hook or callback, or else it was lent to this one; and a thread does not end in a
             // hook.
             let thread = unsafe { &mut *thread.as_ptr() };
-            let cx = InHook::new(&hooks.info, record.function, stack_pointer);
-            catch(|| user(hooks.user(), &cx, thread, &record.data), || hooks.go_quiet(name));
+            catch(|| user(record, thread), || hooks.go_quiet(name));
         };
         if let Some(first) = hooks.gate.enter_first()
             && let Some(thread) = first.local(hooks.key())
@@ -175,11 +183,19 @@ impl<H: FunctionHooks> Installed<H> {
             let function = hooks.info.function(function)?;
             let mut cx = InTriggers::new(&hooks.info);
             let select = || match hooks.user().select(&mut cx, function) {
-                Hook::Yes(data) => Some((data, signature::tags(&cx, function))),
+                Hook::Yes(data) if H::VALUES.is_empty() => {
+                    Some((data, signature::tags(&cx, function), Plan::default()))
+                }
+                Hook::Yes(data) => {
+                    let mut lookup = Lookup::new(&mut cx, &hooks.assemblies);
+                    // In doubt it is not hooked.
+                    let is_fit = lookup.is_called_by_native_code(function) == Ok(false);
+                    is_fit.then(|| (data, TAGS, lookup.plan(function)))
+                }
                 Hook::No => None,
             };
-            let (data, tags) = catch(select, || hooks.go_quiet("select"))??;
-            let record: *const Record<H> = Box::leak(Box::new(Record { hooks, function, data }));
+            let (data, tags, plan) = catch(select, || hooks.go_quiet("select"))??;
+            let record: *const Record<H> = Box::leak(Box::new(Record { hooks, function, data, plan }));
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
@@ -188,17 +204,30 @@ impl<H: FunctionHooks> Installed<H> {
     }
 }
 
+impl<H: FunctionHooks> Record<H> {
+    #[inline(always)]
+    fn cx(&'static self, stack_pointer: usize) -> InHook<'static> {
+        InHook::new(&self.hooks.info, self.function, stack_pointer)
+    }
+}
+
 impl<H: FunctionHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
-        Self::run(client, stack_pointer, "enter", H::enter);
+        Self::run(client, "enter", |record, thread| {
+            record.hooks.user().enter(&record.cx(stack_pointer), thread, &record.data);
+        });
     }
 
     extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
-        Self::run(client, stack_pointer, "leave", H::leave);
+        Self::run(client, "leave", |record, thread| {
+            record.hooks.user().leave(&record.cx(stack_pointer), thread, &record.data);
+        });
     }
 
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize) {
-        Self::run(client, stack_pointer, "tailcall", H::tailcall);
+        Self::run(client, "tailcall", |record, thread| {
+            record.hooks.user().tailcall(&record.cx(stack_pointer), thread, &record.data);
+        });
     }
 }
 

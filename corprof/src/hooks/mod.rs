@@ -59,38 +59,54 @@
 //! A panic in a hook is like one in a callback: it is reported once, and the profiler is quiet from then on. Hooks that the
 //! application still runs into after Shutdown do nothing.
 //!
+//! # Arguments and results
+//!
+//! Hooks that ask for values ([`FunctionHooks::VALUES`]) are told what functions are called with and what they return, read by
+//! their signatures: see [`Value`]. The runtime then takes another way to all hooks, which costs several times as much; hooks
+//! that do not ask pay nothing for it. In return such a hook gets an [`InSlowHook`], which offers more than an [`InHook`].
+//!
 //! # Where the files are
 //!
-//! `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
+//! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
 //! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
 //! and `unwind.rs` tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs`
-//! does that for calls.
+//! does that for calls. `slow.rs` is the way to hooks that are told values, which `values` reads.
 
 mod call_log;
 mod events;
 mod in_hook;
+mod in_slow_hook;
+mod install;
 mod installed;
 mod shadow;
 mod signature;
+mod slow;
 mod stubs;
 mod threads;
 mod unwind;
+mod values;
+mod wrapper;
 
 use std::sync::Arc;
 
-use crate::context::{InInitialize, InTriggers};
-use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
-use crate::event_mask::EventMask;
+#[cfg(doc)]
+use crate::context::InInitialize;
+use crate::context::InTriggers;
 use crate::id::FunctionId;
 
 pub use call_log::{Call, CallLog, CallReader, CallWriter};
 pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
+pub use in_slow_hook::InSlowHook;
 pub(crate) use installed::{AnyHooks, Installed};
 pub use shadow::ShadowStack;
-pub(crate) use stubs::{Stub, Stubs};
+pub(crate) use slow::ArgumentRoom;
+pub(crate) use stubs::{SlowStub, SlowStubs, Stub, Stubs};
 pub use unwind::StackBoundary;
 pub(crate) use unwind::is_about_unwinding;
+pub use values::{
+    Arguments, ByRef, EnumValue, Field, HookValues, ReturnValue, StringRef, StructValue, Unreadable, Value,
+};
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime leaves out what nobody wants, which is cheaper than a hook that does nothing.
@@ -133,6 +149,16 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
+    /// What hooks are told of values. If it is anything, [`enter_with_args`](Self::enter_with_args),
+    /// [`leave_with_value`](Self::leave_with_value) and [`tailcall_with_frame`](Self::tailcall_with_frame) are called in place
+    /// of the other three, by the runtime's slow path. Functions that native code calls (`UnmanagedCallersOnly`) are not
+    /// hooked then, as the slow path is not made for them.
+    ///
+    /// .NET Core 3.1 has a fault there that no profiler can mend: if a thread is still in functions with such hooks when the
+    /// application has ended and the profiler is gone, the runtime reads what it has deleted, and the process ends by a signal.
+    /// .NET 5 and later do not.
+    const VALUES: HookValues = HookValues::empty();
+
     /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
     ///
     /// It is asked once for each function, and one for each instantiation of a generic function that has code of its own.
@@ -156,6 +182,38 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// is implemented, [`leave`](Self::leave) is called instead.
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         self.leave(cx, thread, function);
+    }
+
+    /// As [`enter`](Self::enter), which it calls unless it is implemented, with the arguments if
+    /// [`VALUES`](Self::VALUES) has [`ARGUMENTS`](HookValues::ARGUMENTS).
+    fn enter_with_args(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        args: &Arguments<'_>,
+    ) {
+        let _ = args;
+        self.enter(cx.hook(), thread, function);
+    }
+
+    /// As [`leave`](Self::leave), which it calls unless it is implemented, with what is returned if
+    /// [`VALUES`](Self::VALUES) has [`RESULT`](HookValues::RESULT).
+    fn leave_with_value(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        value: &ReturnValue<'_>,
+    ) {
+        let _ = value;
+        self.leave(cx.hook(), thread, function);
+    }
+
+    /// As [`tailcall`](Self::tailcall), which it calls unless it is implemented. There is no value: what the next function
+    /// returns is the result of both.
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.tailcall(cx.hook(), thread, function);
     }
 
     /// An exception may have left functions, whose [`leave`](Self::leave) does not come: those beyond `boundary` are gone.
@@ -183,6 +241,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
+    const VALUES: HookValues = T::VALUES;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
@@ -207,66 +266,35 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
         T::tailcall(self, cx, thread, function);
     }
 
+    fn enter_with_args(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        args: &Arguments<'_>,
+    ) {
+        T::enter_with_args(self, cx, thread, function, args);
+    }
+
+    fn leave_with_value(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        value: &ReturnValue<'_>,
+    ) {
+        T::leave_with_value(self, cx, thread, function, value);
+    }
+
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        T::tailcall_with_frame(self, cx, thread, function);
+    }
+
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         T::unwound(self, thread, boundary);
     }
 
     fn thread_ended(&self, thread: Self::Thread) {
         T::thread_ended(self, thread);
-    }
-}
-
-impl InInitialize<'_> {
-    /// Has `hooks` called from now on, for every function that it [selects](FunctionHooks::select).
-    ///
-    /// Turns on what is needed of the event mask: `MONITOR_ENTERLEAVE`, which makes the runtime compile all code anew instead
-    /// of taking what was compiled ahead of time, and `MONITOR_THREADS`. `MONITOR_ENTERLEAVE` may be turned off later: what is
-    /// compiled then has no hooks. With [`FunctionHooks::UNWINDS`] also `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`,
-    /// which make each exception dearer.
-    ///
-    /// The fast path is used, which tells neither arguments nor results.
-    ///
-    /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
-    /// detached any more.
-    ///
-    /// # Errors
-    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is on, so
-    /// that the runtime would take the slow path. `E_NOTIMPL`: there are no stubs for this processor and system, or the
-    /// runtime has none (.NET Core 3.1 on arm64). `E_FAIL`: hooks are set already; [`Hook::Yes`] can hold what several need.
-    pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
-        const CALL: &str = "SetEnterLeaveFunctionHooks3";
-        /// The first version of the interface with hooks on arm64: that of .NET 5.
-        const ARM64_SINCE: u8 = 12;
-        let slow = EventMask::ENABLE_FUNCTION_ARGS | EventMask::ENABLE_FUNCTION_RETVAL | EventMask::ENABLE_FRAME_INFO;
-
-        let Some(stubs) = stubs::of::<Installed<H>>() else {
-            let rule = "corprof has no hook stubs for this processor: use x86-64, or arm64 outside of Windows";
-            return Err(Error::new(E_NOTIMPL, CALL).about(std::env::consts::ARCH, rule));
-        };
-        if cfg!(target_arch = "aarch64") && self.version() < ARM64_SINCE {
-            let rule = "this runtime's own hook stubs are empty there: it takes .NET 5 or later";
-            return Err(Error::new(E_NOTIMPL, CALL).about("arm64", rule));
-        }
-        if self.hooks().is_some() {
-            let rule = "a profiler has one `FunctionHooks`: let it do what both should";
-            return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));
-        }
-        let before = self.event_mask()?;
-        if before.intersects(slow) {
-            let rule = "the fast hooks that these are tell neither arguments nor results: turn this flag off";
-            return Err(Error::new(corprof_sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
-                .about("ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO", rule));
-        }
-        // The runtime looks at the mask when the hooks are set.
-        let unwinds = EventMask::MONITOR_EXCEPTIONS | EventMask::ENABLE_STACK_SNAPSHOT;
-        let unwinds = if H::UNWINDS { unwinds } else { EventMask::empty() };
-        self.add_events(EventMask::MONITOR_ENTERLEAVE | EventMask::MONITOR_THREADS | unwinds)?;
-        let installed = Installed::leak(hooks, self);
-        let set = self.set_function_mapper(installed).and_then(|()| self.set_fast_hooks(H::KINDS, stubs));
-        match set {
-            Ok(()) => self.set_hooks(installed),
-            Err(_) => self.set_event_mask(before)?,
-        }
-        set
     }
 }

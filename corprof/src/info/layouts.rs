@@ -31,7 +31,7 @@ pub struct FieldOffset {
 }
 
 /// Where the parts of a string are, counted from the address that its [`ObjectId`](crate::ObjectId) is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StringLayout {
     /// Where its length is: a 32-bit number of UTF-16 units.

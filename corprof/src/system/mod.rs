@@ -41,6 +41,12 @@ pub(crate) fn thread_key() -> usize {
     imp::thread_key()
 }
 
+/// Fills `bytes` from an address of this process, and answers whether it could: there may be no memory, and the system may
+/// not let it be asked for. A fault cannot come of it. On systems where nobody has looked for a way it never succeeds.
+pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
+    imp::read_memory(address, bytes)
+}
+
 /// The system's number for the calling thread, as the runtime gives it to profilers.
 #[cfg(feature = "testing")]
 pub(crate) fn os_thread_id() -> u32 {
@@ -68,6 +74,17 @@ fn thread_local_key() -> usize {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    #[test]
+    #[cfg(any(target_os = "linux", windows))]
+    fn memory_is_read_where_there_is_some_and_refused_where_not() {
+        let text = *b"known";
+        let mut found = [0; 5];
+        assert!(super::read_memory(text.as_ptr().expose_provenance(), &mut found) && found == text);
+        for nowhere in [0, 16, usize::MAX - 8] {
+            assert!(!super::read_memory(nowhere, &mut found), "{nowhere:#x}");
+        }
+    }
 
     #[test]
     fn threads_that_live_together_have_different_keys() {

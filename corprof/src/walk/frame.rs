@@ -57,8 +57,7 @@ impl<'w> Frame<'w> {
         info: sys::COR_PRF_FRAME_INFO,
         registers: Option<Registers<'w>>,
     ) -> Self {
-        let info = function.zip(NonZeroUsize::new(info));
-        Self { ip, info: info.map(|(function, raw)| FrameInfo { function, raw, _valid: PhantomData }), registers }
+        Self { ip, info: function.and_then(|function| FrameInfo::new(function, info)), registers }
     }
 
     /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
@@ -89,6 +88,13 @@ impl<'w> Frame<'w> {
     /// ([`walk_own_stack_with_registers`](crate::InCallback::walk_own_stack_with_registers)).
     pub fn registers(&self) -> Option<Registers<'w>> {
         self.registers
+    }
+}
+
+impl<'w> FrameInfo<'w> {
+    /// Whoever calls this vouches, by the lifetime, that it is not used after the hook or callback that brought it.
+    pub(crate) fn new(function: FunctionId, raw: sys::COR_PRF_FRAME_INFO) -> Option<Self> {
+        NonZeroUsize::new(raw).map(|raw| Self { function, raw, _valid: PhantomData })
     }
 }
 

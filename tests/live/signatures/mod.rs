@@ -36,6 +36,14 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
         }
         ensure!(bare.stdout == outcome.stdout && bare.stdout.lines().count() == METHODS, "{outcome}");
 
+        // And when all arguments and results are read.
+        let slow = run().profiler_named("values", "ReadsValues").run()?;
+        slow.exited_with(0)?;
+        for (without, with) in bare.stdout.lines().zip(slow.stdout.lines()) {
+            ensure!(without == with, "{runtime}: {without} without hooks, {with} with values");
+        }
+        ensure!(bare.stdout == slow.stdout && slow.stderr.contains("unreadable="), "{slow}");
+
         // Each was hooked, and by the hooks each ended as often as it was called.
         let mut counts = BTreeMap::<usize, u64>::new();
         for row in outcome.stderr.lines().filter_map(|line| line.strip_prefix("row ")) {

@@ -50,8 +50,47 @@ pub(crate) trait Target: 'static {
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize);
 }
 
+/// The Rust functions behind the hooks of the slow path. They get the number that the runtime has for the function, tags
+/// included, and its `COR_PRF_ELT_INFO`.
+pub(crate) trait SlowTarget: 'static {
+    /// A method begins.
+    extern "C-unwind" fn enter(client: usize, elt: usize);
+    /// A method returns.
+    extern "C-unwind" fn leave(client: usize, elt: usize);
+    /// A method is left by a tail call.
+    extern "C-unwind" fn tailcall(client: usize, elt: usize);
+}
+
 /// A stub, as the runtime takes it.
 pub(crate) type Stub = unsafe extern "C-unwind" fn();
+
+/// A hook of the slow path.
+pub(crate) type SlowStub = unsafe extern "C-unwind" fn(usize, usize);
+
+/// The hooks of the slow path: the runtime's wrapper keeps the registers that must be kept and calls them as C does, so they
+/// are the functions of the [`SlowTarget`] themselves, but for what an ABI has to add.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlowStubs {
+    pub(crate) enter: SlowStub,
+    pub(crate) leave: SlowStub,
+    pub(crate) tailcall: SlowStub,
+}
+
+/// The hooks of the slow path for this processor and system, if there are any.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows))))]
+pub(crate) fn slow_of<T: SlowTarget>() -> Option<SlowStubs> {
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
+    let enter: SlowStub = abi::slow_enter::<T>;
+    #[cfg(not(all(target_arch = "x86_64", not(windows))))]
+    let enter: SlowStub = T::enter;
+    Some(SlowStubs { enter, leave: T::leave, tailcall: T::tailcall })
+}
+
+/// There are none.
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows)))))]
+pub(crate) fn slow_of<T: SlowTarget>() -> Option<SlowStubs> {
+    None
+}
 
 /// The stubs in front of one [`Target`].
 #[derive(Clone, Copy, Debug)]

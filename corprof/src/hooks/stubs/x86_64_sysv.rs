@@ -5,7 +5,7 @@
 
 use std::arch::naked_asm;
 
-use super::{Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use super::{SlowTarget, Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
 
 /// A stub that keeps the registers of `general`, and those of `vectors` if the tag is set, each at its place in the frame.
 ///
@@ -75,4 +75,39 @@ stub! {
     tailcall, VECTOR_LOCALS in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8] in 24,
     vectors ["xmm0" at 16, "xmm1" at 32] in 56
+}
+
+/// A stub that keeps these registers and passes its arguments on.
+macro_rules! slow_stub {
+    (
+        $(#[$doc:meta])*
+        $name:ident calls $target:ident, vectors [$($vector:literal at $spot:literal),*] in $frame:literal
+    ) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C-unwind" fn $name<T: SlowTarget>(_client: usize, _elt: usize) {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("sub rsp, ", $frame),
+                concat!(".cfi_adjust_cfa_offset ", $frame),
+                $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
+                "call {target}",
+                $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
+                concat!("add rsp, ", $frame),
+                concat!(".cfi_adjust_cfa_offset -", $frame),
+                "ret",
+                ".cfi_endproc",
+                target = sym <T as SlowTarget>::$target,
+            )
+        }
+    };
+}
+
+slow_stub! {
+    /// Enter on the slow path: the wrapper of .NET Core 3.1 keeps the first two vector registers only, and the method's other
+    /// arguments are still in the rest. Beside what it does itself, that costs nothing.
+    slow_enter calls enter,
+    vectors [
+        "xmm0" at 0, "xmm1" at 16, "xmm2" at 32, "xmm3" at 48, "xmm4" at 64, "xmm5" at 80, "xmm6" at 96, "xmm7" at 112
+    ] in 136
 }

@@ -22,6 +22,14 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
+pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
+    // SAFETY: the system writes at most as many bytes as there is room for, and answers a wrong address with an error.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(read) == Ok(bytes.len())
+}
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn thread_key() -> usize {

@@ -23,6 +23,11 @@ pub(super) fn process_wide_barrier() {
     fence(SeqCst);
 }
 
+/// Not known how.
+pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
+    false
+}
+
 pub(super) use super::thread_local_key as thread_key;
 
 /// Not known how.

@@ -16,10 +16,11 @@ mod cpu_time;
 
 pub(super) use cpu_time::cpu_time;
 
+use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
 };
-use windows_sys::Win32::System::Threading::FlushProcessWriteBuffers;
+use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
 
 pub(super) fn pin_library() {
     let mut module = std::ptr::null_mut();
@@ -36,6 +37,16 @@ pub(super) fn prepare_barrier() -> bool {
 pub(super) fn process_wide_barrier() {
     // SAFETY: takes no arguments and touches no memory of ours.
     unsafe { FlushProcessWriteBuffers() }
+}
+
+pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
+    let from = std::ptr::without_provenance(address);
+    let mut read = 0;
+    // SAFETY: the system writes at most as many bytes as there is room for, and answers a wrong address with an error; the
+    // handle of the own process needs no closing.
+    let code =
+        unsafe { ReadProcessMemory(GetCurrentProcess(), from, bytes.as_mut_ptr().cast(), bytes.len(), &mut read) };
+    code != 0 && read == bytes.len()
 }
 
 #[cfg(target_arch = "x86_64")]

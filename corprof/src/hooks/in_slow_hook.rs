@@ -1,0 +1,89 @@
+//! [`InSlowHook`]: the context of a hook of the slow path.
+
+use std::fmt;
+use std::ops::Deref;
+
+use crate::context::{Heap, InCallback};
+use crate::error::{E_NOTIMPL, Error, Result};
+use crate::id::FunctionId;
+use crate::info::Info;
+use crate::walk::FrameInfo;
+
+use super::InHook;
+
+/// The calling thread is inside a hook that is told values ([`FunctionHooks::VALUES`](super::FunctionHooks::VALUES)).
+///
+/// The runtime comes to such a hook by way of its own code, as to a callback. So it offers what a callback does that may start
+/// no collection ([`InCallback`]): names, the classes and sizes of objects, and
+/// [`walk_own_stack`](InCallback::walk_own_stack), which up to .NET 9 works here everywhere; from .NET 10 on it shows nothing
+/// on Linux. The objects among the values stay where they are until the hook returns.
+pub struct InSlowHook<'h> {
+    hook: InHook<'h>,
+    callback: InCallback<'h>,
+    frame: Result<FrameInfo<'h>>,
+}
+
+static_assertions::assert_not_impl_any!(InSlowHook<'static>: Send, Sync, Clone);
+
+impl<'h> InSlowHook<'h> {
+    pub(super) fn new(
+        info: &'h Info,
+        function: FunctionId,
+        stack_pointer: usize,
+        frame: Result<FrameInfo<'h>>,
+    ) -> Self {
+        // The thread is in cooperative mode, and nothing that is offered leaves it.
+        let callback = InCallback::new(info, Heap::Still, 0);
+        Self { hook: InHook::new(info, function, stack_pointer), callback, frame }
+    }
+
+    /// The context of a fast hook, for what is made for both: [`ShadowStack`](super::ShadowStack) and
+    /// [`CallLog`](super::CallLog).
+    #[inline]
+    pub fn hook(&self) -> &InHook<'h> {
+        &self.hook
+    }
+
+    /// The function that begins or ends.
+    #[inline]
+    pub fn function(&self) -> FunctionId {
+        self.hook.function()
+    }
+
+    /// As [`InHook::stack_pointer`].
+    #[inline]
+    pub fn stack_pointer(&self) -> usize {
+        self.hook.stack_pointer()
+    }
+
+    /// What tells the type arguments of shared code: hand it to
+    /// [`function_info_in_frame`](Info::function_info_in_frame). The runtime knows them when the function begins; when it ends
+    /// only the function.
+    ///
+    /// # Errors
+    /// `E_NOTIMPL`: [`HookValues::FRAME`](super::HookValues::FRAME) is not among
+    /// [`VALUES`](super::FunctionHooks::VALUES). Else what the runtime answered.
+    pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
+        self.frame
+    }
+
+    /// Frame info that was not asked for.
+    pub(super) const fn no_frame() -> Error {
+        Error::new(E_NOTIMPL, "frame_info").about("frame info", "`FunctionHooks::VALUES` must have `HookValues::FRAME`")
+    }
+}
+
+impl<'h> Deref for InSlowHook<'h> {
+    type Target = InCallback<'h>;
+
+    #[inline]
+    fn deref(&self) -> &InCallback<'h> {
+        &self.callback
+    }
+}
+
+impl fmt::Debug for InSlowHook<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InSlowHook({:?}, {:#x})", self.function(), self.stack_pointer())
+    }
+}

@@ -1,0 +1,89 @@
+//! Setting hooks: what the runtime must be told, in which order, and what it would refuse.
+
+use super::installed::Installed;
+use super::values::HookValues;
+use super::{FunctionHooks, stubs, wrapper};
+use crate::context::InInitialize;
+use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
+use crate::event_mask::EventMask;
+
+/// The flags that choose the runtime's slow path.
+const SLOW: EventMask =
+    EventMask::ENABLE_FUNCTION_ARGS.union(EventMask::ENABLE_FUNCTION_RETVAL).union(EventMask::ENABLE_FRAME_INFO);
+
+/// Those that hooks need to be told these values.
+fn flags(values: HookValues) -> EventMask {
+    let flag = |value, flag| if values.contains(value) { flag } else { EventMask::empty() };
+    flag(HookValues::ARGUMENTS, EventMask::ENABLE_FUNCTION_ARGS)
+        | flag(HookValues::RESULT, EventMask::ENABLE_FUNCTION_RETVAL)
+        | flag(HookValues::FRAME, EventMask::ENABLE_FRAME_INFO)
+}
+
+impl InInitialize<'_> {
+    /// Has `hooks` called from now on, for every function that it [selects](FunctionHooks::select).
+    ///
+    /// Turns on what is needed of the event mask: `MONITOR_ENTERLEAVE`, which makes the runtime compile all code anew instead
+    /// of taking what was compiled ahead of time, and `MONITOR_THREADS`. `MONITOR_ENTERLEAVE` may be turned off later: what is
+    /// compiled then has no hooks. With [`FunctionHooks::UNWINDS`] also `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`,
+    /// which make each exception dearer.
+    ///
+    /// Hooks that ask for [`VALUES`](FunctionHooks::VALUES) come by the runtime's slow path, for which
+    /// `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and `ENABLE_FRAME_INFO` are turned on as needed; all others by the fast
+    /// one, which tells neither arguments nor results.
+    ///
+    /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
+    /// detached any more.
+    ///
+    /// # Errors
+    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is on, so
+    /// that the runtime would take the slow path, and the hooks ask for no values. `E_NOTIMPL`: there are no stubs for this processor and system, or the
+    /// runtime has none (.NET Core 3.1 on arm64), or one before .NET Core 3.1 is asked for values. `E_FAIL`: hooks are set already; [`Hook::Yes`](super::Hook::Yes) can hold what several need.
+    pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
+        const CALL: &str = "SetEnterLeaveFunctionHooks3";
+        let is_slow = !H::VALUES.is_empty();
+        /// The first version of the interface with hooks on arm64: that of .NET 5.
+        const ARM64_SINCE: u8 = 12;
+
+        let (Some(stubs), Some(slow_stubs)) = (stubs::of::<Installed<H>>(), stubs::slow_of::<Installed<H>>()) else {
+            let rule = "corprof has no hook stubs for this processor: use x86-64, or arm64 outside of Windows";
+            return Err(Error::new(E_NOTIMPL, CALL).about(std::env::consts::ARCH, rule));
+        };
+        if cfg!(target_arch = "aarch64") && self.version() < ARM64_SINCE {
+            let rule = "this runtime's own hook stubs are empty there: it takes .NET 5 or later";
+            return Err(Error::new(E_NOTIMPL, CALL).about("arm64", rule));
+        }
+        if is_slow && self.version() < wrapper::LEAST_INFO {
+            let rule = "the slow path of this runtime is not known to leave the application alone: it takes .NET Core 3.1 or later";
+            return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
+        }
+        if self.hooks().is_some() {
+            let rule = "a profiler has one `FunctionHooks`: let it do what both should";
+            return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));
+        }
+        let before = self.event_mask()?;
+        if !is_slow && before.intersects(SLOW) {
+            let rule = "these hooks ask for no values (`FunctionHooks::VALUES`): turn this flag off";
+            return Err(Error::new(corprof_sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
+                .about("ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO", rule));
+        }
+        // The runtime looks at the mask when the hooks are set.
+        let unwinds = EventMask::MONITOR_EXCEPTIONS | EventMask::ENABLE_STACK_SNAPSHOT;
+        let unwinds = if H::UNWINDS { unwinds } else { EventMask::empty() };
+        let wanted = EventMask::MONITOR_ENTERLEAVE | EventMask::MONITOR_THREADS | flags(H::VALUES);
+        self.add_events(wanted | unwinds)?;
+        let set = Installed::leak(hooks, self).and_then(|installed| {
+            self.set_function_mapper(installed)?;
+            if is_slow {
+                self.set_slow_hooks(H::KINDS, slow_stubs)?;
+            } else {
+                self.set_fast_hooks(H::KINDS, stubs)?;
+            }
+            self.set_hooks(installed);
+            Ok(())
+        });
+        if set.is_err() {
+            self.set_event_mask(before)?;
+        }
+        set
+    }
+}

@@ -1,0 +1,166 @@
+//! Hooks of the slow path: from the runtime's own wrapper to the user's method, with the values in between.
+//!
+//! Compiled code calls the wrapper, which keeps the registers, notes where everything is, and calls the hook as it would any
+//! function, in cooperative mode. What it has noted it tells on request, in that hook only.
+
+use std::mem::{MaybeUninit, offset_of};
+
+use corprof_sys as sys;
+
+use super::installed::{Installed, Record};
+use super::stubs::SlowTarget;
+use super::values::{Arguments, HookValues, MOST_RANGES, Plan, Ranges, ReturnValue, Unreadable};
+use super::{FunctionHooks, InSlowHook, wrapper};
+use crate::context::{Heap, InCallback};
+use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
+use crate::info::Info;
+use crate::walk::FrameInfo;
+
+/// Room for where the arguments are: a `COR_PRF_FUNCTION_ARGUMENT_INFO` that is long enough for most functions.
+#[repr(C)]
+pub(crate) struct ArgumentRoom {
+    count: u32,
+    total: u32,
+    ranges: [MaybeUninit<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE>; MOST_RANGES],
+}
+
+static_assertions::const_assert_eq!(
+    offset_of!(ArgumentRoom, ranges),
+    offset_of!(sys::COR_PRF_FUNCTION_ARGUMENT_INFO, ranges)
+);
+static_assertions::const_assert_eq!(
+    offset_of!(ArgumentRoom, count),
+    offset_of!(sys::COR_PRF_FUNCTION_ARGUMENT_INFO, numRanges)
+);
+
+impl ArgumentRoom {
+    fn new() -> Self {
+        Self { count: 0, total: 0, ranges: [const { MaybeUninit::uninit() }; MOST_RANGES] }
+    }
+
+    /// As the runtime takes it, with its size in bytes.
+    pub(crate) fn as_raw(&mut self) -> (*mut sys::COR_PRF_FUNCTION_ARGUMENT_INFO, u32) {
+        (std::ptr::from_mut(self).cast(), size_of::<Self>() as u32)
+    }
+
+    /// What the runtime has written.
+    ///
+    /// # Safety
+    /// The room was filled by a call that succeeded, or not used.
+    unsafe fn filled(&self) -> &[sys::COR_PRF_FUNCTION_ARGUMENT_RANGE] {
+        let filled = self.ranges.get(..self.count as usize).unwrap_or_default();
+        // SAFETY: a call that succeeds writes as many ranges as it counts; at first the count is 0.
+        unsafe { &*(std::ptr::from_ref(filled) as *const [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE]) }
+    }
+}
+
+/// What a call of the slow path is about.
+struct Call<H: FunctionHooks> {
+    record: &'static Record<H>,
+    elt: sys::COR_PRF_ELT_INFO,
+}
+
+impl<H: FunctionHooks> Call<H> {
+    fn info(&self) -> &'static Info {
+        self.record.hooks.info()
+    }
+
+    /// The context in which the runtime's questions are asked.
+    fn callback(&self) -> InCallback<'static> {
+        InCallback::new(self.info(), Heap::Still, 0)
+    }
+
+    /// The user's context, given what the runtime wrote for a frame.
+    fn cx(&self, frame: Result<sys::COR_PRF_FRAME_INFO>) -> InSlowHook<'_> {
+        let function = self.record.function;
+        let frame = if H::VALUES.contains(HookValues::FRAME) {
+            let none = Error::new(E_NOTIMPL, "frame_info");
+            // By the lifetime it ends with the call, which is in the hook that the runtime wrote it for.
+            frame.and_then(|raw| FrameInfo::new(function, raw).ok_or(none))
+        } else {
+            Err(InSlowHook::no_frame())
+        };
+        InSlowHook::new(self.info(), function, wrapper::stack_pointer(self.elt), frame)
+    }
+}
+
+/// Values were not asked for.
+fn not_asked(what: &'static str) -> Unreadable {
+    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`FunctionHooks::VALUES` leaves them out"))
+}
+
+impl<H: FunctionHooks> SlowTarget for Installed<H> {
+    extern "C-unwind" fn enter(client: usize, elt: usize) {
+        Self::run(client, "enter_with_args", |record, thread| {
+            let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
+            let _repair = wrapper::Repair::new(call.info(), elt);
+            let (mut frame, mut room) = (0, ArgumentRoom::new());
+            let is_asked = H::VALUES.contains(HookValues::ARGUMENTS) && plan.ranges() != 0;
+            let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
+                // SAFETY: `elt` is that of this hook, which is the enter hook of this function.
+                unsafe { call.callback().function_enter_info(record.function, elt, &mut frame, &mut room) }
+            } else {
+                Ok(())
+            };
+            let ranges: Ranges<'_> = match answer {
+                _ if !H::VALUES.contains(HookValues::ARGUMENTS) => Err(not_asked("enter_with_args")),
+                Err(error) if error.code() == INSUFFICIENT_BUFFER => Err(Unreadable::TooManyArguments),
+                Err(error) => Err(Unreadable::NotTold(error)),
+                // SAFETY: the call succeeded, or was not made.
+                Ok(()) => Ok(unsafe { room.filled() }),
+            };
+            // The frame is written also when there is no room for the arguments.
+            let frame = if frame == 0 { answer.map(|()| frame) } else { Ok(frame) };
+            // SAFETY: the runtime has just told these places for this call, and keeps them until the hook returns; it is in
+            // cooperative mode, so no collection runs before.
+            let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
+            user.enter_with_args(&call.cx(frame), thread, &record.data, &args);
+        });
+    }
+
+    extern "C-unwind" fn leave(client: usize, elt: usize) {
+        Self::run(client, "leave_with_value", |record, thread| {
+            let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
+            let _repair = wrapper::Repair::new(call.info(), elt);
+            let mut frame = 0;
+            let mut range = sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: 0, length: 0 };
+            let is_asked = H::VALUES.contains(HookValues::RESULT) && plan.has_result();
+            let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
+                // SAFETY: `elt` is that of this hook, which is the leave hook of this function.
+                unsafe { call.callback().function_leave_info(record.function, elt, &mut frame, &mut range) }
+            } else {
+                Ok(())
+            };
+            let range = match answer {
+                _ if !H::VALUES.contains(HookValues::RESULT) => Err(not_asked("leave_with_value")),
+                Err(error) => Err(Unreadable::NotTold(error)),
+                Ok(()) => Ok(range),
+            };
+            // SAFETY: as in `enter`.
+            let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
+            user.leave_with_value(&call.cx(answer.map(|()| frame)), thread, &record.data, &value);
+        });
+    }
+
+    extern "C-unwind" fn tailcall(client: usize, elt: usize) {
+        Self::run(client, "tailcall_with_frame", |record, thread| {
+            let call = Call { record, elt };
+            let _repair = wrapper::Repair::new(call.info(), elt);
+            let mut frame = 0;
+            let answer = if H::VALUES.contains(HookValues::FRAME) {
+                // SAFETY: `elt` is that of this hook, which is the tailcall hook of this function.
+                unsafe { call.callback().function_tailcall_info(record.function, elt, &mut frame) }
+            } else {
+                Ok(())
+            };
+            record.hooks.user().tailcall_with_frame(&call.cx(answer.map(|()| frame)), thread, &record.data);
+        });
+    }
+}
+
+impl<H: FunctionHooks> Record<H> {
+    /// What its values are.
+    fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}

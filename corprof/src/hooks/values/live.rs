@@ -1,0 +1,336 @@
+//! What a plan needs to know of the running application: the [`Source`] of the real thing.
+//!
+//! Signatures name types of other assemblies; the API asks for the module that defines a type. A module is found here by
+//! its assembly's name, among those that are loaded, as all types in the signature of a function that is being compiled
+//! are. If two loaded assemblies have the name, it is not decided which one is meant.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use corprof_sys as sys;
+
+use crate::context::InTriggers;
+use crate::error::{E_INVALIDARG, Error, Result};
+use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::metadata::signature::{MethodSignature, Primitive, Type};
+use crate::metadata::{AssemblyRef, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+
+use super::Unreadable;
+use super::plan::{Node, Plan, size_of_number};
+use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
+
+/// The assembly of the core library, in every .NET Core and later.
+const CORE: &str = "System.Private.CoreLib";
+
+/// How often a type may have been moved to another assembly, or is enclosed by another: nobody does that as often.
+const MOST_STEPS: usize = 16;
+
+/// The flag of methods that the runtime itself makes asynchronous; it is newer than the IDL.
+const IMPL_ASYNC: u32 = 0x2000;
+
+/// The first version of the interface whose runtime shows the whole of a struct that is returned in registers: .NET 5.
+const SHOWS_ALL_REGISTERS: u8 = 12;
+
+/// The loaded assemblies by name, until others are loaded.
+#[derive(Default)]
+pub(in crate::hooks) struct Assemblies(Mutex<ByName>);
+
+#[derive(Default)]
+struct ByName {
+    /// The number of loadings and unloadings before.
+    changes: u64,
+    /// None for a name that several have.
+    modules: HashMap<String, Option<ModuleId>>,
+}
+
+impl Assemblies {
+    /// Nothing is asked of the runtime under this lock.
+    fn lock(&self) -> MutexGuard<'_, ByName> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks up what the signature of a function names.
+pub(in crate::hooks) struct Lookup<'a, 'cb> {
+    cx: &'a mut InTriggers<'cb>,
+    assemblies: &'a Assemblies,
+}
+
+/// Where a type is defined, or where to look further.
+enum Step {
+    Found(ModuleId, TypeDef),
+    /// In the assembly of this name.
+    Elsewhere(String),
+}
+
+impl<'a, 'cb> Lookup<'a, 'cb> {
+    pub(in crate::hooks) fn new(cx: &'a mut InTriggers<'cb>, assemblies: &'a Assemblies) -> Self {
+        Self { cx, assemblies }
+    }
+
+    /// The plan of a function that is being compiled.
+    pub(in crate::hooks) fn plan(&mut self, function: FunctionId) -> Plan {
+        self.try_plan(function).unwrap_or_else(Plan::unreadable)
+    }
+
+    fn try_plan(&mut self, function: FunctionId) -> Result<Plan, Unreadable> {
+        let info = self.cx.function_info(function).map_err(Unreadable::NotTold)?;
+        let method = self.cx.metadata(info.module).and_then(|of| of.method(info.token)).map_err(Unreadable::NotTold)?;
+        let signature = MethodSignature::decode(&method.signature)?;
+        let class_args = match info.class {
+            Some(class) => self.cx.class_info(class).map_or_else(|_| Vec::new(), |info| info.type_args),
+            None => Vec::new(),
+        };
+        let this = match info.class {
+            Some(class) => Owner::Class(class),
+            None => Owner::Shared { is_value_type: self.is_value_type(info.module, method.class)? },
+        };
+        let method = planner::Method {
+            scope: Scope { module: info.module, class_args: &class_args, method_args: &info.type_args },
+            signature: &signature,
+            this,
+            names: self.parameter_names(info.module, info.token).unwrap_or_default(),
+            shows_one_register: self.shows_one_register(),
+        };
+        let is_async = self.is_async(info.module, info.token);
+        let mut plan = planner::plan(self, method);
+        if is_async && plan.result.is_some() {
+            plan.result = Some(Node::Unreadable(Unreadable::Async));
+        }
+        Ok(plan)
+    }
+
+    /// Only the ABI of System V has results in two kinds of registers.
+    fn shows_one_register(&self) -> bool {
+        cfg!(all(target_arch = "x86_64", not(windows))) && self.cx.version() < SHOWS_ALL_REGISTERS
+    }
+
+    fn is_async(&self, module: ModuleId, method: MethodDef) -> bool {
+        let method = self.cx.metadata(module).and_then(|of| of.method(method));
+        method.is_ok_and(|method| method.impl_flags.bits() & IMPL_ASYNC != 0)
+    }
+
+    fn parameter_names(&self, module: ModuleId, method: MethodDef) -> Result<Vec<(u32, String)>> {
+        let metadata = self.cx.metadata(module)?;
+        let name = |param| metadata.param(param).map(|param| (param.sequence, param.name));
+        metadata.params(method)?.into_iter().map(name).collect()
+    }
+
+    /// Whether native code calls this function, which the runtime's slow path is not made for: it comes before the thread
+    /// is in managed code, or is known at all.
+    pub(in crate::hooks) fn is_called_by_native_code(&self, function: FunctionId) -> Result<bool> {
+        let info = self.cx.function_info(function)?;
+        let attribute = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+        Ok(self.cx.metadata(info.module)?.custom_attribute_named(info.token, attribute)?.is_some())
+    }
+
+    /// Whether a type is a value type, by what it says that it derives from.
+    fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
+        let base = || -> Result<Option<String>> {
+            let metadata = self.cx.metadata(module)?;
+            Ok(match metadata.type_def(definition)?.extends {
+                Some(TypeDefOrRef::Def(base)) => Some(metadata.type_def(base)?.name),
+                Some(TypeDefOrRef::Ref(base)) => Some(metadata.type_ref(base)?.name),
+                _ => None,
+            })
+        };
+        let base = base().map_err(Unreadable::Layout)?;
+        Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
+    }
+
+    /// The module of the assembly with this name, if it is the only one.
+    fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
+        let changes = self.cx.alive().changes();
+        {
+            let known = self.assemblies.lock();
+            if known.changes == changes
+                && let Some(module) = known.modules.get(name)
+            {
+                return module.ok_or(Unreadable::AmbiguousType);
+            }
+        }
+        let modules = self.loaded().map_err(Unreadable::Layout)?;
+        let found = modules.get(name).copied().flatten().ok_or(Unreadable::AmbiguousType);
+        *self.assemblies.lock() = ByName { changes, modules };
+        found
+    }
+
+    fn loaded(&mut self) -> Result<HashMap<String, Option<ModuleId>>> {
+        let mut modules = HashMap::new();
+        for module in self.cx.enum_modules()? {
+            // Those that are not quite there, or not quite any more, are none that code is compiled against.
+            let Ok(Some(assembly)) = self.cx.module_info(module).map(|info| info.assembly) else { continue };
+            let Ok(info) = self.cx.assembly_info(assembly) else { continue };
+            if info.module == Some(module) {
+                modules.entry(info.name).and_modify(|one| *one = None).or_insert(Some(module));
+            }
+        }
+        Ok(modules)
+    }
+
+    /// Where a type is defined.
+    fn resolve(&mut self, module: ModuleId, token: TypeDefOrRef) -> Result<(ModuleId, TypeDef), Unreadable> {
+        match token {
+            TypeDefOrRef::Def(definition) => Ok((module, definition)),
+            TypeDefOrRef::Ref(reference) => self.resolve_reference(module, reference, 0),
+            TypeDefOrRef::Spec(_) => Err(Unreadable::InternalType),
+        }
+    }
+
+    fn resolve_reference(
+        &mut self,
+        module: ModuleId,
+        reference: TypeRef,
+        steps: usize,
+    ) -> Result<(ModuleId, TypeDef), Unreadable> {
+        if steps > MOST_STEPS {
+            return Err(Unreadable::TooComplex);
+        }
+        let props = self.cx.metadata(module).and_then(|of| of.type_ref(reference)).map_err(Unreadable::Layout)?;
+        if let Ok(outer) = TypeRef::try_from(props.scope) {
+            let (home, outer) = self.resolve_reference(module, outer, steps + 1)?;
+            let nested = self.cx.metadata(home).and_then(|of| of.find_type_def(&props.name, Some(outer)));
+            let nested = nested.map_err(Unreadable::Layout)?.ok_or(Unreadable::AmbiguousType)?;
+            return Ok((home, nested));
+        }
+        if props.scope.table() == Some(Table::Module) {
+            return self.find(module, &props.name);
+        }
+        let assembly = self.assembly_name(module, props.scope)?;
+        let home = self.assembly(&assembly)?;
+        self.find(home, &props.name)
+    }
+
+    fn assembly_name(&self, module: ModuleId, scope: Token) -> Result<String, Unreadable> {
+        // A module of several files: .NET Core has none.
+        let reference = AssemblyRef::try_from(scope).map_err(|_| Unreadable::AmbiguousType)?;
+        let identity = self.cx.metadata(module).and_then(|of| of.assembly_ref(reference));
+        Ok(identity.map_err(Unreadable::Layout)?.name)
+    }
+
+    /// The type of this name that a module defines, or that was moved from it to another.
+    fn find(&mut self, module: ModuleId, name: &str) -> Result<(ModuleId, TypeDef), Unreadable> {
+        let mut module = module;
+        for _ in 0..MOST_STEPS {
+            match self.step(module, name)? {
+                Step::Found(module, definition) => return Ok((module, definition)),
+                Step::Elsewhere(assembly) => module = self.assembly(&assembly)?,
+            }
+        }
+        Err(Unreadable::TooComplex)
+    }
+
+    fn step(&self, module: ModuleId, name: &str) -> Result<Step, Unreadable> {
+        let moved = || -> Result<Option<Token>> {
+            let metadata = self.cx.metadata(module)?;
+            let exported: Option<ExportedType> = metadata.find_exported_type(name, None)?;
+            exported.map(|exported| Ok(metadata.exported_type(exported)?.implementation)).transpose()
+        };
+        let defined =
+            self.cx.metadata(module).and_then(|of| of.find_type_def(name, None)).map_err(Unreadable::Layout)?;
+        if let Some(definition) = defined {
+            return Ok(Step::Found(module, definition));
+        }
+        let moved = moved().map_err(Unreadable::Layout)?.ok_or(Unreadable::AmbiguousType)?;
+        Ok(Step::Elsewhere(self.assembly_name(module, moved)?))
+    }
+
+    /// The name of a class of the core library; none for another's.
+    fn core_name(&mut self, class: ClassId) -> Result<Option<String>> {
+        let info = self.cx.class_info(class)?;
+        if self.assembly(CORE) != Ok(info.module) {
+            return Ok(None);
+        }
+        Ok(Some(self.cx.metadata(info.module)?.type_def(info.token)?.name))
+    }
+
+    /// What an enumeration stores its members as.
+    fn underlying(&self, class: ClassId) -> Result<Option<Primitive>> {
+        let info = self.cx.class_info(class)?;
+        let metadata = self.cx.metadata(info.module)?;
+        for field in metadata.fields(info.token)? {
+            let field = metadata.field(field)?;
+            if field.flags.contains(sys::fdStatic) {
+                continue;
+            }
+            let number = match Type::decode_field(&field.signature) {
+                Ok(Type::Primitive(number)) => Some(number),
+                _ => None,
+            };
+            return Ok(number.filter(|&number| size_of_number(number).is_some()));
+        }
+        Ok(None)
+    }
+}
+
+/// The elements' own types, as the core library calls them.
+const PRIMITIVES: [(&str, Primitive); 16] = [
+    ("System.Boolean", Primitive::Bool),
+    ("System.Char", Primitive::Char),
+    ("System.SByte", Primitive::Int8),
+    ("System.Byte", Primitive::UInt8),
+    ("System.Int16", Primitive::Int16),
+    ("System.UInt16", Primitive::UInt16),
+    ("System.Int32", Primitive::Int32),
+    ("System.UInt32", Primitive::UInt32),
+    ("System.Int64", Primitive::Int64),
+    ("System.UInt64", Primitive::UInt64),
+    ("System.Single", Primitive::Float32),
+    ("System.Double", Primitive::Float64),
+    ("System.IntPtr", Primitive::NativeInt),
+    ("System.UIntPtr", Primitive::NativeUInt),
+    ("System.String", Primitive::String),
+    ("System.Object", Primitive::Object),
+];
+
+impl Source for Lookup<'_, '_> {
+    fn kind(&mut self, class: ClassId) -> Result<Kind> {
+        if self.cx.array_class(class)?.is_some() {
+            return Ok(Kind::Reference);
+        }
+        let Some(parent) = self.cx.class_info(class)?.parent else { return Ok(Kind::Reference) };
+        let own = self.core_name(class)?;
+        match self.core_name(parent)?.as_deref() {
+            Some("System.ValueType") => match own.as_deref() {
+                // The base of enumerations is a class itself.
+                Some("System.Enum") => Ok(Kind::Reference),
+                Some(name) => {
+                    let primitive = PRIMITIVES.iter().find(|(of, _)| *of == name);
+                    Ok(primitive.map_or(Kind::Struct, |&(_, primitive)| Kind::Primitive(primitive)))
+                }
+                None => Ok(Kind::Struct),
+            },
+            Some("System.Enum") => {
+                let underlying = self.underlying(class)?;
+                underlying.map(Kind::Enum).ok_or(Error::new(E_INVALIDARG, "GetFieldProps"))
+            }
+            _ if own.as_deref() == Some("System.String") => Ok(Kind::String),
+            _ => Ok(Kind::Reference),
+        }
+    }
+
+    fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable> {
+        let (module, definition) = self.resolve(module, token)?;
+        self.cx.class_from_token(module, definition, type_args).map_err(Unreadable::Layout)
+    }
+
+    fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable> {
+        let (name, _) = PRIMITIVES.iter().find(|(_, of)| *of == primitive).ok_or(Unreadable::TypedReference)?;
+        let core = self.assembly(CORE)?;
+        let (core, definition) = self.find(core, name)?;
+        self.cx.class_from_token(core, definition, &[]).map_err(Unreadable::Layout)
+    }
+
+    fn shape(&mut self, class: ClassId) -> Result<Shape> {
+        let layout = self.cx.class_layout(class)?;
+        let info = self.cx.class_info(class)?;
+        let metadata = self.cx.metadata(info.module)?;
+        let field = |field: &crate::info::FieldOffset| {
+            let props = metadata.field(field.field)?;
+            let of = Type::decode_field(&props.signature).ok();
+            Ok(ShapeField { token: field.field, name: props.name, offset: field.offset as usize, of })
+        };
+        let fields = layout.fields.iter().map(field).collect::<Result<_>>()?;
+        Ok(Shape { size: layout.size as usize, module: info.module, type_args: info.type_args, fields })
+    }
+}

@@ -1,0 +1,122 @@
+//! What is where in a call of one function: made when it is compiled, read by its hooks.
+
+use crate::id::ClassId;
+use crate::metadata::FieldDef;
+use crate::metadata::signature::Primitive;
+
+use super::Unreadable;
+
+/// The values of a function.
+#[derive(Debug, Default)]
+pub(in crate::hooks) struct Plan {
+    /// What `this` is, if there is one.
+    pub(super) this: Option<Node>,
+    /// The parameters, without `this`.
+    pub(super) parameters: Box<[Parameter]>,
+    /// What is returned; none for `void`.
+    pub(super) result: Option<Node>,
+    /// Why nothing at all is known of the parameters.
+    pub(super) unreadable: Option<Unreadable>,
+}
+
+/// A parameter.
+#[derive(Debug)]
+pub(super) struct Parameter {
+    /// Its name, if the metadata have one.
+    pub(super) name: Option<Box<str>>,
+    pub(super) node: Node,
+}
+
+/// A type, as far as its values are read.
+#[derive(Debug, PartialEq)]
+pub(super) enum Node {
+    /// A truth value, a character, an integer or a floating-point number: no other [`Primitive`].
+    Primitive(Primitive),
+    Enum {
+        class: ClassId,
+        /// An integer, a truth value or a character.
+        underlying: Primitive,
+    },
+    /// A reference to a string.
+    String,
+    /// A reference to any object.
+    Object,
+    /// An unmanaged pointer, or one to a function.
+    Pointer,
+    /// A managed reference to a place with a value of this type.
+    ByRef(Box<Node>),
+    Struct(Box<StructNode>),
+    Unreadable(Unreadable),
+}
+
+/// A value type.
+#[derive(Debug, PartialEq)]
+pub(super) struct StructNode {
+    pub(super) class: ClassId,
+    /// In bytes.
+    pub(super) size: usize,
+    /// Its instance fields. Each lies within the size.
+    pub(super) fields: Box<[FieldNode]>,
+}
+
+/// A field of a value type.
+#[derive(Debug, PartialEq)]
+pub(super) struct FieldNode {
+    pub(super) token: FieldDef,
+    pub(super) name: Box<str>,
+    /// In bytes, from the start of the value.
+    pub(super) offset: usize,
+    pub(super) node: Node,
+}
+
+impl Plan {
+    /// How many values the runtime shows when the function begins.
+    pub(in crate::hooks) fn ranges(&self) -> usize {
+        usize::from(self.this.is_some()) + self.parameters.len()
+    }
+
+    /// Whether it returns something.
+    pub(in crate::hooks) fn has_result(&self) -> bool {
+        self.result.is_some()
+    }
+
+    /// Nothing can be read, for this reason.
+    pub(super) fn unreadable(why: Unreadable) -> Self {
+        let result = Some(Node::Unreadable(why));
+        Self { this: None, parameters: Box::default(), result, unreadable: Some(why) }
+    }
+}
+
+impl Node {
+    /// The size of a value in bytes; none if it is not known.
+    pub(super) fn size(&self) -> Option<usize> {
+        Some(match self {
+            Self::Primitive(primitive) | Self::Enum { underlying: primitive, .. } => size_of_number(*primitive)?,
+            Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => size_of::<usize>(),
+            Self::Struct(of) => of.size,
+            Self::Unreadable(_) => return None,
+        })
+    }
+
+    /// Whether a value has a floating-point number, or something unknown, in it.
+    pub(super) fn may_hold_float(&self) -> bool {
+        match self {
+            Self::Primitive(primitive) => matches!(primitive, Primitive::Float32 | Primitive::Float64),
+            Self::Struct(of) => of.fields.is_empty() || of.fields.iter().any(|field| field.node.may_hold_float()),
+            Self::Unreadable(_) => true,
+            Self::Enum { .. } | Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => false,
+        }
+    }
+}
+
+/// The size of those that are numbers.
+pub(super) fn size_of_number(primitive: Primitive) -> Option<usize> {
+    Some(match primitive {
+        Primitive::Bool | Primitive::Int8 | Primitive::UInt8 => 1,
+        Primitive::Char | Primitive::Int16 | Primitive::UInt16 => 2,
+        Primitive::Int32 | Primitive::UInt32 | Primitive::Float32 => 4,
+        Primitive::Int64 | Primitive::UInt64 | Primitive::Float64 => 8,
+        Primitive::NativeInt | Primitive::NativeUInt => size_of::<usize>(),
+        Primitive::Void | Primitive::String | Primitive::Object | Primitive::TypedRef => return None,
+    })
+}

@@ -1,0 +1,313 @@
+//! One value: where it is, and what is read there.
+
+use std::marker::PhantomData;
+
+use crate::id::{ClassId, ObjectId};
+use crate::info::StringLayout;
+use crate::metadata::FieldDef;
+use crate::metadata::signature::Primitive;
+use crate::system;
+
+use super::Unreadable;
+use super::plan::{FieldNode, Node, StructNode, size_of_number};
+
+/// A value that a function is given or returns.
+///
+/// It is good in the hook that shows it, where no collection can move objects, and cannot be kept longer:
+///
+/// ```compile_fail
+/// # use corprof::{hooks::*, prelude::*};
+/// fn keep<'a>(kept: &mut Option<Value<'static>>, args: &Arguments<'a>) {
+///     *kept = args.get(0); // borrowed data escapes
+/// }
+/// ```
+///
+/// `Display` shows it much as C# would write it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Value<'h> {
+    /// `bool`
+    Bool(bool),
+    /// `char`, a UTF-16 code unit
+    Char(u16),
+    /// `sbyte`
+    Int8(i8),
+    /// `byte`
+    UInt8(u8),
+    /// `short`
+    Int16(i16),
+    /// `ushort`
+    UInt16(u16),
+    /// `int`
+    Int32(i32),
+    /// `uint`
+    UInt32(u32),
+    /// `long`
+    Int64(i64),
+    /// `ulong`
+    UInt64(u64),
+    /// `float`
+    Float32(f32),
+    /// `double`
+    Float64(f64),
+    /// `IntPtr`
+    NativeInt(isize),
+    /// `UIntPtr`
+    NativeUInt(usize),
+    /// A member of an enumeration, or what should be one.
+    Enum(EnumValue),
+    /// A string, or null.
+    String(Option<StringRef<'h>>),
+    /// An object of any other reference type, or null.
+    Object(Option<ObjectId<'h>>),
+    /// An unmanaged pointer, or one to a function. It is not followed.
+    Pointer(usize),
+    /// `ref`, `in` or `out`, and the `this` of a struct.
+    ByRef(ByRef<'h>),
+    /// A struct.
+    Struct(StructValue<'h>),
+    /// It is not told.
+    Unreadable(Unreadable),
+}
+
+/// A value of an enumeration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EnumValue {
+    class: ClassId,
+    underlying: Primitive,
+    bits: [u8; 8],
+}
+
+impl EnumValue {
+    /// The enumeration.
+    pub fn class(&self) -> ClassId {
+        self.class
+    }
+
+    /// The number that stands for the member: an integer, in rare cases a truth value or a character.
+    pub fn value(&self) -> Value<'static> {
+        number(self.underlying, self.bits)
+    }
+}
+
+/// A string, whose text can be read as long as the hook runs.
+#[derive(Clone, Copy, Debug)]
+pub struct StringRef<'h> {
+    object: ObjectId<'h>,
+    text: &'h [u16],
+}
+
+impl<'h> StringRef<'h> {
+    /// The object.
+    pub fn object(&self) -> ObjectId<'h> {
+        self.object
+    }
+
+    /// Its text, as the runtime has it: UTF-16 units, which need not be well-formed.
+    pub fn as_utf16(&self) -> &'h [u16] {
+        self.text
+    }
+}
+
+/// A managed reference to a place that holds a value.
+#[derive(Clone, Copy, Debug)]
+pub struct ByRef<'h> {
+    address: usize,
+    node: &'h Node,
+    layout: StringLayout,
+}
+
+impl<'h> ByRef<'h> {
+    /// The address of the place, 0 for a null reference.
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// The value in that place; of an `out` parameter, what is there before the method writes it.
+    ///
+    /// A by-ref may point past the end of an array or a stack block, and nobody will follow it there. So the memory is read
+    /// with the help of the system, which refuses where there is none, and an object reference is not told
+    /// ([`Unreadable::ObjectBehindByRef`]): see [`value_unchecked`](Self::value_unchecked).
+    pub fn value(&self) -> Value<'h> {
+        Place { address: self.address, is_probed: true, layout: self.layout, _hook: PhantomData }.value(self.node)
+    }
+
+    /// The value in that place, object references included.
+    ///
+    /// # Safety
+    /// The by-ref must lead to a place that holds a value of its type. That is so for a `ref`, `in` or `out` parameter of a
+    /// method that is called with variables, fields or elements that exist, and for the `this` of a struct; not for a by-ref
+    /// from `Unsafe`, `MemoryMarshal` or an empty span, which many methods of the core library get.
+    pub unsafe fn value_unchecked(&self) -> Value<'h> {
+        if self.address == 0 {
+            return Value::Unreadable(Unreadable::NoMemory);
+        }
+        // SAFETY: the caller's promise; it is alive as long as the by-ref, which the hook's function still has.
+        unsafe { Place::new(self.address, self.layout) }.value(self.node)
+    }
+}
+
+/// A struct, to be read field by field.
+#[derive(Clone, Copy, Debug)]
+pub struct StructValue<'h> {
+    node: &'h StructNode,
+    place: Place<'h>,
+}
+
+impl<'h> StructValue<'h> {
+    /// The class.
+    pub fn class(&self) -> ClassId {
+        self.node.class
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.node.size
+    }
+
+    /// Its instance fields.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = Field<'h>> + use<'h> {
+        let place = self.place;
+        self.node.fields.iter().map(move |field| Field { field, place })
+    }
+
+    /// The field of this name, which is that of the metadata.
+    pub fn field(&self, name: &str) -> Option<Field<'h>> {
+        self.fields().find(|field| field.name() == name)
+    }
+}
+
+/// A field of a struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'h> {
+    field: &'h FieldNode,
+    place: Place<'h>,
+}
+
+impl<'h> Field<'h> {
+    /// Its name in the metadata.
+    pub fn name(&self) -> &'h str {
+        &self.field.name
+    }
+
+    /// Its definition, in the module of the struct's class.
+    pub fn token(&self) -> FieldDef {
+        self.field.token
+    }
+
+    /// What is in it.
+    pub fn value(&self) -> Value<'h> {
+        self.place.at(self.field.offset).value(&self.field.node)
+    }
+}
+
+/// Where a value lies while the hook runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'h> {
+    address: usize,
+    /// Whether only the system knows if there is memory; else there is, and object references in it are alive.
+    is_probed: bool,
+    layout: StringLayout,
+    _hook: PhantomData<&'h ()>,
+}
+
+impl<'h> Place<'h> {
+    /// Where the runtime says that a value is.
+    ///
+    /// # Safety
+    /// For `'h` there is a value of the type that will be read, and no collection runs. Strings have this layout.
+    pub(super) unsafe fn new(address: usize, layout: StringLayout) -> Self {
+        Self { address, is_probed: false, layout, _hook: PhantomData }
+    }
+
+    fn at(self, offset: usize) -> Self {
+        Self { address: self.address.wrapping_add(offset), ..self }
+    }
+
+    fn read<const N: usize>(self) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        if self.is_probed {
+            return system::read_memory(self.address, &mut bytes).then_some(bytes);
+        }
+        // SAFETY: a place that is not probed holds a value of the type that is read, by the promise of `new`.
+        Some(unsafe { std::ptr::with_exposed_provenance::<[u8; N]>(self.address).read_unaligned() })
+    }
+
+    fn read_number(self, primitive: Primitive) -> Option<[u8; 8]> {
+        let mut bits = [0; 8];
+        match size_of_number(primitive)? {
+            1 => bits[..1].copy_from_slice(&self.read::<1>()?),
+            2 => bits[..2].copy_from_slice(&self.read::<2>()?),
+            4 => bits[..4].copy_from_slice(&self.read::<4>()?),
+            _ => bits = self.read::<8>()?,
+        }
+        Some(bits)
+    }
+
+    fn read_address(self) -> Option<usize> {
+        self.read::<{ size_of::<usize>() }>().map(usize::from_ne_bytes)
+    }
+
+    /// The value of this type that lies here.
+    pub(super) fn value(self, node: &'h Node) -> Value<'h> {
+        self.read_value(node).unwrap_or(Value::Unreadable(Unreadable::NoMemory))
+    }
+
+    fn read_value(self, node: &'h Node) -> Option<Value<'h>> {
+        Some(match node {
+            Node::Primitive(primitive) => number(*primitive, self.read_number(*primitive)?),
+            &Node::Enum { class, underlying } => {
+                Value::Enum(EnumValue { class, underlying, bits: self.read_number(underlying)? })
+            }
+            Node::String | Node::Object if self.is_probed => Value::Unreadable(Unreadable::ObjectBehindByRef),
+            Node::String => Value::String(ObjectId::from_raw(self.read_address()?).map(|object| self.string(object))),
+            Node::Object => Value::Object(ObjectId::from_raw(self.read_address()?)),
+            Node::Pointer => Value::Pointer(self.read_address()?),
+            Node::ByRef(node) => Value::ByRef(ByRef { address: self.read_address()?, node, layout: self.layout }),
+            Node::Struct(node) => Value::Struct(StructValue { node, place: self }),
+            Node::Unreadable(why) => Value::Unreadable(*why),
+        })
+    }
+
+    fn string(self, object: ObjectId<'h>) -> StringRef<'h> {
+        let start = object.as_raw();
+        let [length, text] =
+            [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
+        // SAFETY: the signature says that this is a string, and the place that the reference to it is alive. The runtime has
+        // told where its length and its text are, and text is not changed once there is a reference to pass on. A collection
+        // could move it, but none runs as long as `'h`.
+        let text = unsafe {
+            let length = std::ptr::with_exposed_provenance::<u32>(length).read();
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(text), length as usize)
+        };
+        StringRef { object, text }
+    }
+}
+
+/// A number from its bits, in the lowest bytes.
+fn number(primitive: Primitive, bits: [u8; 8]) -> Value<'static> {
+    let [a, b, c, d, ..] = bits;
+    match primitive {
+        Primitive::Bool => Value::Bool(a != 0),
+        Primitive::Char => Value::Char(u16::from_ne_bytes([a, b])),
+        Primitive::Int8 => Value::Int8(a.cast_signed()),
+        Primitive::UInt8 => Value::UInt8(a),
+        Primitive::Int16 => Value::Int16(i16::from_ne_bytes([a, b])),
+        Primitive::UInt16 => Value::UInt16(u16::from_ne_bytes([a, b])),
+        Primitive::Int32 => Value::Int32(i32::from_ne_bytes([a, b, c, d])),
+        Primitive::UInt32 => Value::UInt32(u32::from_ne_bytes([a, b, c, d])),
+        Primitive::Int64 => Value::Int64(i64::from_ne_bytes(bits)),
+        Primitive::UInt64 => Value::UInt64(u64::from_ne_bytes(bits)),
+        Primitive::Float32 => Value::Float32(f32::from_ne_bytes([a, b, c, d])),
+        Primitive::Float64 => Value::Float64(f64::from_ne_bytes(bits)),
+        Primitive::NativeInt => Value::NativeInt(i64::from_ne_bytes(bits) as isize),
+        Primitive::NativeUInt => Value::NativeUInt(u64::from_ne_bytes(bits) as usize),
+        // The planner makes no number of these.
+        Primitive::Void | Primitive::String | Primitive::Object | Primitive::TypedRef => {
+            Value::Unreadable(Unreadable::Mismatch)
+        }
+    }
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("numbers are read into the lowest bytes of their bits");

@@ -1,0 +1,88 @@
+//! What has to be known of the runtime's wrapper around hooks of the slow path, besides what the API tells.
+//!
+//! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has led to what the wrapper has noted of the call ever since the
+//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h; in .NET Core
+//! 3.1 in vm/amd64/profiler.cpp). Two things are taken from there, and tests compare both with what must be.
+
+use corprof_sys as sys;
+
+use crate::info::Info;
+
+/// The first version of the interface whose wrapper has been looked at: that of .NET Core 3.1.
+pub(super) const LEAST_INFO: u8 = 11;
+
+/// Where the wrapper notes the stack pointer of the function's caller, in words.
+#[cfg(target_arch = "x86_64")]
+const CALLERS_STACK_POINTER: usize = 4;
+#[cfg(not(target_arch = "x86_64"))]
+const CALLERS_STACK_POINTER: usize = 29;
+
+/// How far a function's caller may be from the wrapper that it calls: more than any stack is long.
+const FARTHEST: usize = 1 << 34;
+
+/// What the wrapper has noted.
+fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
+    // SAFETY: it is that of a hook under way, and begins with the address of the notes.
+    unsafe { std::ptr::with_exposed_provenance::<*mut usize>(elt).read() }
+}
+
+/// The stack pointer of the function's caller. Should the notes be others than they were up to .NET 10, it is their own
+/// address, which lies as far from that for one call of a function as for another.
+pub(super) fn stack_pointer(elt: sys::COR_PRF_ELT_INFO) -> usize {
+    let notes = notes(elt);
+    // SAFETY: the notes are longer than this on every processor that there are hooks for.
+    let noted = unsafe { notes.add(CALLERS_STACK_POINTER).read() };
+    let is_likely = noted > notes.addr() && noted - notes.addr() < FARTHEST && noted.is_multiple_of(size_of::<usize>());
+    if is_likely { noted } else { notes.addr() }
+}
+
+/// Mends what .NET Core 3.1 breaks on Linux and macOS when a hook asks for values.
+///
+/// The wrapper keeps xmm0 and xmm1 in the same memory into which the runtime then copies structs; even a method without any
+/// loses the lower half of xmm0. They hold the first floating-point arguments, or what is returned. So the memory is kept
+/// here, and put back when the hook is done. .NET 5 has mended it (PR 39550); the last 3.1 was released in 2022.
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+pub(super) struct Repair(Option<(*mut usize, [usize; SPILLED_WORDS])>);
+
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+const SPILLED_WORDS: usize = 6;
+
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+impl Repair {
+    /// The version of the interface that .NET Core 3.1 has.
+    const NEEDED_BY: u8 = 11;
+    /// Where the two are: at 0xb0 in the wrappers for enter and leave, and at 0xc0 in the one for tail calls.
+    const SPILLED_AT: usize = 0xb0 / size_of::<usize>();
+
+    pub(super) fn new(info: &Info, elt: sys::COR_PRF_ELT_INFO) -> Self {
+        if info.version() != Self::NEEDED_BY {
+            return Self(None);
+        }
+        // SAFETY: in this version the wrapper's notes are 43 words long, and nobody else uses them during the hook.
+        Self(Some(unsafe {
+            let start = notes(elt).add(Self::SPILLED_AT);
+            (start, start.cast::<[usize; SPILLED_WORDS]>().read())
+        }))
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+impl Drop for Repair {
+    fn drop(&mut self) {
+        if let Some((start, kept)) = self.0 {
+            // SAFETY: as in `new`; the hook that the notes are of has not returned yet.
+            unsafe { start.cast::<[usize; SPILLED_WORDS]>().write(kept) };
+        }
+    }
+}
+
+/// Nothing needs to be mended here.
+#[cfg(not(all(target_arch = "x86_64", not(windows))))]
+pub(super) struct Repair;
+
+#[cfg(not(all(target_arch = "x86_64", not(windows))))]
+impl Repair {
+    pub(super) fn new(_info: &Info, _elt: sys::COR_PRF_ELT_INFO) -> Self {
+        Self
+    }
+}

@@ -1,0 +1,18 @@
+//! What a hook is told is good in that hook: the next collection may move the object.
+use corprof::prelude::*;
+
+struct Keeper(std::sync::Mutex<Option<Value<'static>>>);
+
+impl FunctionHooks for Keeper {
+    type Function = ();
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS;
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn thread_started(&self) {}
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), args: &Arguments<'_>) {
+        *self.0.lock().unwrap() = args.get(0);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,275 @@
+//! Arguments and results in hooks: each is what the program passed and returned, and the program does not notice.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const LIBRARY: &str = "values";
+const APP: &str = "Values";
+
+/// .NET Core 3.1 tells it of structs that Linux returns in registers.
+const IN_REGISTERS: &str =
+    "<this runtime shows only a part of structs that are returned in registers: .NET 5 and later show all>";
+const SHARED: &str = "<its type is a type parameter of code that is shared between instantiations>";
+const BEHIND: &str = "<it is an object reference behind a by-ref, and nothing proves that there is an object>";
+const NOWHERE: &str = "<there is no memory at its address, or none that can be read safely>";
+
+/// The calls of one method in order: what it was called with, and what it returned.
+type Calls = Vec<(String, String)>;
+
+/// What `WritesValues` wrote, by method.
+fn calls(outcome: &Outcome) -> Result<BTreeMap<String, Calls>> {
+    let mut calls = BTreeMap::<String, Calls>::new();
+    for line in outcome.stderr.lines() {
+        let Some((hook, rest)) = line.split_once(' ') else { continue };
+        let (name, values) = rest.split_once(' ').unwrap_or((rest, ""));
+        match hook {
+            "enter" => calls.entry(name.to_owned()).or_default().push((values.to_owned(), String::new())),
+            "leave" => {
+                let last = calls.get_mut(name).and_then(|of| of.last_mut()).context("left before it was entered")?;
+                ensure!(last.1.is_empty(), "{name} left twice: {outcome}");
+                values.clone_into(&mut last.1);
+            }
+            _ => {}
+        }
+    }
+    Ok(calls)
+}
+
+/// Runs the program with and without a profiler; it must print the same.
+fn both(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
+    let bare = Run::new(runtime, APP).run()?;
+    bare.exited_with(0)?;
+    ensure!(bare.stdout.lines().count() == 60, "{bare}");
+    let outcome = Run::new(runtime, APP).profiler_named(LIBRARY, profiler).run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
+    Ok(outcome)
+}
+
+/// What each method was called with and returned, as the program has it.
+const EXPECTED: &[(&str, &str, &str)] = &[
+    ("Values.Numbers.Bool", "a=true", "false"),
+    ("Values.Numbers.Char", "a='é'", "'ê'"),
+    ("Values.Numbers.SByte", "a=-100", "100"),
+    ("Values.Numbers.Byte", "a=200", "201"),
+    ("Values.Numbers.Short", "a=-30000", "30000"),
+    ("Values.Numbers.UShort", "a=60000", "60001"),
+    ("Values.Numbers.Int", "a=-2000000000", "2000000000"),
+    ("Values.Numbers.UInt", "a=4000000000", "4000000001"),
+    ("Values.Numbers.Long", "a=-9000000000000000000", "9000000000000000000"),
+    ("Values.Numbers.ULong", "a=18000000000000000000", "17999999999999999999"),
+    ("Values.Numbers.Float", "a=1.25", "2.5"),
+    ("Values.Numbers.Double", "a=-2.5", "-5"),
+    ("Values.Numbers.Native", "a=-3 b=5", "-8"),
+    (
+        "Values.Numbers.Many",
+        "a=1 b=2.5 c=3 d=4.5 e=5 f=6.5 g=7.5 h=8.5 i=9.5 j=10.5 k=11.5 l=12.5 m=13 n=14 o=15 p=-16 q=17.5 r=\"r\" s=true t='t'",
+        "244",
+    ),
+    ("Values.Numbers.Nothing", "", "void"),
+    ("Values.Numbers.Enum", "a=1 b=-5 c=18446744073709551615", "2"),
+    ("Values.Numbers.Enum2", "a=5", "-5"),
+    ("Values.References.String", "a=\"one \\\"é\\\" \" b=\"😀\"", "\"one \\\"é\\\" 😀\""),
+    ("Values.References.String", "a=null b=\"\"", "\"\""),
+    ("Shapes.Thing..ctor", "(Shapes.Thing) id=1", "void"),
+    ("Shapes.Thing..ctor", "(Shapes.Thing) id=2", "void"),
+    ("Values.References.Object", "a=(Shapes.Thing) b=null", "(Shapes.Thing)"),
+    ("Values.References.Class", "a=(Shapes.Thing) b=(int32[]) c=(int32[,]) d=null", "(Shapes.Thing)"),
+    ("Values.References.Pointer", "a=0x1000 b=0x2000", "0x1004"),
+    ("Values.ByRefs.Ref", "a=ref 5 b=ref 0 c=ref 0.75", "void"),
+    ("Values.ByRefs.Cell", "at=1", "ref 20"),
+    ("Values.ByRefs.Cell", "at=1", "ref 22"),
+    ("Values.ByRefs.Struct", "a=ref { Name: BEHIND, Age: 33 } b=ref { I: 4, D: 0.5 }", "37"),
+    ("Values.ByRefs.Text", "a=ref unchecked \"text\"", "void"),
+    ("Values.ByRefs.End", "end=ref NOWHERE none=ref unchecked \"text!\"", "true"),
+    ("Values.Structs.OneInt", "a={ A: 1 }", "{ A: 2 }"),
+    ("Values.Structs.OneFloat", "a={ F: 1.5 }", "REGISTERS{ F: 2.5 }"),
+    ("Values.Structs.OneDouble", "a={ D: 2.5 }", "REGISTERS{ D: 3.5 }"),
+    ("Values.Structs.TwoFloats", "a={ X: 1.5, Y: 2.5 }", "REGISTERS{ X: 1.5, Y: 3.5 }"),
+    ("Values.Structs.ThreeFloats", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "REGISTERS{ X: 1.5, Y: 2.5, Z: 4.5 }"),
+    ("Values.Structs.FourDoubles", "a={ A: 1.5, B: 2.5, C: 3.5, D: 4.5 }", "{ A: 1.5, B: 2.5, C: 3.5, D: 5.5 }"),
+    ("Values.Structs.FloatThenDouble", "a={ F: 1.5, D: 2.5 }", "REGISTERS{ F: 1.5, D: 3.5 }"),
+    ("Values.Structs.IntAndDouble", "a={ I: 1, D: 2.5 }", "REGISTERS{ I: 1, D: 3.5 }"),
+    ("Values.Structs.DoubleAndInt", "a={ D: 1.5, I: 2 }", "REGISTERS{ D: 1.5, I: 3 }"),
+    ("Values.Structs.Bytes3", "a={ A: 1, B: 2, C: 3 }", "{ A: 1, B: 2, C: 4 }"),
+    ("Values.Structs.Longs2", "a={ A: 1, B: 2 }", "REGISTERS{ A: 1, B: 3 }"),
+    ("Values.Structs.Longs3", "a={ A: 1, B: 2, C: 3 }", "{ A: 1, B: 2, C: 4 }"),
+    ("Values.Structs.Named", "a={ Name: \"name\", Age: 1 }", "REGISTERS{ Name: \"name\", Age: 2 }"),
+    (
+        "Values.Structs.Outer",
+        "a={ In: { S: 1, E: 2 }, O: null, F: { F: 1.5 } }",
+        "{ In: { S: 2, E: 2 }, O: null, F: { F: 1.5 } }",
+    ),
+    ("Values.Structs.Overlaid", "a={ I: 1065353216, F: 1, B: 9 }", "REGISTERS{ I: 1065353216, F: 1, B: 10 }"),
+    ("Values.Structs.Empty", "a={ } b=3", "3"),
+    ("Values.Structs.Vector2", "a={ X: 1.5, Y: 2.5 }", "REGISTERS{ X: 3, Y: 5 }"),
+    ("Values.Structs.Vector3", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "REGISTERS{ X: 3, Y: 5, Z: 7 }"),
+    ("Values.Structs.Vector4", "a={ X: 1.5, Y: 2.5, Z: 3.5, W: 4.5 }", "REGISTERS{ X: 3, Y: 5, Z: 7, W: 9 }"),
+    ("Values.Structs.Date", "a={ _dateData: 1000 } b={ _ticks: 24 }", "{ _dateData: 1024 }"),
+    (
+        "Values.Structs.Maybe",
+        "a={ hasValue: true, value: 3 } b={ hasValue: false, value: 0 }",
+        "{ hasValue: true, value: 3 }",
+    ),
+    (
+        "Values.Structs.Maybe",
+        "a={ hasValue: false, value: 0 } b={ hasValue: true, value: 1.5 }",
+        "{ hasValue: false, value: 0 }",
+    ),
+    (
+        "Values.Structs.Pair",
+        "a={ First: 1, Second: \"second\" } b={ key: 2, value: { F: 2.5 } }",
+        "REGISTERS{ First: 2, Second: \"second\" }",
+    ),
+    (
+        "Values.Structs.Several",
+        "a={ F: 1.5 } b={ X: 2.5, Y: 3.5 } c={ I: 4, D: 5.5 } d={ A: 6, B: 7 } e={ X: 8.5, Y: 9.5, Z: 10.5 } f={ A: 11, B: 12, \
+         C: 13 } g={ D: 14.5, I: 15 } h={ X: 16.5, Y: 17.5 } i={ A: 18, B: 19 } j={ D: 20.5 }",
+        "215.5",
+    ),
+    ("Values.Instance..ctor", "(Values.Instance)", "void"),
+    ("Values.Instance.Add", "(Values.Instance) a=1 b=2.5", "10"),
+    ("Values.Instance.Large", "(Values.Instance) a=\"four\"", "{ A: 4, B: 2, C: 3 }"),
+    ("Shapes.Counter.Add", "ref { Count: 40 } by=2", "42"),
+    ("Values.Generic<int32>.Echo", "(Values.Generic<int32>) a=8", "8"),
+    ("Values.Generic<float64>.Echo", "(Values.Generic<float64>) a=8.5", "8.5"),
+    ("Values.Generic<T>.Echo", "(Values.Generic<string>) a=SHARED", "SHARED"),
+    (
+        "Values.Generic<Shapes.IntAndDouble>.Echo",
+        "(Values.Generic<Shapes.IntAndDouble>) a={ I: 1, D: 2.5 }",
+        "REGISTERS{ I: 1, D: 2.5 }",
+    ),
+    ("Values.Generic<int32>.Choose<float32>", "a=1 b=2.5 c={ First: 3, Second: 4.5 }", "1"),
+    ("Values.Generic<T>.Choose<int32>", "a=SHARED b=2 c=SHARED", "SHARED"),
+];
+
+/// What is expected of a runtime: what it keeps to itself is said to be unreadable, and nothing else is.
+fn expected(runtime: &Runtime, text: &str) -> String {
+    let text = text.replace("BEHIND", BEHIND).replace("NOWHERE", NOWHERE).replace("SHARED", SHARED);
+    match text.strip_prefix("REGISTERS") {
+        Some(_) if runtime.major < 5 && !runtime.is_windows() => IN_REGISTERS.to_owned(),
+        Some(value) => value.to_owned(),
+        None => text,
+    }
+}
+
+#[test]
+fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = both(&runtime, "WritesValues")?;
+        let mut calls = calls(&outcome)?;
+        for (name, args, result) in EXPECTED {
+            let call = calls.get_mut(*name).filter(|of| !of.is_empty()).map(|of| of.remove(0));
+            let (found_args, found_result) =
+                call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
+            ensure!(found_args == expected(&runtime, args), "{runtime}: {name} was called with {found_args}");
+            ensure!(found_result == expected(&runtime, result), "{runtime}: {name} returned {found_result}");
+        }
+        // Its fields have other names in each version.
+        let decimals = calls.get("Values.Numbers.Decimal").and_then(|of| of.first()).context("no decimal")?;
+        ensure!(decimals.0.contains(": 65536,") && decimals.0.contains(": 125"), "{runtime}: {decimals:?}");
+        ensure!(
+            expected(&runtime, "REGISTERS") == decimals.1 || decimals.1.contains(": 135"),
+            "{runtime}: {decimals:?}"
+        );
+
+        let mask = outcome.stderr.lines().find(|line| line.starts_with("mask: ")).context("no mask")?;
+        for (flag, is_on) in
+            [("ENABLE_FUNCTION_ARGS", true), ("ENABLE_FUNCTION_RETVAL", true), ("ENABLE_FRAME_INFO", false)]
+        {
+            ensure!(mask.contains(flag) == is_on, "{flag}: {mask}");
+        }
+    }
+    Ok(())
+}
+
+/// The numbers in the last line of `ReadsValues`.
+fn counts(outcome: &Outcome) -> Result<BTreeMap<&str, u64>> {
+    let line = outcome.stderr.lines().find(|line| line.starts_with("values=")).context("no counts")?;
+    Ok(line
+        .split(' ')
+        .filter_map(|pair| pair.split_once('='))
+        .filter_map(|(k, v)| Some((k, v.parse().ok()?)))
+        .collect())
+}
+
+#[test]
+fn all_values_of_all_functions_are_read_and_the_results_are_the_same() -> Result<()> {
+    for runtime in Runtime::all()? {
+        // Recursion 10,000 deep, exceptions, threads; and what the runtime itself calls on the way.
+        for (app, args, least) in
+            [("Calls", &["2"][..], 40_000), (APP, &[], 3000), ("Tails", &[], 500), ("Generics", &[], 500)]
+        {
+            let bare = Run::new(&runtime, app).args(args).run()?;
+            let outcome = Run::new(&runtime, app).args(args).profiler_named(LIBRARY, "ReadsValues").run()?;
+            ensure!(outcome.status == bare.status && outcome.stdout == bare.stdout, "{bare}; with values: {outcome}");
+            let counts = counts(&outcome)?;
+            let count = |name| counts.get(name).copied().unwrap_or_default();
+            ensure!(count("values") >= least, "{runtime}, {app}: {counts:?}");
+            ensure!(count("unreadable") * 5 < count("values"), "{runtime}, {app}: {counts:?}");
+            ensure!(
+                count("left") + count("tail") <= count("entered") && count("left") > 0,
+                "{runtime}, {app}: {counts:?}"
+            );
+            ensure!((app == "Tails") == (count("tail") > 0) || app != "Tails", "{runtime}, {app}: {counts:?}");
+            ensure!(!outcome.stderr.contains("no frame info"), "{outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = both(&runtime, "LooksAround")?;
+        for line in [
+            // What the runtime's walk finds, and that the stack pointer is the one that the caller's frame has.
+            "enter Values.Instance.Add(int32, float64): Ok(()) Values.Instance.Add < App.Program.Main callers=true",
+            "leave Values.Instance.Add(int32, float64): Ok(()) Values.Instance.Add < App.Program.Main callers=true",
+            "enter Shapes.Counter.Add(int32): Ok(()) Shapes.Counter.Add < App.Program.Main callers=true",
+            // The frame tells what the code does not: the arguments of the class when the method begins.
+            "enter Values.Generic<T>.Echo(T): class=Values.Generic<string> arguments=",
+            "enter Values.Generic<T>.Choose<int32>(T, int32, Shapes.Pair<T, int32>): class=Values.Generic<string> arguments=System.Int32",
+            "enter Values.Generic<int32>.Echo(int32): class=Values.Generic<int32> arguments=",
+        ] {
+            ensure!(outcome.stderr.lines().any(|found| found == line), "{runtime}: no {line:?} in {outcome}");
+        }
+        // A static constructor is called by way of the runtime's own frames.
+        let others = outcome.stderr.lines().filter(|line| line.contains("callers=false"));
+        ensure!(others.clone().all(|line| line.contains("..cctor()")), "{:?}", others.collect::<Vec<_>>());
+        let not_asked = outcome.stderr.lines().filter(|line| line.starts_with("not asked for: "));
+        let texts: Vec<_> = not_asked.collect();
+        ensure!(texts.len() == 4 && texts.iter().all(|text| text.contains("`FunctionHooks::VALUES`")), "{texts:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = both(&runtime, "PanicsWithValues")?;
+        let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is quiet from now on";
+        for text in ["with values\n", quiet] {
+            ensure!(outcome.stderr.matches(text).count() == 1, "{text:?} once: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Result<()> {
+    // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads what it has deleted, and the process ends by a
+    // signal (`FunctionHooks::VALUES` says so).
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+        for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(5) {
+            let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, "ReadsValues").run()?;
+            outcome.exited_with(3)?;
+            ensure!(outcome.stdout == format!("abandoned {threads} threads\n"), "{outcome}");
+            ensure!(counts(&outcome)?.get("values").is_some_and(|&values| values > 0), "{outcome}");
+            ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");
+        }
+    }
+    Ok(())
+}

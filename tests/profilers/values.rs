@@ -1,0 +1,269 @@
+//! Profilers that are told arguments and results, for `live/values.rs`.
+
+#![allow(clippy::panic, reason = "one of them is to")]
+
+use std::fmt::{self, Write as _};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use corprof::hooks::ByRef;
+use corprof::prelude::*;
+
+/// Whether a function is one of the program's own that are called with known values.
+fn is_known(name: &Name) -> bool {
+    name.starts_with("Values.") || name.starts_with("Shapes.")
+}
+
+/// Writes down every call of these.
+struct Writes;
+
+impl FunctionHooks for Writes {
+    type Function = Name;
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
+        let name = cx.names().function(function);
+        if is_known(&name) { Hook::Yes(name) } else { Hook::No }
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, args: &Arguments<'_>) {
+        let mut line = String::new();
+        if let Some(this) = args.this() {
+            let _ = write!(line, "{} ", described(cx, this));
+        }
+        for (at, value) in args.iter().enumerate() {
+            let _ = write!(line, "{}={} ", args.name(at).unwrap_or("?"), described(cx, value));
+        }
+        eprintln!("enter {} {}", short(function), line.trim_end());
+    }
+
+    fn leave_with_value(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, value: &ReturnValue<'_>) {
+        match value.get() {
+            Some(value) => eprintln!("leave {} {}", short(function), described(cx, value)),
+            None => eprintln!("leave {} void", short(function)),
+        }
+    }
+}
+
+/// The name without the parameters.
+fn short(name: &str) -> &str {
+    name.split('(').next().unwrap_or(name)
+}
+
+/// A value; of an object its class, as addresses are different each time, and of a variable what is in it.
+fn described(cx: &InSlowHook<'_>, value: Value<'_>) -> String {
+    match value {
+        Value::Object(Some(object)) => match cx.class_of(object) {
+            Ok(class) => format!("({})", cx.names().class(class)),
+            Err(error) => format!("({error})"),
+        },
+        Value::ByRef(by_ref) => format!("ref {}", behind(by_ref)),
+        value => value.to_string(),
+    }
+}
+
+/// What is in a variable. By the rules first, and where they tell nothing, in the knowledge that it is a string.
+fn behind(by_ref: ByRef<'_>) -> String {
+    match by_ref.value() {
+        Value::Unreadable(corprof::hooks::Unreadable::ObjectBehindByRef) => {
+            // SAFETY: the program calls its methods with variables, and once with the address 0x10, which is of no string.
+            format!("unchecked {}", unsafe { by_ref.value_unchecked() })
+        }
+        value => value.to_string(),
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0201", no_export)]
+struct WritesValues;
+
+#[callbacks]
+impl Callbacks for WritesValues {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.hook_functions(Writes)?;
+        eprintln!("mask: {:?}", cx.event_mask()?);
+        Ok(())
+    }
+}
+
+/// Reads all values of all functions, and counts.
+#[derive(Default)]
+struct Counts {
+    values: AtomicU64,
+    unreadable: AtomicU64,
+    entered: AtomicU64,
+    left: AtomicU64,
+    tail_called: AtomicU64,
+}
+
+/// What is written is thrown away.
+struct Nowhere;
+
+impl fmt::Write for Nowhere {
+    fn write_str(&mut self, _text: &str) -> fmt::Result {
+        Ok(())
+    }
+}
+
+impl Counts {
+    fn read(&self, value: Value<'_>) {
+        self.values.fetch_add(1, SeqCst);
+        if let Value::Unreadable(_) = value {
+            self.unreadable.fetch_add(1, SeqCst);
+        }
+        let _ = write!(Nowhere, "{value}");
+    }
+}
+
+impl FunctionHooks for Counts {
+    type Function = ();
+    type Thread = ();
+    const VALUES: HookValues = HookValues::all();
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+        Hook::Yes(())
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), args: &Arguments<'_>) {
+        self.entered.fetch_add(1, SeqCst);
+        args.this().into_iter().chain(args.iter()).for_each(|value| self.read(value));
+    }
+
+    fn leave_with_value(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), value: &ReturnValue<'_>) {
+        self.left.fetch_add(1, SeqCst);
+        value.get().into_iter().for_each(|value| self.read(value));
+    }
+
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, _thread: &mut (), (): &()) {
+        self.tail_called.fetch_add(1, SeqCst);
+        if cx.frame_info().map(|frame| frame.function()) != Ok(cx.function()) {
+            eprintln!("no frame info of a tail call: {:?}", cx.frame_info());
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0202", no_export)]
+struct ReadsValues(Arc<Counts>);
+
+#[callbacks]
+impl Callbacks for ReadsValues {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.hook_functions(self.0.clone())?)
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let counts = &self.0;
+        let [values, unreadable, entered, left, tail] =
+            [&counts.values, &counts.unreadable, &counts.entered, &counts.left, &counts.tail_called]
+                .map(|count| count.load(SeqCst));
+        eprintln!("values={values} unreadable={unreadable} entered={entered} left={left} tail={tail}");
+    }
+}
+
+/// Says what a slow hook can find out: who calls, by the stack and by its pointer, and what type arguments are.
+struct Looks;
+
+impl Looks {
+    fn look(hook: &str, cx: &InSlowHook<'_>, function: &Name) {
+        let (mut names, mut pointers) = (Vec::new(), Vec::new());
+        let walk = cx.walk_own_stack_with_registers(|frame| {
+            if let Some(function) = frame.function() {
+                names.push(short(&cx.names().function(function)).to_owned());
+                pointers.extend(frame.registers().map(|registers| registers.stack_pointer() as usize));
+            }
+            ControlFlow::Continue(())
+        });
+        let is_callers = pointers.get(1) == Some(&cx.stack_pointer());
+        eprintln!("{hook} {function}: {walk:?} {} callers={is_callers}", names.join(" < "));
+        let info = cx.frame_info().and_then(|frame| cx.function_info_in_frame(frame));
+        let class = |class: &ClassId| cx.names().class(*class).to_string();
+        match info {
+            Ok(info) => eprintln!(
+                "{hook} {function}: class={} arguments={}",
+                info.class.as_ref().map_or_else(|| "none".to_owned(), class),
+                info.type_args.iter().map(class).collect::<Vec<_>>().join(",")
+            ),
+            Err(error) => eprintln!("{hook} {function}: {error}"),
+        }
+    }
+}
+
+impl FunctionHooks for Looks {
+    type Function = Name;
+    type Thread = ();
+    const VALUES: HookValues = HookValues::FRAME;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
+        let name = cx.names().function(function);
+        if is_known(&name) { Hook::Yes(name) } else { Hook::No }
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, args: &Arguments<'_>) {
+        Self::look("enter", cx, function);
+        if function.contains("Add(") {
+            eprintln!("not asked for: {args}");
+        }
+    }
+
+    fn leave_with_value(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, value: &ReturnValue<'_>) {
+        Self::look("leave", cx, function);
+        if function.contains("Add(") {
+            eprintln!("not asked for: {value}");
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0203", no_export)]
+struct LooksAround;
+
+#[callbacks]
+impl Callbacks for LooksAround {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        Ok(cx.hook_functions(Looks)?)
+    }
+}
+
+/// Panics when one of the methods is entered.
+struct Panics;
+
+impl FunctionHooks for Panics {
+    type Function = bool;
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+        Hook::Yes(cx.names().function(function).contains("Structs.Several"))
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), function: &bool, _args: &Arguments<'_>) {
+        if *function {
+            panic!("with values");
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0204", no_export)]
+struct PanicsWithValues;
+
+#[callbacks]
+impl Callbacks for PanicsWithValues {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.hook_functions(Panics)?)
+    }
+}
+
+corprof::export!(WritesValues, ReadsValues, LooksAround, PanicsWithValues);
