@@ -273,3 +273,18 @@ fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Resul
     }
     Ok(())
 }
+
+/// The runtime's slow path is not made for functions that native code calls: .NET 8 crashes there on a thread that it has not seen.
+#[test]
+fn functions_that_native_code_calls_are_left_alone() -> Result<()> {
+    // The program is for Linux, and for runtimes that have such functions.
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5 && !runtime.is_windows()) {
+        let outcome = Run::new(&runtime, "Native").profiler_named(LIBRARY, "ReadsValues").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "42\n0\n2\n4\n6\n8\n10\n12\n14\n", "{outcome}");
+        // What they call is hooked.
+        let counts = counts(&outcome)?;
+        ensure!(counts.get("values").is_some_and(|&values| values > 1000), "{counts:?}");
+    }
+    Ok(())
+}

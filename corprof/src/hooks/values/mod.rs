@@ -10,6 +10,8 @@ mod display;
 mod live;
 mod plan;
 mod planner;
+#[cfg(test)]
+mod tests;
 mod unreadable;
 mod value;
 

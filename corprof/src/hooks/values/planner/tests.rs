@@ -261,3 +261,20 @@ fn every_primitive_that_is_a_number_has_a_size() {
     let numbers = (0..=u8::MAX).filter_map(Primitive::from_element).filter(|&of| size_of_number(of).is_some());
     assert_eq!(numbers.count(), 14);
 }
+
+proptest::proptest! {
+    /// Whatever bytes a method's signature is, there is a plan, and it is no larger than it may be.
+    #[test]
+    fn any_bytes_come_to_a_plan(blob in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+        let Ok(signature) = MethodSignature::decode(&blob) else { return Ok(()) };
+        let classes = [
+            (1, Class::Struct(8, vec![("Self", 0, named(1)), ("T", 0, Type::TypeParameter(0))])),
+            (2, Class::Reference),
+            (3, Class::Enum(Primitive::Int16)),
+        ];
+        let mut world = World::with(classes);
+        let plan = plan_of(&mut world, &signature, &[id(1), id(2), id(1000)]);
+        proptest::prop_assert!(world.asked <= 2 * MOST_NODES);
+        proptest::prop_assert!(plan.unreadable.is_some() || plan.parameters.len() == signature.parameters.len());
+    }
+}
