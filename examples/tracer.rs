@@ -14,7 +14,7 @@ use std::io::{BufWriter, Stderr, Write, stderr};
 use std::{env::var, sync::Arc, sync::OnceLock, time::Duration};
 
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05")]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
 struct Tracer(OnceLock<Arc<Calls>>);
 
 /// What is traced, and where it goes.

@@ -22,7 +22,8 @@
 //!
 //! A file is written beside its target and renamed, so that a half-written one never replaces a good one.
 //!
-//! Calls in the order in which they happened go to a [`Trace`], which is written as it comes.
+//! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of
+//! [`Method`]s, as text and as CSV.
 //!
 //! # Memory
 //!
@@ -41,6 +42,7 @@ mod flame_graph;
 mod folded;
 mod format;
 mod frame;
+mod methods;
 mod pprof;
 mod profile;
 mod speedscope;
@@ -50,5 +52,6 @@ mod write;
 pub use error::Error;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
+pub use methods::Method;
 pub use profile::{Losses, Profile, StackId, ThreadId, Unit};
 pub use trace::Trace;

@@ -217,6 +217,19 @@ impl Profile {
         }
     }
 
+    /// Adds a tree of calls: for each node the place of its caller's, which comes before it, its frame, and its own weight,
+    /// without that of what it calls.
+    pub fn calls<'a>(&mut self, thread: ThreadId, nodes: impl IntoIterator<Item = (Option<usize>, Frame<'a>, u64)>) {
+        let mut stacks: Vec<StackId> = Vec::new();
+        for (caller, frame, weight) in nodes {
+            let caller = caller.and_then(|caller| stacks.get(caller).copied()).unwrap_or(StackId::EMPTY);
+            let frame = self.frame(frame);
+            let stack = self.called(caller, frame);
+            self.sample(thread, Duration::ZERO, stack, weight);
+            stacks.push(stack);
+        }
+    }
+
     /// How many samples were added.
     pub fn samples(&self) -> u64 {
         self.threads.iter().map(|thread| thread.count).sum()

@@ -18,6 +18,7 @@ mod sequence;
 mod shadow;
 mod signatures;
 mod smoke;
+mod timer;
 mod torture;
 mod tracer;
 mod values;

@@ -7,7 +7,8 @@
 //!
 //! It is not enough while an exception is handled. Finally and catch blocks run on top of the frames that the exception has
 //! left, which stay in memory until the last of them is done; and a function without hooks that has caught one may call
-//! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](super::FunctionHooks::unwound).
+//! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](super::FunctionHooks::unwound),
+//! of which the runtime does not know enough in one case: blocks of dynamic methods, which it does not tell of.
 
 use super::{InHook, StackBoundary};
 
@@ -65,6 +66,13 @@ const MOST: usize = 1 << 17;
 ///
 /// It holds at most as many entries as it was [made for](Self::with_bound); calls that are deeper are not entered, and
 /// [counted](Self::lost).
+///
+/// # Where it is not right
+///
+/// While a finally block of a dynamic method runs because of an exception, and in what that calls: the runtime tells nobody of
+/// blocks of methods without metadata, so what the exception has left is still on the stack. The next hook above it, or the
+/// next block that the runtime tells of, sets it right. While a filter runs nothing has been left yet: what the filter calls is
+/// entered below what threw.
 #[derive(Debug)]
 pub struct ShadowStack<F> {
     entries: Vec<Entry<F>>,
@@ -119,6 +127,7 @@ impl<F> ShadowStack<F> {
     /// [`stack_boundary`](crate::InCallback::stack_boundary) answers.
     ///
     /// `left` gets those of them that are on the stack.
+    #[inline]
     pub fn unwound(&mut self, boundary: StackBoundary, left: impl FnMut(F)) {
         self.cut(boundary.0, left);
     }
@@ -156,8 +165,9 @@ impl<F> ShadowStack<F> {
         self.lost
     }
 
+    /// As [`enter`](Self::enter).
     #[inline]
-    fn enter_at(&mut self, stack_pointer: usize, frame: F, left: impl FnMut(F)) {
+    pub(super) fn enter_at(&mut self, stack_pointer: usize, frame: F, left: impl FnMut(F)) {
         // At the same place as well: a function that it takes the place of.
         self.cut(stack_pointer + 1, left);
         if self.entries.len() == self.entries.capacity() && !self.grow() {
@@ -167,8 +177,9 @@ impl<F> ShadowStack<F> {
         self.entries.push(Entry { stack_pointer, frame });
     }
 
+    /// As [`leave`](Self::leave).
     #[inline]
-    fn leave_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
+    pub(super) fn leave_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
         self.cut(stack_pointer, left);
         self.entries.pop_if(|entry| entry.stack_pointer == stack_pointer).map(|entry| entry.frame)
     }

@@ -28,7 +28,8 @@ impl StackBoundary {
     }
 
     /// For a function whose own stack pointer this is: what it has called last has been given the same.
-    fn of_caller(stack_pointer: usize) -> Self {
+    #[inline]
+    pub(super) fn of_caller(stack_pointer: usize) -> Self {
         Self(stack_pointer.saturating_add(1))
     }
 }

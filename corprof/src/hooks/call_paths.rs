@@ -1,0 +1,195 @@
+//! [`Paths`]: a thread's calls, summed by the path of callers that led to them, in bounded memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+/// In the place of a path: there is none.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// How many paths a thread has room for from the start.
+const AT_FIRST: usize = 256;
+
+/// How many more paths there may be, in all threads together.
+#[derive(Debug, Clone)]
+pub(super) struct Room(Arc<AtomicUsize>);
+
+impl Room {
+    /// Room for so many.
+    pub(super) fn new(paths: usize) -> Self {
+        // Paths are numbered by `u32`, of which the last is taken.
+        Self(Arc::new(AtomicUsize::new(paths.min(NOBODY as usize / 2))))
+    }
+
+    /// Takes room for so many, or for as many as there may be; how many that is.
+    fn take(&self, wanted: usize) -> usize {
+        let take = |left: usize| (left > 0).then(|| left.saturating_sub(wanted));
+        self.0.fetch_update(Relaxed, Relaxed, take).map_or(0, |left| left.min(wanted))
+    }
+
+    fn give_back(&self, taken: usize) {
+        self.0.fetch_add(taken, Relaxed);
+    }
+}
+
+/// Calls by the path that led to them: a node for each.
+///
+/// A node's time is that of its function alone. The time with what it calls is the sum over the nodes below it, so nothing
+/// has to be known of a call but the node that it is counted in.
+#[derive(Debug)]
+pub(super) struct Paths {
+    /// By the caller's place and the function. Callers come before what they call.
+    nodes: IndexMap<(u32, u32), Sums, FxBuildHasher>,
+    room: Room,
+    /// What was taken of the room.
+    taken: usize,
+    cut: u64,
+    lost: u64,
+}
+
+/// What is known of one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) calls: u64,
+    /// In units of the clock.
+    pub(super) ticks: u64,
+    /// The path that it called last: the next is likely to be the same.
+    last: u32,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { calls: 0, ticks: 0, last: NOBODY }
+    }
+}
+
+impl Paths {
+    /// For the sums of threads, which bring the room that they have taken.
+    pub(super) fn new(room: Room) -> Self {
+        Self { nodes: IndexMap::default(), room, taken: 0, cut: 0, lost: 0 }
+    }
+
+    /// For a thread, whose first hooks then do not allocate.
+    pub(super) fn with_room(room: Room) -> Self {
+        let mut paths = Self::new(room);
+        paths.grow();
+        paths
+    }
+
+    /// Counts a call of `function` by the path `caller`, and answers its path.
+    #[inline]
+    pub(super) fn call(&mut self, caller: u32, function: u32) -> u32 {
+        let likely = self.nodes.get_index(caller as usize).map_or(NOBODY, |(_, sums)| sums.last);
+        if let Some((key, sums)) = self.nodes.get_index_mut(likely as usize)
+            && *key == (caller, function)
+        {
+            sums.calls += 1;
+            return likely;
+        }
+        self.call_another(caller, function)
+    }
+
+    /// Adds to the time of a path.
+    #[inline]
+    pub(super) fn spend(&mut self, path: u32, ticks: u64) {
+        if let Some((_, sums)) = self.nodes.get_index_mut(path as usize) {
+            sums.ticks += ticks;
+        }
+    }
+
+    /// Adds what another thread did. It brings its room, so there is enough.
+    pub(super) fn merge(&mut self, mut other: Self) {
+        let before = self.nodes.len();
+        let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
+        for (&(caller, function), sums) in &other.nodes {
+            let caller = places.get(caller as usize).copied().unwrap_or(NOBODY);
+            let entry = self.nodes.entry((caller, function));
+            places.push(entry.index() as u32);
+            let sum = entry.or_default();
+            sum.calls += sums.calls;
+            sum.ticks += sums.ticks;
+        }
+        self.cut += other.cut;
+        self.lost += other.lost;
+        let moved = (self.nodes.len() - before).min(other.taken);
+        self.taken += moved;
+        other.taken -= moved;
+    }
+
+    /// Caller, function and sums of each path, callers before what they call.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32, Sums)> {
+        self.nodes.iter().map(|(&(caller, function), &sums)| (caller, function, sums))
+    }
+
+    /// How many calls are counted without their callers, for want of room.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// Counts calls that were not counted here.
+    pub(super) fn note_lost(&mut self, calls: u64) {
+        self.lost += calls;
+    }
+
+    /// How many calls were lost, for want of memory or elsewhere.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    #[inline(never)]
+    fn call_another(&mut self, caller: u32, function: u32) -> u32 {
+        let path = match self.nodes.get_index_of(&(caller, function)) {
+            Some(path) => path,
+            None if self.nodes.len() < self.taken || self.grow() => {
+                self.nodes.insert_full((caller, function), Sums::default()).0
+            }
+            None => return self.call_without_caller(caller, function),
+        } as u32;
+        if let Some((_, caller)) = self.nodes.get_index_mut(caller as usize) {
+            caller.last = path;
+        }
+        self.count(path)
+    }
+
+    fn count(&mut self, path: u32) -> u32 {
+        if let Some((_, sums)) = self.nodes.get_index_mut(path as usize) {
+            sums.calls += 1;
+        }
+        path
+    }
+
+    /// Where the call's path has no room: as if nobody had called it, for which each function has room.
+    #[cold]
+    fn call_without_caller(&mut self, caller: u32, function: u32) -> u32 {
+        if self.nodes.try_reserve(1).is_err() || self.nodes.len() >= NOBODY as usize - 1 {
+            self.lost += 1;
+            return NOBODY;
+        }
+        self.cut += u64::from(caller != NOBODY);
+        let entry = self.nodes.entry((NOBODY, function));
+        let path = entry.index() as u32;
+        entry.or_default();
+        self.count(path)
+    }
+
+    /// Whether there is room for one more, now.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let more = self.room.take(self.taken.max(AT_FIRST));
+        let needed = (self.taken + more).saturating_sub(self.nodes.len());
+        if needed == 0 || self.nodes.try_reserve_exact(needed).is_err() {
+            self.room.give_back(more);
+            return false;
+        }
+        self.taken += more;
+        true
+    }
+}
+
+impl Drop for Paths {
+    fn drop(&mut self) {
+        self.room.give_back(self.taken);
+    }
+}

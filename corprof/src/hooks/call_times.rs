@@ -1,0 +1,242 @@
+//! [`CallTimes`]: the calls of all threads, counted and timed in their hooks.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexSet;
+use quanta::Clock;
+
+use super::call_paths::{NOBODY, Paths, Room};
+use super::call_tree::{CallTree, Overhead};
+use super::{InHook, ShadowStack, StackBoundary};
+
+/// How many paths of calls are kept at most, unless it is asked for another number: 64 MiB of them.
+const MOST: usize = 1 << 20;
+
+/// Counts and times calls: each thread by itself, and all together as threads end.
+///
+/// A clock that only goes forward is read once in each hook, and the time since the thread's last hook is that of the function
+/// that was running. Time in which a thread waits counts like any other; what a function without hooks does is time of the
+/// one that called it.
+///
+/// What the timing itself takes is [measured](Self::overhead) at the start and subtracted.
+///
+/// Memory is bounded: 64 bytes for each path by which functions were called, of which there are at most 1,048,576 in all
+/// threads together ([`with_bound`](Self::with_bound)) and besides one for each function in each thread; and 16 bytes for each
+/// call that a thread is inside of, as a [`ShadowStack`] has them. What finds no room is counted: [`CallTree::cut`],
+/// [`CallTree::lost`].
+///
+/// ```
+/// use corprof::hooks::{CallTimer, CallTimes, StackBoundary};
+/// use corprof::prelude::*;
+///
+/// #[derive(Default)]
+/// struct Times(CallTimes);
+///
+/// impl FunctionHooks for Times {
+///     type Function = u32;
+///     type Thread = CallTimer;
+///     const UNWINDS: bool = true;
+///
+///     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<u32> {
+///         Hook::Yes(self.0.number(&cx.names().function(function)))
+///     }
+///     fn thread_started(&self) -> CallTimer {
+///         self.0.timer()
+///     }
+///     fn enter(&self, cx: &InHook<'_>, timer: &mut CallTimer, &function: &u32) {
+///         timer.enter(cx, function);
+///     }
+///     fn leave(&self, cx: &InHook<'_>, timer: &mut CallTimer, _function: &u32) {
+///         timer.leave(cx);
+///     }
+///     fn unwound(&self, timer: &mut CallTimer, boundary: StackBoundary) {
+///         timer.unwound(boundary);
+///     }
+///     fn thread_ended(&self, timer: CallTimer) {
+///         self.0.add(timer);
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct CallTimes {
+    clock: Clock,
+    overhead: Overhead,
+    room: Room,
+    /// The names of functions, at their numbers. No hook takes this lock.
+    names: Mutex<IndexSet<String>>,
+    /// The sums of the threads that have ended. No hook takes this lock either.
+    ended: Mutex<Paths>,
+}
+
+/// The calls of one thread: [`FunctionHooks::Thread`](super::FunctionHooks::Thread) of who uses [`CallTimes`].
+#[derive(Debug)]
+pub struct CallTimer {
+    clock: Clock,
+    /// The paths of the calls that the thread is inside of.
+    stack: ShadowStack<u32>,
+    paths: Paths,
+    /// When its last hook was.
+    last: u64,
+}
+
+impl CallTimes {
+    /// With room for 1,048,576 paths. It takes up to a quarter of a second to learn how fast the processor counts and what
+    /// timing takes.
+    pub fn new() -> Self {
+        Self::with_bound(MOST)
+    }
+
+    /// With room for so many paths in all threads together.
+    pub fn with_bound(paths: usize) -> Self {
+        let clock = Clock::new();
+        let overhead = measure(&clock);
+        Self::with_clock(clock, overhead, paths)
+    }
+
+    fn with_clock(clock: Clock, overhead: Overhead, paths: usize) -> Self {
+        let room = Room::new(paths);
+        Self { clock, overhead, names: Mutex::default(), ended: Mutex::new(Paths::new(room.clone())), room }
+    }
+
+    /// The number that hooks know a function by. Functions of the same name are one.
+    pub fn number(&self, name: &str) -> u32 {
+        let mut names = lock(&self.names);
+        let known = names.get_index_of(name);
+        // Far fewer than 2^32 fit into memory.
+        known.unwrap_or_else(|| names.insert_full(name.to_owned()).0) as u32
+    }
+
+    /// For a thread that begins: see [`thread_started`](super::FunctionHooks::thread_started).
+    pub fn timer(&self) -> CallTimer {
+        CallTimer::new(self.clock.clone(), self.room.clone())
+    }
+
+    /// Adds what a thread has done that [ends](super::FunctionHooks::thread_ended). Calls that it is inside of end now.
+    pub fn add(&self, timer: CallTimer) {
+        self.add_at(timer, self.clock.raw());
+    }
+
+    pub(super) fn add_at(&self, mut timer: CallTimer, now: u64) {
+        timer.pass(now);
+        timer.paths.note_lost(timer.stack.lost());
+        lock(&self.ended).merge(timer.paths);
+    }
+
+    /// What is subtracted for each call: from the time of its function, and from that of its caller.
+    ///
+    /// It is the least that timing a call takes, when all of it is at hand for the processor; where it is not, times are
+    /// somewhat too long.
+    pub fn overhead(&self) -> [Duration; 2] {
+        [self.overhead.inside, self.overhead.outside].map(|nanoseconds| Duration::from_secs_f64(nanoseconds * 1e-9))
+    }
+
+    /// The sums of all threads that were [added](Self::add).
+    pub fn tree(&self) -> CallTree {
+        let names = lock(&self.names).iter().map(String::as_str).map(Box::from).collect();
+        CallTree::new(names, &lock(&self.ended), &self.overhead, |ticks| self.clock.delta_as_nanos(0, ticks))
+    }
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CallTimer {
+    fn new(clock: Clock, room: Room) -> Self {
+        let last = clock.raw();
+        Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last }
+    }
+
+    /// A function begins: to be called by [`enter`](super::FunctionHooks::enter), with its [number](CallTimes::number).
+    #[inline]
+    pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
+        self.enter_at(cx.stack_pointer(), function, self.clock.raw());
+    }
+
+    /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
+    /// [`tailcall`](super::FunctionHooks::tailcall).
+    #[inline]
+    pub fn leave(&mut self, cx: &InHook<'_>) {
+        self.leave_at(cx.stack_pointer(), self.clock.raw());
+    }
+
+    /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.
+    pub fn unwound(&mut self, boundary: StackBoundary) {
+        self.unwound_at(boundary, self.clock.raw());
+    }
+
+    pub(super) fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
+        self.pass(now);
+        self.stack.unwound(boundary, drop);
+    }
+
+    #[inline]
+    pub(super) fn enter_at(&mut self, stack_pointer: usize, function: u32, now: u64) {
+        self.pass(now);
+        self.stack.unwound(StackBoundary::of_caller(stack_pointer), drop);
+        let caller = self.stack.top().copied().unwrap_or(NOBODY);
+        let path = self.paths.call(caller, function);
+        self.stack.enter_at(stack_pointer, path, drop);
+    }
+
+    #[inline]
+    pub(super) fn leave_at(&mut self, stack_pointer: usize, now: u64) {
+        self.pass(now);
+        self.stack.leave_at(stack_pointer, drop);
+    }
+
+    /// The time until now is that of what was running.
+    #[inline]
+    fn pass(&mut self, now: u64) {
+        if let Some(&path) = self.stack.top() {
+            // Processors may differ a little in what they count.
+            self.paths.spend(path, now.saturating_sub(self.last));
+        }
+        self.last = now;
+    }
+}
+
+/// What timing takes: the least of several rounds, for the system may interrupt some. It takes some milliseconds.
+fn measure(clock: &Clock) -> Overhead {
+    const CALLS: u64 = 1000;
+    let mut best = Overhead { inside: f64::INFINITY, outside: f64::INFINITY };
+    // The first is slow.
+    for _ in 0..50 {
+        let mut timer = CallTimer::new(clock.clone(), Room::new(4));
+        timer.enter_at(2, 0, clock.raw());
+        for _ in 0..CALLS {
+            timer.enter_at(1, 1, clock.raw());
+            timer.leave_at(1, clock.raw());
+        }
+        timer.pass(clock.raw());
+        // All the time there is was taken by the timer: after the callee's enter and before its leave, or in its caller.
+        let mut times =
+            timer.paths.iter().map(|(_, _, sums)| clock.delta_as_nanos(0, sums.ticks) as f64 / CALLS as f64);
+        if let (Some(outside), Some(inside)) = (times.next(), times.next())
+            && inside + outside < best.inside + best.outside
+        {
+            best = Overhead { inside, outside };
+        }
+    }
+    best
+}
+
+/// Nobody's code runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+impl CallTimes {
+    /// Times as they are given to it, in nanoseconds, with nothing subtracted.
+    pub(super) fn counting_nanoseconds(paths: usize) -> Self {
+        Self::with_clock(Clock::mock().0, Overhead { inside: 0.0, outside: 0.0 }, paths)
+    }
+
+    pub(super) fn set_overhead(&mut self, inside: f64, outside: f64) {
+        self.overhead = Overhead { inside, outside };
+    }
+}

@@ -1,0 +1,158 @@
+//! [`CallTree`]: how often functions were called from where, and how long they took.
+
+use std::cmp::Reverse;
+use std::hash::Hash;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
+
+use super::call_paths::{NOBODY, Paths};
+
+/// What timing a call takes, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Overhead {
+    /// As time of the function that is called.
+    pub(super) inside: f64,
+    /// As time of its caller.
+    pub(super) outside: f64,
+}
+
+/// What [`CallTimes`](super::CallTimes) has found: a tree of calls, with a node for each path by which a function was called.
+#[derive(Debug)]
+pub struct CallTree {
+    names: Vec<Box<str>>,
+    nodes: Vec<Node>,
+    cut: u64,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    caller: u32,
+    function: u32,
+    totals: CallTotals,
+}
+
+/// A path of calls: a node of a [`CallTree`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallPath<'t> {
+    /// The name of the function that was called.
+    pub function: &'t str,
+    /// The caller's place in [`CallTree::paths`], before this one; none if no function with hooks was running.
+    pub caller: Option<usize>,
+    /// How often and how long.
+    pub totals: CallTotals,
+}
+
+/// Sums over calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallTotals {
+    /// How many began.
+    pub calls: u64,
+    /// The time from their beginnings to their ends. A call within another one of those counts once, with that one.
+    pub inclusive: Duration,
+    /// The time that the functions themselves ran: without the calls that they made, as far as these have hooks.
+    pub exclusive: Duration,
+}
+
+impl CallTree {
+    /// Of what was counted, with a way to make nanoseconds of the clock's units.
+    pub(super) fn new(names: Vec<Box<str>>, paths: &Paths, overhead: &Overhead, scale: impl Fn(u64) -> u64) -> Self {
+        let mut calls_made = vec![0; paths.iter().len()];
+        for (caller, _, sums) in paths.iter() {
+            if let Some(calls) = calls_made.get_mut(caller as usize) {
+                *calls += sums.calls;
+            }
+        }
+        let mut nodes: Vec<_> = paths
+            .iter()
+            .zip(calls_made)
+            .map(|((caller, function, sums), made)| {
+                let overhead = sums.calls as f64 * overhead.inside + made as f64 * overhead.outside;
+                let exclusive = Duration::from_nanos(scale(sums.ticks).saturating_sub(overhead as u64));
+                Node { caller, function, totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive } }
+            })
+            .collect();
+        // Callers come before what they call.
+        for at in (0..nodes.len()).rev() {
+            let Node { caller, totals, .. } = nodes[at];
+            if let Some(caller) = nodes.get_mut(caller as usize) {
+                caller.totals.inclusive += totals.inclusive;
+            }
+        }
+        Self { names, nodes, cut: paths.cut(), lost: paths.lost() }
+    }
+
+    /// All paths, those of callers before those of what they call.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = CallPath<'_>> {
+        self.nodes.iter().map(|node| {
+            let caller = (node.caller != NOBODY).then_some(node.caller as usize);
+            CallPath { function: self.name(node), caller, totals: node.totals }
+        })
+    }
+
+    /// The functions that were called, by their names: those with the most exclusive time first.
+    pub fn functions(&self) -> Vec<(&str, CallTotals)> {
+        self.sums(|node| self.name(node))
+    }
+
+    /// Which function called which, by their names: those with the most exclusive time of the one that was called first. The
+    /// caller is none if no function with hooks was running.
+    pub fn edges(&self) -> Vec<((Option<&str>, &str), CallTotals)> {
+        self.sums(|node| (self.nodes.get(node.caller as usize).map(|caller| self.name(caller)), self.name(node)))
+    }
+
+    /// How many calls are counted without their callers, for want of room for more paths. The time of those callers lacks them.
+    pub fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// How many calls have no time of their own, which is their callers': they were too deep for the
+    /// [`ShadowStack`](super::ShadowStack), or there was no memory to count them at all.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn name(&self, node: &Node) -> &str {
+        self.names.get(node.function as usize).map_or("", |name| name)
+    }
+
+    /// The sums over all nodes with the same key.
+    fn sums<'t, K: Copy + Eq + Hash>(&'t self, key: impl Fn(&'t Node) -> K) -> Vec<(K, CallTotals)> {
+        // For each node its first callee, and the next one of the same caller; the last place is that of no caller.
+        let count = self.nodes.len();
+        let (mut first, mut next) = (vec![None; count + 1], vec![None; count]);
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            next[at] = first[count.min(node.caller as usize)].replace(at);
+        }
+        let mut sums = IndexMap::<K, (CallTotals, u32), FxBuildHasher>::default();
+        let mut ahead = Vec::from_iter(first[count].map(|at| (at, false)));
+        while let Some((at, is_over)) = ahead.pop() {
+            let node = &self.nodes[at];
+            let (totals, around) = sums.entry(key(node)).or_default();
+            if is_over {
+                *around -= 1;
+                ahead.extend(next[at].map(|next| (next, false)));
+                continue;
+            }
+            totals.calls += node.totals.calls;
+            totals.exclusive += node.totals.exclusive;
+            // Within another one with the same key, the time is in that one's.
+            if *around == 0 {
+                totals.inclusive += node.totals.inclusive;
+            }
+            *around += 1;
+            ahead.push((at, true));
+            ahead.extend(first[at].map(|first| (first, false)));
+        }
+        let mut sums: Vec<_> = sums.into_iter().map(|(key, (totals, _))| (key, totals)).collect();
+        sums.sort_by_key(|(_, totals)| Reverse(totals.exclusive));
+        sums
+    }
+}
+
+#[cfg(test)]
+#[path = "call_tree_tests.rs"]
+mod tests;

@@ -1,0 +1,290 @@
+//! The example `timer`: exact numbers of calls, and times that fit what the program does.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+/// Number of calls, nanoseconds inclusive and exclusive.
+type Totals = [u64; 3];
+
+/// What the timer found: methods by name from its CSV file, and who called whom from standard error, in calls.
+struct Times {
+    outcome: Outcome,
+    methods: BTreeMap<String, Totals>,
+    edges: BTreeMap<(String, String), (u64, f64)>,
+}
+
+impl Times {
+    fn of(&self, name: &str) -> Result<Totals> {
+        let found = self.methods.iter().find(|method| method.0.starts_with(name)).map(|method| *method.1);
+        found.with_context(|| format!("no {name}: {}", self.outcome))
+    }
+
+    /// Calls, and milliseconds exclusive.
+    fn edge(&self, caller: &str, callee: &str) -> (u64, f64) {
+        let is_it = |edge: &&(String, String)| edge.0.starts_with(caller) && edge.1.starts_with(callee);
+        self.edges.iter().find(|(edge, _)| is_it(edge)).map_or((0, 0.0), |(_, totals)| *totals)
+    }
+
+    fn calls_are(&self, expected: &[(&str, u64)]) -> Result<()> {
+        for &(name, calls) in expected {
+            ensure!(self.of(name)?[0] == calls, "{name}: {} calls, not {calls}: {}", self.of(name)?[0], self.outcome);
+        }
+        Ok(())
+    }
+
+    fn edges_are(&self, expected: &[(&str, &str, u64)]) -> Result<()> {
+        for &(caller, callee, calls) in expected {
+            let (told, _) = self.edge(caller, callee);
+            ensure!(told == calls, "{caller} called {callee} {told} times, not {calls}: {}", self.outcome);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a program under the timer, which writes a CSV file.
+fn time(run: Run) -> Result<Times> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("times.csv");
+    let outcome = run.profiler("timer").env("TIMER_OUT", &path).env("TIMER_CALLERS", "*").run()?;
+    ensure!(outcome.stderr.contains(" subtracted\n"), "what is subtracted is told: {outcome}");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("no times: {outcome}"))?;
+    let mut lines = text.lines();
+    ensure!(lines.next() == Some("method,calls,inclusive_ns,exclusive_ns"), "{text}");
+    let row = |line: &str| {
+        let mut cells = line.rsplitn(4, ',');
+        let mut number = || cells.next()?.parse::<u64>().ok();
+        let (exclusive, inclusive, calls) = (number()?, number()?, number()?);
+        Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive]))
+    };
+    let methods = lines.map(|line| row(line).with_context(|| format!("no row: {line:?}"))).collect::<Result<_>>()?;
+    let edge = |line: &str| {
+        let (row, callee) = line.strip_prefix("timer: ")?.split_once(" -> ")?;
+        let mut words = row.split_whitespace();
+        let (calls, exclusive) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
+        Some(((words.collect::<Vec<_>>().join(" "), callee.to_owned()), (calls, exclusive)))
+    };
+    let edges = outcome.stderr.lines().filter_map(edge).collect();
+    Ok(Times { outcome, methods, edges })
+}
+
+const NOTHING_LEFT_OUT: &str = "timer: 0 calls without their callers, 0 without a time of their own\n";
+
+#[test]
+fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let times = time(Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "Known.*"))?;
+        times.outcome.exited_with(0)?;
+        ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
+        // Twice Fib(15), Deep(10000), and a hundred calls of which every fourth throws.
+        times.calls_are(&[
+            ("Known.Fib(", 2 * 1973),
+            ("Known.Deep(", 2 * 10_001),
+            ("Known.Outer(", 200),
+            ("Known.Inner(", 200),
+            ("Known.Throw(", 50),
+            ("Known.Cleanup(", 200),
+            ("Known.Filter(", 50),
+        ])?;
+        times.edges_are(&[
+            ("(nobody)", "Known.Fib(", 2),
+            ("Known.Fib(", "Known.Fib(", 2 * 1972),
+            ("Known.Deep(", "Known.Deep(", 20_000),
+            ("(nobody)", "Known.Outer(", 200),
+            ("Known.Outer(", "Known.Inner(", 200),
+            ("Known.Inner(", "Known.Throw(", 50),
+            // A finally block has its own method for a caller, although what threw still lies on the stack.
+            ("Known.Inner(", "Known.Cleanup(", 200),
+            // A filter runs while that is not gone yet.
+            ("Known.Throw(", "Known.Filter(", 50),
+        ])?;
+        // These call nobody else, so the time of the outermost calls is that of all of them: recursion counts once.
+        for name in ["Known.Fib(", "Known.Deep("] {
+            let [_, inclusive, exclusive] = times.of(name)?;
+            ensure!(
+                inclusive > 0 && inclusive == exclusive,
+                "{name}: {inclusive} and {exclusive} ns: {}",
+                times.outcome
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
+    const ROUNDS: u64 = 60_000;
+    for runtime in Runtime::all()? {
+        let times = time(Run::new(&runtime, "Balance").args([ROUNDS.to_string()]).env("TIMER_FILTER", "Known.*"))?;
+        times.outcome.exited_with(0)?;
+        ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
+        let (all, thrown) = (2 * ROUNDS, 2 * ROUNDS / 1000);
+        times.calls_are(&[
+            ("Known.Rounds(", 2),
+            ("Known.Step(", all),
+            ("Known.Leaf(", 8 * all),
+            ("Known.Catcher(", thrown),
+            ("Known.Middle(", 3 * thrown),
+            ("Known.Thrower(", thrown),
+        ])?;
+        times.edges_are(&[
+            ("(nobody)", "Known.Rounds(", 2),
+            ("Known.Rounds(", "Known.Step(", all),
+            ("Known.Step(", "Known.Leaf(", 8 * all),
+            ("Known.Rounds(", "Known.Catcher(", thrown),
+            ("Known.Catcher(", "Known.Middle(", thrown),
+            ("Known.Middle(", "Known.Middle(", 2 * thrown),
+            ("Known.Middle(", "Known.Thrower(", thrown),
+        ])?;
+        // All that was timed was within Rounds.
+        let spent: u64 = times.methods.values().map(|totals| totals[2]).sum();
+        ensure!(spent == times.of("Known.Rounds(")?[1], "{spent} ns in all: {}", times.outcome);
+    }
+    Ok(())
+}
+
+/// That a share in percent is the expected one. The work is dealt out in slices of 20 microseconds, so what disturbs the
+/// machine falls on all alike; but the time that the system gives to others is counted as well, some milliseconds each time,
+/// and on a busy machine it is most of it: then these few seconds have some hundreds of them, dealt out at random.
+fn is_about(share: f64, expected: f64) -> bool {
+    (share - expected).abs() <= 12.0_f64.min(0.8 * expected)
+}
+
+/// How long Shares works, in milliseconds.
+const LONG: &str = "3000";
+
+const SHARES: [(&str, f64); 3] = [("Shares.Sixty()", 60.0), ("Shares.Thirty()", 30.0), ("Shares.Ten()", 10.0)];
+
+#[test]
+fn timer_tells_known_shares_of_work() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let times = time(Run::new(&runtime, "Shares").args([LONG]).env("TIMER_FILTER", "Shares.*"))?;
+        let outcome = &times.outcome;
+        outcome.exited_with(0)?;
+        let [burns, burned, burned_itself] = times.of("Shares.Burn(int32)")?;
+        ensure!(burned == burned_itself, "Burn calls nobody: {outcome}");
+        for (name, share) in SHARES {
+            let [calls, inclusive, exclusive] = times.of(name)?;
+            ensure!(calls as f64 * 100.0 == burns as f64 * share, "{name}: {calls} of {burns} calls: {outcome}");
+            let percent = 100.0 * inclusive as f64 / burned as f64;
+            ensure!(is_about(percent, share), "{name}: {percent:.1} % inclusive: {outcome}");
+            ensure!(exclusive * 4 <= inclusive, "{name} does nothing itself: {outcome}");
+            let (called, milliseconds) = times.edge(name, "Shares.Burn(");
+            let percent = 1e8 * milliseconds / burned as f64;
+            println!("{runtime}: Burn from {name} {percent:.1} % of the time, {share} % expected");
+            ensure!(called == calls && is_about(percent, share), "{name}: {percent:.1} % exclusive: {outcome}");
+        }
+        // Each thread's time is that of its outermost method, whoever spent it.
+        let spent: u64 = times.methods.values().map(|totals| totals[2]).sum();
+        let around: u64 = ["Shares.Main(", "Shares.Works(", "Shares.Waits("]
+            .map(|name| times.of(name).map(|totals| totals[1]))
+            .into_iter()
+            .sum::<Result<u64>>()?;
+        ensure!(spent == around, "{spent} ns in all, {around} ns in the outermost: {outcome}");
+        let [_, works, _] = times.of("Shares.Works(")?;
+        ensure!((2_900_000_000..30_000_000_000).contains(&works), "it works for three seconds: {outcome}");
+    }
+    Ok(())
+}
+
+/// The percentage in the title of a method's box of a flame graph, which must be well-formed XML: `NAME (123 ns, 59.87%)`.
+fn percent_in(svg: &Path, method: &str) -> Result<f64> {
+    let mut reader = Reader::from_file(svg)?;
+    let mut percent = 0.0;
+    let mut buffer = Vec::new();
+    loop {
+        match reader.read_event_into(&mut buffer)? {
+            Event::Eof => return Ok(percent),
+            Event::Text(text) => {
+                let text = text.decode()?;
+                if let Some(numbers) = text.strip_prefix(method).and_then(|rest| rest.strip_suffix("%)")) {
+                    percent += numbers.rsplit(' ').next().unwrap_or_default().parse::<f64>()?;
+                }
+            }
+            _ => {}
+        }
+        buffer.clear();
+    }
+}
+
+#[test]
+fn timer_draws_where_the_time_went() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let directory = tempfile::tempdir()?;
+        let run = |milliseconds: &str, path: &Path| {
+            let run = Run::new(&runtime, "Shares").args([milliseconds]).profiler("timer");
+            run.env("TIMER_FILTER", "Shares.[STBW]*").env("TIMER_OUT", path).run()
+        };
+        let svg = directory.path().join("times.svg");
+        run(LONG, &svg)?.exited_with(0)?;
+        let works = percent_in(&svg, "Shares.Works(int32)")?;
+        for (name, share) in SHARES {
+            let percent = 100.0 * percent_in(&svg, name)? / works;
+            ensure!(is_about(percent, share), "{name}: {percent:.1} %: {}", std::fs::read_to_string(&svg)?);
+        }
+
+        let folded = directory.path().join("times.folded");
+        run("200", &folded)?.exited_with(0)?;
+        let folded = std::fs::read_to_string(&folded)?;
+        let weight = |stack: &str| folded.lines().find_map(|line| line.strip_prefix(stack)?.trim().parse::<u64>().ok());
+        for (name, _) in SHARES {
+            let burned = weight(&format!("Shares.Works(int32);{name};Shares.Burn(int32) "));
+            ensure!(burned > Some(0), "{name} burns: {folded}");
+        }
+        ensure!(folded.lines().any(|line| line.starts_with("Shares.Waits() ")), "{folded}");
+    }
+    Ok(())
+}
+
+#[test]
+fn timer_counts_what_threads_were_doing_when_the_application_ended() -> Result<()> {
+    const THREADS: u64 = 4;
+    for runtime in Runtime::all()? {
+        let args = [THREADS.to_string(), "2000".to_owned()];
+        let times = time(Run::new(&runtime, "Abandon").args(args).env("TIMER_FILTER", "Abandon.*"))?;
+        times.outcome.exited_with(3)?;
+        ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
+        times.calls_are(&[("Abandon.Work(", THREADS), ("Abandon.Main(", 1)])?;
+        // They begin while Main does, and are still at it when the process ends two seconds later.
+        let [_, worked, _] = times.of("Abandon.Work(")?;
+        ensure!(worked > THREADS * 1_000_000_000, "{worked} ns: {}", times.outcome);
+    }
+    Ok(())
+}
+
+#[test]
+fn timer_says_what_it_had_no_room_for_and_what_is_wrong_with_a_setting() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let times =
+            time(Run::new(&runtime, "Calls").args(["1"]).env("TIMER_FILTER", "Known.*").env("TIMER_PATHS", "8"))?;
+        times.outcome.exited_with(0)?;
+        // Counts hold even so; of Fib's fifteen paths and Deep's ten thousand few have room.
+        times.calls_are(&[
+            ("Known.Fib(", 1973),
+            ("Known.Deep(", 10_001),
+            ("Known.Outer(", 100),
+            ("Known.Inner(", 100),
+        ])?;
+        let cut = times.outcome.stderr.lines().find_map(|line| {
+            let calls = line
+                .strip_prefix("timer: ")?
+                .strip_suffix(" calls without their callers, 0 without a time of their own")?;
+            calls.parse::<u64>().ok()
+        });
+        let cut = cut.with_context(|| format!("nothing said of paths: {}", times.outcome))?;
+        ensure!((10_000..14_000).contains(&cut), "{cut} calls without callers: {}", times.outcome);
+
+        for (name, value) in
+            [("TIMER_OUT", "x.unknown"), ("TIMER_FILTER", "["), ("TIMER_CALLERS", "["), ("TIMER_PATHS", "?")]
+        {
+            let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("timer").env(name, value).run()?;
+            outcome.exited_with(7)?;
+            ensure!(outcome.stderr.contains("the profiler Timer is not loaded"), "{name}={value}: {outcome}");
+        }
+    }
+    Ok(())
+}
