@@ -3,10 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use quanta::Clock;
-
-use super::InHook;
 use super::events::{EventReader, EventWriter, Events};
+use super::{HookClock, InHook};
 use crate::context::InTriggers;
 use crate::profiler::BoxError;
 
@@ -57,7 +55,7 @@ use crate::profiler::BoxError;
 #[derive(Debug)]
 pub struct CallLog<F> {
     events: Events<Event<F>>,
-    clock: Clock,
+    clock: HookClock,
     start: u64,
 }
 
@@ -113,15 +111,15 @@ pub trait CallReader<F>: Send + 'static {
 #[derive(Debug)]
 pub struct CallWriter<F> {
     events: EventWriter<Event<F>>,
-    clock: Clock,
+    clock: HookClock,
 }
 
 impl<F: Send + 'static> CallLog<F> {
     /// A log with buffers for at most `threads` threads at a time, of `room` beginnings and ends each, as in
     /// [`Events::new`]. It takes up to 200 ms to learn how fast the processor counts.
     pub fn new(room: usize, threads: usize) -> Self {
-        let clock = Clock::new();
-        Self { events: Events::new(room, threads), start: clock.raw(), clock }
+        let clock = HookClock::new();
+        Self { events: Events::new(room, threads), start: clock.now(), clock }
     }
 
     /// A thread's own end, to be made in [`thread_started`](super::FunctionHooks::thread_started).
@@ -158,20 +156,20 @@ impl<F: Send + 'static> CallWriter<F> {
     /// A function begins. Dropped and counted if there is no room.
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: F) {
-        self.events.push(Event { function: Some(function), stack_pointer: cx.stack_pointer(), at: self.clock.raw() });
+        self.events.push(Event { function: Some(function), stack_pointer: cx.stack_pointer(), at: self.clock.now() });
     }
 
     /// A function ends, by returning or in a tail call. Dropped and counted if there is no room.
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
-        self.events.push(Event { function: None, stack_pointer: cx.stack_pointer(), at: self.clock.raw() });
+        self.events.push(Event { function: None, stack_pointer: cx.stack_pointer(), at: self.clock.now() });
     }
 }
 
 /// A reader of events that makes calls of them.
 struct Nesting<R> {
     reader: R,
-    clock: Clock,
+    clock: HookClock,
     start: u64,
 }
 
@@ -186,7 +184,7 @@ struct Thread {
 
 impl<R> Nesting<R> {
     fn since_start(&self, at: u64) -> Duration {
-        Duration::from_nanos(self.clock.delta_as_nanos(self.start, at))
+        self.clock.between(self.start, at)
     }
 }
 
@@ -243,7 +241,7 @@ mod tests {
     }
 
     fn notes(events: &[(Option<char>, usize)]) -> String {
-        let mut reader = Nesting { reader: Notes::default(), clock: Clock::new(), start: 0 };
+        let mut reader = Nesting { reader: Notes::default(), clock: HookClock::new(), start: 0 };
         let mut thread = EventReader::<Event<char>>::thread_started(&mut reader, 0);
         for &(function, stack_pointer) in events {
             reader.event(&mut thread, Event { function, stack_pointer, at: 0 }).unwrap();

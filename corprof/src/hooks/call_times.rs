@@ -4,11 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indexmap::IndexSet;
-use quanta::Clock;
 
 use super::call_paths::{NOBODY, Paths, Room};
 use super::call_tree::{CallTree, Overhead};
-use super::{InHook, ShadowStack, StackBoundary};
+use super::{HookClock, InHook, ShadowStack, StackBoundary};
 
 /// How many paths of calls are kept at most, unless it is asked for another number: 64 MiB of them.
 const MOST: usize = 1 << 20;
@@ -19,7 +18,7 @@ const MOST: usize = 1 << 20;
 /// that was running. Time in which a thread waits counts like any other; what a function without hooks does is time of the
 /// one that called it.
 ///
-/// What the timing itself takes is [measured](Self::overhead) at the start and subtracted.
+/// What the timing itself takes is [measured](Self::overhead) at the start and subtracted, all but the way to the hooks.
 ///
 /// Memory is bounded: 64 bytes for each path by which functions were called, of which there are at most 1,048,576 in all
 /// threads together ([`with_bound`](Self::with_bound)) and besides one for each function in each thread; and 16 bytes for each
@@ -60,7 +59,7 @@ const MOST: usize = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct CallTimes {
-    clock: Clock,
+    clock: HookClock,
     overhead: Overhead,
     room: Room,
     /// The names of functions, at their numbers. No hook takes this lock.
@@ -72,7 +71,7 @@ pub struct CallTimes {
 /// The calls of one thread: [`FunctionHooks::Thread`](super::FunctionHooks::Thread) of who uses [`CallTimes`].
 #[derive(Debug)]
 pub struct CallTimer {
-    clock: Clock,
+    clock: HookClock,
     /// The paths of the calls that the thread is inside of.
     stack: ShadowStack<u32>,
     paths: Paths,
@@ -89,12 +88,12 @@ impl CallTimes {
 
     /// With room for so many paths in all threads together.
     pub fn with_bound(paths: usize) -> Self {
-        let clock = Clock::new();
+        let clock = HookClock::new();
         let overhead = measure(&clock);
         Self::with_clock(clock, overhead, paths)
     }
 
-    fn with_clock(clock: Clock, overhead: Overhead, paths: usize) -> Self {
+    fn with_clock(clock: HookClock, overhead: Overhead, paths: usize) -> Self {
         let room = Room::new(paths);
         Self { clock, overhead, names: Mutex::default(), ended: Mutex::new(Paths::new(room.clone())), room }
     }
@@ -114,7 +113,7 @@ impl CallTimes {
 
     /// Adds what a thread has done that [ends](super::FunctionHooks::thread_ended). Calls that it is inside of end now.
     pub fn add(&self, timer: CallTimer) {
-        self.add_at(timer, self.clock.raw());
+        self.add_at(timer, self.clock.now());
     }
 
     pub(super) fn add_at(&self, mut timer: CallTimer, now: u64) {
@@ -125,8 +124,8 @@ impl CallTimes {
 
     /// What is subtracted for each call: from the time of its function, and from that of its caller.
     ///
-    /// It is the least that timing a call takes, when all of it is at hand for the processor; where it is not, times are
-    /// somewhat too long.
+    /// It is the least that timing a call takes, when all of it is at hand for the processor. Where it is not, times are
+    /// somewhat too long; and the way from compiled code to the hooks, some five nanoseconds a call, is not in it.
     pub fn overhead(&self) -> [Duration; 2] {
         [self.overhead.inside, self.overhead.outside].map(|nanoseconds| Duration::from_secs_f64(nanoseconds * 1e-9))
     }
@@ -134,7 +133,7 @@ impl CallTimes {
     /// The sums of all threads that were [added](Self::add).
     pub fn tree(&self) -> CallTree {
         let names = lock(&self.names).iter().map(String::as_str).map(Box::from).collect();
-        CallTree::new(names, &lock(&self.ended), &self.overhead, |ticks| self.clock.delta_as_nanos(0, ticks))
+        CallTree::new(names, &lock(&self.ended), &self.overhead, |ticks| self.clock.between(0, ticks))
     }
 }
 
@@ -145,27 +144,27 @@ impl Default for CallTimes {
 }
 
 impl CallTimer {
-    fn new(clock: Clock, room: Room) -> Self {
-        let last = clock.raw();
+    fn new(clock: HookClock, room: Room) -> Self {
+        let last = clock.now();
         Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last }
     }
 
     /// A function begins: to be called by [`enter`](super::FunctionHooks::enter), with its [number](CallTimes::number).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
-        self.enter_at(cx.stack_pointer(), function, self.clock.raw());
+        self.enter_at(cx.stack_pointer(), function, self.clock.now());
     }
 
     /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
     /// [`tailcall`](super::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
-        self.leave_at(cx.stack_pointer(), self.clock.raw());
+        self.leave_at(cx.stack_pointer(), self.clock.now());
     }
 
     /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
-        self.unwound_at(boundary, self.clock.raw());
+        self.unwound_at(boundary, self.clock.now());
     }
 
     pub(super) fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
@@ -200,21 +199,21 @@ impl CallTimer {
 }
 
 /// What timing takes: the least of several rounds, for the system may interrupt some. It takes some milliseconds.
-fn measure(clock: &Clock) -> Overhead {
+fn measure(clock: &HookClock) -> Overhead {
     const CALLS: u64 = 1000;
     let mut best = Overhead { inside: f64::INFINITY, outside: f64::INFINITY };
     // The first is slow.
     for _ in 0..50 {
         let mut timer = CallTimer::new(clock.clone(), Room::new(4));
-        timer.enter_at(2, 0, clock.raw());
+        timer.enter_at(2, 0, clock.now());
         for _ in 0..CALLS {
-            timer.enter_at(1, 1, clock.raw());
-            timer.leave_at(1, clock.raw());
+            timer.enter_at(1, 1, clock.now());
+            timer.leave_at(1, clock.now());
         }
-        timer.pass(clock.raw());
+        timer.pass(clock.now());
         // All the time there is was taken by the timer: after the callee's enter and before its leave, or in its caller.
         let mut times =
-            timer.paths.iter().map(|(_, _, sums)| clock.delta_as_nanos(0, sums.ticks) as f64 / CALLS as f64);
+            timer.paths.iter().map(|(_, _, sums)| clock.between(0, sums.ticks).as_nanos() as f64 / CALLS as f64);
         if let (Some(outside), Some(inside)) = (times.next(), times.next())
             && inside + outside < best.inside + best.outside
         {
@@ -233,7 +232,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl CallTimes {
     /// Times as they are given to it, in nanoseconds, with nothing subtracted.
     pub(super) fn counting_nanoseconds(paths: usize) -> Self {
-        Self::with_clock(Clock::mock().0, Overhead { inside: 0.0, outside: 0.0 }, paths)
+        Self::with_clock(HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 }, paths)
     }
 
     pub(super) fn set_overhead(&mut self, inside: f64, outside: f64) {

@@ -58,8 +58,13 @@ pub struct CallTotals {
 }
 
 impl CallTree {
-    /// Of what was counted, with a way to make nanoseconds of the clock's units.
-    pub(super) fn new(names: Vec<Box<str>>, paths: &Paths, overhead: &Overhead, scale: impl Fn(u64) -> u64) -> Self {
+    /// Of what was counted, with a way to make times of the clock's ticks.
+    pub(super) fn new(
+        names: Vec<Box<str>>,
+        paths: &Paths,
+        overhead: &Overhead,
+        time: impl Fn(u64) -> Duration,
+    ) -> Self {
         let mut calls_made = vec![0; paths.iter().len()];
         for (caller, _, sums) in paths.iter() {
             if let Some(calls) = calls_made.get_mut(caller as usize) {
@@ -71,7 +76,7 @@ impl CallTree {
             .zip(calls_made)
             .map(|((caller, function, sums), made)| {
                 let overhead = sums.calls as f64 * overhead.inside + made as f64 * overhead.outside;
-                let exclusive = Duration::from_nanos(scale(sums.ticks).saturating_sub(overhead as u64));
+                let exclusive = time(sums.ticks).saturating_sub(Duration::from_nanos(overhead as u64));
                 Node { caller, function, totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive } }
             })
             .collect();

@@ -18,9 +18,10 @@ use windows_core::BOOL;
 
 use super::stubs::{TAGS, Target, VECTOR_LOCALS};
 use super::threads::{State, Threads};
+use super::unwind::{Loan, ThreadOf};
 use super::values::{Assemblies, Lookup, Plan};
 use super::{FunctionHooks, Hook, InHook, signature};
-use crate::adapter::gate::Gate;
+use crate::adapter::gate::{First, Gate, Inside};
 use crate::adapter::{apart, catch};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
@@ -50,10 +51,18 @@ unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
 // SAFETY: as above.
 unsafe impl<H: FunctionHooks> Send for Installed<H> {}
 
+/// Keeps a hook inside the gate, with the state of its thread: dropped in this order.
+enum Passed<T: 'static> {
+    First(#[expect(dead_code, reason = "dropped")] First),
+    Rarely(#[expect(dead_code, reason = "dropped")] Loan<T>, #[expect(dead_code, reason = "dropped")] Inside),
+}
+
 /// What the runtime's number for a function points to. The alignment leaves room for the tags.
 #[repr(align(8))]
 pub(super) struct Record<H: FunctionHooks> {
     pub(super) hooks: &'static Installed<H>,
+    /// That of the hooks, at hand.
+    gate: &'static Gate,
     pub(super) function: FunctionId,
     pub(super) data: H::Function,
     /// What its values are; nothing, unless they are told.
@@ -151,25 +160,23 @@ impl<H: FunctionHooks> Installed<H> {
         // as stubs and mapper are set together, and its tags. Records are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let hooks = record.hooks;
-        // To be called inside the gate.
-        let run = move |thread: NonNull<H::Thread>| {
-            // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
-            // uses it now: this is the only hook or callback, or else it was lent to this one; and a thread does not end in a
-            // hook.
-            let thread = unsafe { &mut *thread.as_ptr() };
-            catch(|| user(record, thread), || hooks.go_quiet(name));
-        };
-        if let Some(first) = hooks.gate.enter_first()
-            && let Some(thread) = first.local(hooks.key())
-        {
-            return run(thread.cast());
-        }
+        let usual =
+            record.gate.enter_first().and_then(|first| Some((first.local(hooks.key())?.cast(), Passed::First(first))));
         // What is rare is kept apart, so that the usual case saves no registers for it.
-        apart(move || {
-            if let Some(inside) = hooks.gate.enter() {
-                hooks.lend(&inside, run);
-            }
-        });
+        let Some((thread, _passed)) = usual.or_else(|| apart(|| hooks.pass_rarely())) else { return };
+        // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
+        // uses it now: this is the only hook or callback, or else it was lent to this one; and a thread does not end in a
+        // hook.
+        let thread: &mut H::Thread = unsafe { &mut *NonNull::as_ptr(thread) };
+        // One place for both cases, so that the user's method becomes part of it.
+        catch(|| user(record, thread), || hooks.go_quiet(name));
+    }
+
+    /// As [`Gate::enter_first`] for a hook that is not the only thing on its thread, or the first on it.
+    fn pass_rarely(&'static self) -> Option<(ThreadOf<H>, Passed<H::Thread>)> {
+        let inside = self.gate.enter()?;
+        let (thread, loan) = self.borrow(&inside)?;
+        Some((thread, Passed::Rarely(loan, inside)))
     }
 
     /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
@@ -195,7 +202,8 @@ impl<H: FunctionHooks> Installed<H> {
                 Hook::No => None,
             };
             let (data, tags, plan) = catch(select, || hooks.go_quiet("select"))??;
-            let record: *const Record<H> = Box::leak(Box::new(Record { hooks, function, data, plan }));
+            let record: *const Record<H> =
+                Box::leak(Box::new(Record { hooks, gate: &hooks.gate, function, data, plan }));
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.

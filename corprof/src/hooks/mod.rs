@@ -70,13 +70,14 @@
 //! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
 //! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
 //! and `unwind.rs` tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs`
-//! does that for calls. Where sums are enough, `call_times.rs` adds up each thread's calls in `call_paths.rs`, and `call_tree.rs`
-//! is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
+//! does that for calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in
+//! `call_paths.rs`, and `call_tree.rs` is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
 
 mod call_log;
 mod call_paths;
 mod call_times;
 mod call_tree;
+mod clock;
 mod events;
 mod in_hook;
 mod in_slow_hook;
@@ -101,6 +102,7 @@ use crate::id::FunctionId;
 pub use call_log::{Call, CallLog, CallReader, CallWriter};
 pub use call_times::{CallTimer, CallTimes};
 pub use call_tree::{CallPath, CallTotals, CallTree};
+pub use clock::HookClock;
 pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;

@@ -11,6 +11,7 @@
 //! of which the runtime does not know enough in one case: blocks of dynamic methods, which it does not tell of.
 
 use super::{InHook, StackBoundary};
+use crate::adapter::apart;
 
 /// How many entries a stack has room for from the start: more than most threads ever need, so their hooks do not allocate.
 const AT_FIRST: usize = 1024;
@@ -129,7 +130,7 @@ impl<F> ShadowStack<F> {
     /// `left` gets those of them that are on the stack.
     #[inline]
     pub fn unwound(&mut self, boundary: StackBoundary, left: impl FnMut(F)) {
-        self.cut(boundary.0, left);
+        self.cut(move |stack_pointer| boundary.is_gone(stack_pointer), left);
     }
 
     /// What is running, the outermost function first.
@@ -169,36 +170,51 @@ impl<F> ShadowStack<F> {
     #[inline]
     pub(super) fn enter_at(&mut self, stack_pointer: usize, frame: F, left: impl FnMut(F)) {
         // At the same place as well: a function that it takes the place of.
-        self.cut(stack_pointer + 1, left);
-        if self.entries.len() == self.entries.capacity() && !self.grow() {
-            self.lost += 1;
-            return;
+        self.cut(move |entered| entered <= stack_pointer, left);
+        let entry = Entry { stack_pointer, frame };
+        if self.entries.len() < self.entries.capacity() {
+            self.entries.push(entry);
+        } else {
+            self.push_growing(entry);
         }
-        self.entries.push(Entry { stack_pointer, frame });
     }
 
     /// As [`leave`](Self::leave).
     #[inline]
     pub(super) fn leave_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
-        self.cut(stack_pointer, left);
-        self.entries.pop_if(|entry| entry.stack_pointer == stack_pointer).map(|entry| entry.frame)
+        if self.entries.last().is_some_and(|entry| entry.stack_pointer == stack_pointer) {
+            return self.entries.pop().map(|entry| entry.frame);
+        }
+        // What is rare is kept apart, so that the usual case saves no registers for it.
+        apart(move || {
+            self.cut(move |entered| entered < stack_pointer, left);
+            self.entries.pop_if(|entry| entry.stack_pointer == stack_pointer).map(|entry| entry.frame)
+        })
     }
 
-    /// Takes off what lies below.
+    /// Takes off what is gone, as its stack pointer tells.
     #[inline]
-    fn cut(&mut self, boundary: usize, mut left: impl FnMut(F)) {
-        while let Some(entry) = self.entries.pop_if(|entry| entry.stack_pointer < boundary) {
-            left(entry.frame);
+    fn cut(&mut self, is_gone: impl Fn(usize) -> bool, mut left: impl FnMut(F)) {
+        if self.entries.last().is_some_and(|entry| is_gone(entry.stack_pointer)) {
+            apart(move || {
+                while let Some(entry) = self.entries.pop_if(|entry| is_gone(entry.stack_pointer)) {
+                    left(entry.frame);
+                }
+            });
         }
     }
 
-    /// Whether there is room for one more, now.
+    /// Makes room for one more, if there may be.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> bool {
+    fn push_growing(&mut self, entry: Entry<F>) {
         let room = self.entries.capacity();
         let more = room.max(AT_FIRST).min(self.bound.saturating_sub(room));
-        more > 0 && self.entries.try_reserve_exact(more).is_ok()
+        if more > 0 && self.entries.try_reserve_exact(more).is_ok() {
+            self.entries.push(entry);
+        } else {
+            self.lost += 1;
+        }
     }
 }
 

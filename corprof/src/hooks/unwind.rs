@@ -115,34 +115,43 @@ fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
     }
 }
 
-/// The state of a thread while somebody has it.
-struct Loan<'k, T>(&'k Kept<T>);
+/// Where hooks keep their state of a thread.
+pub(super) type ThreadOf<H> = NonNull<<H as FunctionHooks>::Thread>;
 
-impl<'k, T> Loan<'k, T> {
+/// The state of a thread while somebody has it, who is inside the gate.
+pub(super) struct Loan<T: 'static>(&'static Kept<T>);
+
+impl<T> Loan<T> {
     /// None if somebody has it.
-    fn new(kept: &'k Kept<T>) -> Option<Self> {
+    fn new(kept: &'static Kept<T>) -> Option<Self> {
         (!kept.is_lent.replace(true)).then_some(Self(kept))
     }
 }
 
-impl<T> Drop for Loan<'_, T> {
+impl<T> Drop for Loan<T> {
     fn drop(&mut self) {
         self.0.is_lent.set(false);
     }
 }
 
 impl<H: FunctionHooks> Installed<H> {
-    /// Runs `borrower` with the calling thread's state, unless a hook or somebody else on this thread has it.
-    pub(super) fn lend(&'static self, inside: &Inside, borrower: impl FnOnce(NonNull<H::Thread>)) {
+    /// The calling thread's state, unless a hook or somebody else on this thread has it. The loan has to end while the caller
+    /// is inside the gate.
+    pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H::Thread>)> {
         if inside.is_in_hook() {
-            return;
+            return None;
         }
-        let Some(state) = self.thread(inside) else { return };
-        // SAFETY: the state belongs to this thread, is not freed while it is inside the gate, and is in a `Kept`, of which
-        // only the flag is looked at here.
-        let kept = unsafe { &*state.cast::<Kept<H::Thread>>().as_ptr() };
-        if let Some(_loan) = Loan::new(kept) {
-            borrower(NonNull::from(kept).cast());
+        let state = self.thread(inside)?;
+        // SAFETY: the state belongs to this thread, is not freed while it is inside the gate, which it is for as long as this
+        // is used, and is in a `Kept`, of which only the flag is looked at here.
+        let kept: &'static Kept<H::Thread> = unsafe { &*state.cast().as_ptr() };
+        Some((NonNull::from(kept).cast(), Loan::new(kept)?))
+    }
+
+    /// Runs `borrower` with the calling thread's state, unless somebody has it.
+    pub(super) fn lend(&'static self, inside: &Inside, borrower: impl FnOnce(NonNull<H::Thread>)) {
+        if let Some((state, _loan)) = self.borrow(inside) {
+            borrower(state);
         }
     }
 
