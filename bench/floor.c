@@ -7,8 +7,10 @@
  *     cc -O2 -shared -fPIC -DCOUNT -o libfloor_count.so floor.c        counts allocated objects
  *     cc -O2 -shared -fPIC -DCOUNT_CALLS -o libfloor_calls.so floor.c hooks.S     counts calls, each thread by itself
  *     cc -O2 -shared -fPIC -DHOOK_RETURNS -o libfloor_return.so floor.c hooks.S   has hooks that only return
+ *     cc -O2 -shared -fPIC -DSHADOW -o libfloor_shadow.so floor.c shadow.c hooks.S   knows what runs and since when
  *
- * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs and bench_hooks.rs.
+ * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_hooks.rs and
+ * bench_shadow.rs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -74,7 +76,7 @@ static HRESULT object_allocated(void) {
 #define OBJECT_ALLOCATED object_allocated
 /* corprof asks for the loads of modules besides, for its own bookkeeping; that is part of what it costs. */
 #define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
-#elif defined COUNT_CALLS || defined HOOK_RETURNS
+#elif defined COUNT_CALLS || defined HOOK_RETURNS || defined SHADOW
 #define HOOKS
 #define OBJECT_ALLOCATED nothing
 #define EVENTS COR_PRF_MONITOR_ENTERLEAVE
@@ -86,6 +88,12 @@ static HRESULT object_allocated(void) {
 #ifdef HOOKS
 /* hooks.S. */
 void hook_enter(void), hook_leave(void), hook_return(void);
+#endif
+
+#ifdef SHADOW
+/* shadow.c. */
+void report_calls(void);
+#elif defined HOOKS
 void entered(uintptr_t function), left(uintptr_t function);
 
 /* The calls of a thread, in a list of all. */
@@ -140,6 +148,8 @@ static HRESULT initialize(Object *this, Object *runtime) {
 static HRESULT shutdown(void) {
 #ifdef COUNT
     fprintf(stderr, "counted=%llu\n", (unsigned long long)__atomic_load_n(&counted, __ATOMIC_RELAXED));
+#elif defined SHADOW
+    report_calls();
 #elif defined COUNT_CALLS
     uint64_t all_left = none.left;
     counted = none.entered;

@@ -2,7 +2,7 @@
  *
  * Enter is called with the function's number in r14 while the method's arguments are in their registers, Leave with it in rdi
  * and the result in its registers. As a C author cannot know what a method takes or what the compiler uses, all of them are
- * kept, vectors whole.
+ * kept, vectors whole. Of the caller's stack pointer, in r15 and rsi, only shadow.c makes use.
  */
     .intel_syntax noprefix
     .text
@@ -36,6 +36,9 @@ hook_enter:
     movaps [rsp + 160], xmm6
     movaps [rsp + 176], xmm7
     mov rdi, r14
+#ifdef SHADOW
+    mov rsi, r15
+#endif
     call entered
     movaps xmm7, [rsp + 176]
     movaps xmm6, [rsp + 160]

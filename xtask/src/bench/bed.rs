@@ -47,8 +47,8 @@ impl Side {
 /// A profiler of each side that does the same.
 #[derive(Debug)]
 pub(super) struct Pair {
-    c: Built,
-    corprof: Built,
+    pub(super) c: Built,
+    pub(super) corprof: Built,
 }
 
 impl Pair {
@@ -79,6 +79,21 @@ impl Built {
     }
 }
 
+/// Profilers with enter/leave hooks.
+#[derive(Debug)]
+pub(super) struct HookProfilers {
+    /// In C, and they only return.
+    pub(super) returning: Built,
+    /// Count calls.
+    pub(super) count: Pair,
+    /// Keep a shadow stack with times.
+    pub(super) shadow: Pair,
+    /// examples/timer.rs.
+    pub(super) timer: Built,
+    /// examples/tracer.rs.
+    pub(super) tracer: Built,
+}
+
 /// Everything that is there before the measuring begins.
 #[derive(Debug)]
 pub(super) struct Bed {
@@ -96,10 +111,8 @@ pub(super) struct Bed {
     pub(super) nothing: Pair,
     /// examples/logger.rs.
     pub(super) logger: Built,
-    /// Count calls by enter/leave hooks, where bench/hooks.S has them.
-    pub(super) hooks: Option<Pair>,
-    /// Hooks that only return, in C.
-    pub(super) hooks_return: Option<Built>,
+    /// Where bench/hooks.S has its part of them.
+    pub(super) hooks: Option<HookProfilers>,
     /// tests/profilers/bench_calls.rs.
     pub(super) calls: Built,
     /// bench/calls.c.
@@ -141,12 +154,15 @@ impl Bed {
         let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
         let [deep, shares] = [tested("Deep.cs")?, tested("Shares.cs")?];
 
-        announce("Building what is in C (bench/floor.c, bench/calls.c, bench/walks.c)");
+        announce("Building what is in C (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
-        let hooks = |role, option| HAS_HOOKS.then(|| floor(&dir, role, &[option], &["hooks.S"])).transpose();
-        let c_hooks = hooks("calls", "-DCOUNT_CALLS")?;
-        let hooks_return = hooks("return", "-DHOOK_RETURNS")?;
+        let hooks = |role, option, others: &[_]| floor(&dir, role, &[option], &[&["hooks.S"], others].concat());
+        let in_c = || -> Result<_> {
+            let returning = hooks("return", "-DHOOK_RETURNS", &[])?;
+            Ok((returning, hooks("calls", "-DCOUNT_CALLS", &[])?, hooks("shadow", "-DSHADOW", &["shadow.c"])?))
+        };
+        let hooks_in_c = HAS_HOOKS.then(in_c).transpose()?;
         let calls_in_c = c_library(&dir, &["calls.c"], "calls", &[])?;
         let walks_in_c = c_library(&dir, &["walks.c"], "walks", &[])?;
 
@@ -154,10 +170,13 @@ impl Bed {
         let names = [
             "bench_count",
             "bench_nothing",
-            "logger",
             "bench_hooks",
+            "bench_shadow",
             "bench_calls",
             "bench_walks",
+            "logger",
+            "timer",
+            "tracer",
             "sampler",
             "sampling",
         ];
@@ -170,7 +189,16 @@ impl Bed {
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
         let built = |name: &str| Built::new(library(name)?, None);
-        let [count, nothing, logger, hooks, calls, walks, sampler, sampling] = names;
+        let [count, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling] = names;
+        let hooks = |(returning, count, stack)| {
+            anyhow::Ok(HookProfilers {
+                returning,
+                count: Pair { c: count, corprof: built(hooks)? },
+                shadow: Pair { c: stack, corprof: built(shadow)? },
+                timer: built(timer)?,
+                tracer: built(tracer)?,
+            })
+        };
         Ok(Self {
             runtime,
             bench,
@@ -179,8 +207,7 @@ impl Bed {
             count: Pair { c: c_count, corprof: built(count)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
-            hooks: c_hooks.map(|c| anyhow::Ok(Pair { c, corprof: built(hooks)? })).transpose()?,
-            hooks_return,
+            hooks: hooks_in_c.map(hooks).transpose()?,
             calls: built(calls)?,
             calls_in_c,
             walks: built(walks)?,
@@ -198,7 +225,8 @@ impl Bed {
         // What the person who measures has set must not change what is measured.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
-            if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_"].iter().any(|prefix| text.starts_with(prefix)) {
+            let settings = ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_", "TIMER_", "TRACER_"];
+            if settings.iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
         }

@@ -1,69 +1,153 @@
-//! Hooks: what a call costs when it is counted as it begins and as it returns, each thread for itself.
+//! Hooks: what a call costs when it is counted, entered on a shadow stack, timed and traced, each thread for itself.
 //!
-//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it by itself. Beside the counting hooks of
-//! both sides there are hooks in C that only return: what the runtime itself takes for calling them. Tiered compilation is
-//! off: the loop runs fully compiled from the start. The hooks in C keep all registers that may matter; those of corprof know
-//! from the method's signature that there is nothing in the vector registers. Each profiler says at Shutdown how many calls it
+//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it by itself. Beside the hooks of both sides
+//! there are hooks in C that only return: what the runtime itself takes for calling them. Tiered compilation is off: the loop
+//! runs fully compiled from the start. The hooks in C keep all registers that may matter; those of corprof know from the
+//! method's signature that there is nothing in the vector registers. Each profiler says at Shutdown how many calls it
 //! counted, and that has to fit.
+//!
+//! The examples `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` cannot write such a
+//! storm in time, so its figure is a mixture of what goes into its buffer and what is dropped; how much that is, is told.
 
-use anyhow::{Result, ensure};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
 
 use crate::process::announce;
 
-use super::bed::{Bed, Built, Pair, Side, output};
-use super::samples::Samples;
+use super::bed::{Bed, Built, HookProfilers, output};
+use super::samples::{Samples, quantile};
 use super::storm::numbers;
 use super::table::Line;
 
-const ROW: &str = "hooks";
-/// The calls of one slice: well under a millisecond.
+const COUNT: &str = "hooks";
+const SHADOW: &str = "shadow stack";
+const TIMER: &str = "timer";
+const TRACER: &str = "tracer";
+
+/// The calls of one slice: well under a millisecond, but for the examples.
 const SLICE: u64 = 20_000;
 /// How many more calls than its own loop a program may make: start-up, and the printing of the slices.
 const OTHERS: u64 = 4_000_000;
-const TARGET: f64 = 1.0;
+/// What of all calls is made under `tracer`: each takes a hundred bytes of disk, if it is not dropped.
+const TRACED: u64 = 20;
 
-/// Measures the row.
+/// Who watches the calls.
+#[derive(Debug, Clone, Copy)]
+struct Watcher<'b> {
+    profiler: Option<&'b Built>,
+    settings: &'static [(&'static str, &'static str)],
+    /// Whether it says how many calls it has seen begin and return.
+    counts: bool,
+    /// One of how many calls is made under it.
+    every: u64,
+}
+
+/// What was measured under one of them.
+#[derive(Debug, Default)]
+struct Measured {
+    nanoseconds: Samples,
+    peaks: Vec<f64>,
+    /// Of all events, what was dropped, in percent.
+    dropped: Vec<f64>,
+}
+
+impl Measured {
+    fn peak(&self) -> f64 {
+        quantile(self.peaks.clone(), 0.5)
+    }
+}
+
+/// Measures the rows.
 ///
 /// # Errors
 /// If a program fails, or a profiler has not counted what there was to count.
-pub(super) fn measure(bed: &Bed, profilers: &Pair, rounds: u32, calls: u64) -> Result<Vec<Line>> {
+pub(super) fn measure(bed: &Bed, hooks: &HookProfilers, rounds: u32, calls: u64) -> Result<Vec<Line>> {
     let slices = (calls / (u64::from(rounds) * SLICE)).max(1);
-    announce(format_args!("Hooks: {rounds} rounds of {slices} times {SLICE} calls, under each of four"));
-    let mut samples = Side::ALL.map(|_| Samples::default());
-    let mut returning = Samples::default();
-    for round in 0..rounds {
-        for side in Side::in_turn(round) {
-            samples[side as usize].push(run(bed, profilers.of(side), side != Side::Bare, slices)?);
+    announce(format_args!("Hooks: {rounds} rounds of {slices} times {SLICE} calls, under each of eight"));
+    let bare = Watcher { profiler: None, settings: &[], counts: false, every: 1 };
+    let quiet = |built| Watcher { profiler: Some(built), ..bare };
+    let counting = |built| Watcher { counts: true, ..quiet(built) };
+    let traced = &[("TRACER_FILTER", "Bench.Next(*")];
+    let watchers = [
+        bare,
+        quiet(&hooks.returning),
+        counting(&hooks.count.c),
+        counting(&hooks.count.corprof),
+        counting(&hooks.shadow.c),
+        counting(&hooks.shadow.corprof),
+        quiet(&hooks.timer),
+        Watcher { settings: traced, every: TRACED, ..quiet(&hooks.tracer) },
+    ];
+    let directory = tempfile::tempdir().context("cannot make a folder for what is traced")?;
+    let mut measured = watchers.map(|_| Measured::default());
+    for round in 0..rounds as usize {
+        // Who goes first differs from round to round: going after another may be an advantage.
+        for place in 0..watchers.len() {
+            let at = (place + round) % watchers.len();
+            run(bed, watchers[at], (slices / watchers[at].every).max(1), directory.path(), &mut measured[at])?;
         }
-        returning.push(run(bed, bed.hooks_return.as_ref(), false, slices)?);
     }
-    let line = |side: Side| Line::stated(ROW, side.name(), samples[side as usize].figure(), "ns/call");
-    let [_, c, corprof] = &samples;
-    Ok(vec![
-        line(Side::Bare),
-        Line::stated(ROW, "C, returning", returning.figure(), "ns/call"),
-        line(Side::C),
-        line(Side::Corprof).ratio(corprof.ratio(c)).target(TARGET),
-    ])
+    let [bare, returning, c, corprof, c_shadow, shadow, timer, tracer] = &measured;
+    let stated = |row, of, measured: &Measured| Line::stated(row, of, measured.nanoseconds.figure(), "ns/call");
+    let times = |row, of, one: &Measured, other: &Measured| {
+        let ratio = one.nanoseconds.ratio(&other.nanoseconds);
+        Line::stated(row, of, ratio.value, "times").spread(ratio.spread)
+    };
+    let against = |row, one: &Measured, other: &Measured, target| {
+        stated(row, "corprof", one).ratio(one.nanoseconds.ratio(&other.nanoseconds)).target(target)
+    };
+    let mut lines = vec![
+        stated(COUNT, "no profiler", bare),
+        stated(COUNT, "C, returning", returning),
+        stated(COUNT, "C", c),
+        against(COUNT, corprof, c, 1.0),
+        times(COUNT, "corprof to C, returning", corprof, returning),
+        stated(SHADOW, "C", c_shadow),
+        against(SHADOW, shadow, c_shadow, 1.05),
+        times(SHADOW, "corprof to C, returning", shadow, returning),
+    ];
+    for (row, measured) in [(TIMER, timer), (TRACER, tracer)] {
+        let figure = measured.nanoseconds.figure();
+        lines.push(stated(row, "corprof", measured));
+        lines.push(Line::stated(row, "of which is overhead", figure - bare.nanoseconds.figure(), "ns/call"));
+        lines.push(times(row, "corprof to no profiler", measured, bare));
+        lines.push(Line::stated(row, "corprof", 2e9 / figure, "events/s"));
+        lines.push(Line::stated(row, "corprof adds", measured.peak() - bare.peak(), "KiB"));
+    }
+    lines.push(Line::stated(TRACER, "of which is dropped", quantile(tracer.dropped.clone(), 0.5), "% of events"));
+    Ok(lines)
 }
 
-/// One process; the nanoseconds per call of each of its slices.
-fn run(bed: &Bed, profiler: Option<&Built>, counts: bool, slices: u64) -> Result<Vec<f64>> {
-    let mut command = bed.command(&bed.bench, profiler);
+/// One process.
+fn run(bed: &Bed, watcher: Watcher<'_>, slices: u64, directory: &Path, measured: &mut Measured) -> Result<()> {
+    let mut command = bed.command(&bed.bench, watcher.profiler);
     command.args(["call", &slices.to_string(), &SLICE.to_string()]);
     // .NET Core 3.1 knows the older of the two names only.
     command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    command.envs(watcher.settings.iter().copied()).env("TRACER_OUT", directory.join("calls.trace.json"));
     let (stdout, stderr) = output(&mut command)?;
-    if counts {
-        let made = numbers(&stdout, "calls=")?;
+    let made = numbers(&stdout, "calls=")?;
+    let &[made] = &made[..] else { anyhow::bail!("the program does not say how many calls it made: {stdout}") };
+    if watcher.counts {
         for name in ["counted=", "left="] {
             let counted = numbers(&stderr, name)?;
-            let fits = |made: u64, counted: u64| (made..=made + OTHERS).contains(&counted);
             ensure!(
-                matches!((&made[..], &counted[..]), (&[made], &[counted]) if fits(made, counted)),
-                "a profiler found {name}{counted:?} of {made:?} calls; it said: {stderr}"
+                matches!(counted[..], [counted] if (made..=made + OTHERS).contains(&counted)),
+                "a profiler found {name}{counted:?} of {made} calls; it said: {stderr}"
             );
         }
     }
-    Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64 / SLICE as f64).collect())
+    if let Some(dropped) = stderr.lines().find_map(dropped) {
+        measured.dropped.push(100.0 * dropped as f64 / (2 * made) as f64);
+    }
+    measured.peaks.extend(numbers(&stdout, "peak_kib=")?.into_iter().map(|kib| kib as f64));
+    let slices = numbers(&stdout, "slice_ns=")?;
+    measured.nanoseconds.push(slices.into_iter().map(|nanoseconds| nanoseconds as f64 / SLICE as f64).collect());
+    Ok(())
+}
+
+/// What `tracer` says at its end.
+fn dropped(line: &str) -> Option<u64> {
+    line.strip_prefix("tracer: ")?.strip_suffix(" beginnings and ends of calls were dropped")?.parse().ok()
 }

@@ -1,0 +1,81 @@
+//! A shadow stack with times for `cargo xtask bench`, to be measured against the same in C (bench/shadow.c, bench/hooks.S).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use corprof::hooks::{HookClock, ShadowStack};
+use corprof::prelude::*;
+
+/// What runs on each thread and since when, and what that comes to.
+#[derive(Default)]
+struct Running {
+    clock: HookClock,
+    entered: AtomicU64,
+    left: AtomicU64,
+    ticks: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// In this order: side by side, the two that `leave` changes would be added up in one vector register, which takes longer.
+#[repr(C)]
+struct Thread {
+    ticks: u64,
+    entered: u64,
+    left: u64,
+    stack: ShadowStack<(FunctionId, u64)>,
+    clock: HookClock,
+}
+
+impl FunctionHooks for Running {
+    type Function = ();
+    type Thread = Thread;
+    const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+        Hook::Yes(())
+    }
+
+    fn thread_started(&self) -> Thread {
+        Thread { clock: self.clock.clone(), stack: ShadowStack::new(), entered: 0, left: 0, ticks: 0 }
+    }
+
+    #[inline]
+    fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, _function: &()) {
+        thread.stack.enter(cx, (cx.function(), thread.clock.now()), drop);
+        thread.entered += 1;
+    }
+
+    #[inline]
+    fn leave(&self, cx: &InHook<'_>, thread: &mut Thread, _function: &()) {
+        let now = thread.clock.now();
+        if let Some((_, began)) = thread.stack.leave(cx, drop) {
+            thread.ticks += now.wrapping_sub(began);
+            thread.left += 1;
+        }
+    }
+
+    fn thread_ended(&self, thread: Thread) {
+        self.entered.fetch_add(thread.entered - thread.stack.lost(), Relaxed);
+        self.left.fetch_add(thread.left, Relaxed);
+        self.ticks.fetch_add(thread.ticks, Relaxed);
+        self.lost.fetch_add(thread.stack.lost(), Relaxed);
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E04")]
+struct KnowsWhatRuns(Arc<Running>);
+
+#[callbacks]
+impl Callbacks for KnowsWhatRuns {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Ok(cx.hook_functions(self.0.clone())?)
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let Running { entered, left, ticks, lost, .. } = &*self.0;
+        for (name, sum) in [("counted", entered), ("left", left), ("ticks", ticks), ("lost", lost)] {
+            eprintln!("{name}={}", sum.load(Relaxed));
+        }
+    }
+}
