@@ -4,7 +4,7 @@
 //! `.speedscope.json`, `.pb.gz` (pprof) or `.json.gz` (Firefox Profiler) the same for those. TIMER_CALLERS='Shop.Order.*'
 //! prints which methods call those whose names match that glob, and which they call. TIMER_FILTER='Shop.*' times only functions
 //! whose names match. What timing takes is measured at start-up, subtracted and told. TIMER_PATHS=1048576 call paths are kept
-//! at most, which take 64 MiB: calls on others are counted without their callers, and how many is said at the end.
+//! at most, which take 64 MiB, and the report as much again: calls on others are counted without their callers, and told.
 
 use corprof::hooks::{CallTimer, CallTimes, CallTotals, StackBoundary};
 use corprof::prelude::*;

@@ -101,6 +101,16 @@ impl Paths {
 
     /// Adds what another thread did. It brings its room, so there is enough.
     pub(super) fn merge(&mut self, mut other: Self) {
+        self.cut += other.cut;
+        self.lost += other.lost;
+        if self.nodes.is_empty() {
+            // The first to end, often the only one that has many.
+            std::mem::swap(&mut self.nodes, &mut other.nodes);
+            self.nodes.shrink_to_fit();
+            self.taken = self.nodes.len().min(other.taken);
+            other.taken -= self.taken;
+            return;
+        }
         let before = self.nodes.len();
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for (&(caller, function), sums) in &other.nodes {
@@ -111,8 +121,6 @@ impl Paths {
             sum.calls += sums.calls;
             sum.ticks += sums.ticks;
         }
-        self.cut += other.cut;
-        self.lost += other.lost;
         let moved = (self.nodes.len() - before).min(other.taken);
         self.taken += moved;
         other.taken -= moved;

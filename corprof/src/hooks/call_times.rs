@@ -23,7 +23,8 @@ const MOST: usize = 1 << 20;
 /// Memory is bounded: 64 bytes for each path by which functions were called, of which there are at most 1,048,576 in all
 /// threads together ([`with_bound`](Self::with_bound)) and besides one for each function in each thread; and 16 bytes for each
 /// call that a thread is inside of, as a [`ShadowStack`] has them. What finds no room is counted: [`CallTree::cut`],
-/// [`CallTree::lost`].
+/// [`CallTree::lost`]. Paths are there twice while they grow and while a thread is [added](Self::add), and the
+/// [tree](Self::tree) takes as much again.
 ///
 /// ```
 /// use corprof::hooks::{CallTimer, CallTimes, StackBoundary};
