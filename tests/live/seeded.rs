@@ -109,7 +109,7 @@ fn native_frames_between_managed_ones_are_shown_one_by_one() -> Result<()> {
 fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
     for runtime in runtimes()? {
         let mut caught = 0;
-        for (app, args) in [("Churn", ["6000", "300"].as_slice()), ("Foreign", &["300"])] {
+        for (app, args) in [("Churn", ["3000", "150"].as_slice()), ("Foreign", &["300"])] {
             let alone = Run::new(&runtime, app).args(args).run()?;
             alone.exited_with(0)?;
             let outcome = sample_seeded(&runtime, app, args, &[("EVERY_US", "1000")])?;

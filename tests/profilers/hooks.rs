@@ -280,6 +280,10 @@ impl Callbacks for WalksInHook {
     }
 }
 
+/// The runtime's `CONTEXT`, where a walk is to begin.
+#[repr(C, align(16))]
+struct Registers([u8; 1232]);
+
 /// From a hook up to the function that called it, by the unwind information of everything in between.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod managed {
@@ -287,9 +291,7 @@ mod managed {
 
     use corprof::InHook;
 
-    /// The runtime's `CONTEXT`.
-    #[repr(C, align(16))]
-    pub(super) struct Registers(pub(super) [u8; 1232]);
+    use super::Registers;
 
     struct Search<'a> {
         cx: &'a InHook<'a>,
@@ -334,10 +336,63 @@ mod managed {
     }
 }
 
-/// Not walked here.
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+/// The same by the tables of Windows.
+#[cfg(all(windows, target_arch = "x86_64"))]
 mod managed {
-    pub(super) struct Registers(pub(super) [u8; 0]);
+    use corprof::InHook;
+    use windows_sys::Win32::System::Diagnostics::Debug::{
+        CONTEXT, RtlCaptureContext, RtlLookupFunctionEntry, RtlVirtualUnwind, UNW_FLAG_NHANDLER,
+    };
+
+    use super::Registers;
+
+    /// Between a hook and its caller there are some ten functions.
+    const MOST_FRAMES: usize = 100;
+
+    pub(super) fn caller(cx: &InHook<'_>) -> Option<Registers> {
+        let mut registers = Registers([0; 1232]);
+        const { assert!(size_of::<Registers>() == size_of::<CONTEXT>() && align_of::<CONTEXT>() <= 16) };
+        let context = registers.0.as_mut_ptr().cast::<CONTEXT>();
+        // SAFETY: the structure has room and alignment for a context, and registers are plain numbers. This function waits for
+        // all that is done with its own registers here, so its stack stays as it is; a function without an entry has where it
+        // returns to on top of its stack.
+        unsafe {
+            RtlCaptureContext(context);
+            for _ in 0..MOST_FRAMES {
+                let (mut base, mut data, mut establisher) = (0, std::ptr::null_mut(), 0);
+                let ip = (*context).Rip;
+                let function = RtlLookupFunctionEntry(ip, &mut base, std::ptr::null_mut());
+                if function.is_null() {
+                    (*context).Rip = *((*context).Rsp as *const u64);
+                    (*context).Rsp += 8;
+                } else {
+                    let history = std::ptr::null_mut();
+                    RtlVirtualUnwind(
+                        UNW_FLAG_NHANDLER,
+                        base,
+                        ip,
+                        function,
+                        context,
+                        &mut data,
+                        &mut establisher,
+                        history,
+                    );
+                }
+                match cx.function_from_ip((*context).Rip as usize) {
+                    Ok(Some(_)) => return Some(registers),
+                    _ if (*context).Rip == 0 => return None,
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Not walked here.
+#[cfg(not(all(any(target_os = "linux", windows), target_arch = "x86_64")))]
+mod managed {
+    use super::Registers;
 
     pub(super) fn caller(_cx: &corprof::InHook<'_>) -> Option<Registers> {
         None

@@ -1,5 +1,5 @@
 /*
- * bcryptprimitives.dll for the Wine prefix that tests run in, where Wine (before 9.0) has none. It does two things that
+ * bcryptprimitives.dll for the Wine prefix that tests run in, where Wine (before 9.0) has none. It does three things that
  * Windows needs nobody to do. Nothing of corprof is in it, and none of it runs on Windows.
  *
  * 1. ProcessPrng, from which Rust's standard library takes its random numbers. Without it no profiler written in Rust is
@@ -12,6 +12,12 @@
  *    there by then: the second exception of any program hangs it or crashes it. So before each exception is dispatched,
  *    and before the runtime unwinds, frames that are no longer on the stack are taken out of the list.
  *    (Windows itself, and later Wines, have no such list on x64.)
+ *
+ * 3. It completes what GetThreadContext tells the runtime of a stopped thread. Windows says in a flag that the registers are
+ *    told as they are, and in another that the thread is inside of the system, where they are not. Wine 8 gives the right
+ *    registers and neither flag. Without the first, the runtime takes the registers for unsafe: a thread that runs managed code
+ *    is neither stopped for a collection, nor for SuspendRuntime, nor walked, before it comes to a safepoint of its own accord.
+ *    (Later Wines set them.)
  */
 #define _WIN32_WINNT 0x0A00
 #include <windows.h>
@@ -40,17 +46,19 @@ typedef struct frame {
 #define MOST_FRAMES 64
 #define MOST_STEPS 4096
 
-/* Frames by address, which is from the inner to the outer ones, and the handlers that they had. */
+/* Frames by address, which is from the inner to the outer ones, and the handlers that they had; and whether they were found
+ * in the list just now, not only before. */
 typedef struct {
     unsigned count;
     frame *frames[MOST_FRAMES];
     void *handlers[MOST_FRAMES];
+    BOOL are_listed[MOST_FRAMES];
 } frames;
 
 /* Holds a thread's frames as they were last found to be right: a lost one leads nowhere. */
 static DWORD slot = TLS_OUT_OF_INDEXES;
 
-static void add(frames *all, frame *one)
+static void add(frames *all, frame *one, BOOL is_listed)
 {
     unsigned place = 0;
     while (place < all->count && all->frames[place] < one)
@@ -60,9 +68,11 @@ static void add(frames *all, frame *one)
     for (unsigned i = all->count++; i > place; i--) {
         all->frames[i] = all->frames[i - 1];
         all->handlers[i] = all->handlers[i - 1];
+        all->are_listed[i] = all->are_listed[i - 1];
     }
     all->frames[place] = one;
     all->handlers[place] = one->handler;
+    all->are_listed[place] = is_listed;
 }
 
 static ULONG64 image_of(ULONG64 address)
@@ -72,13 +82,16 @@ static ULONG64 image_of(ULONG64 address)
     return base;
 }
 
-/* Whether a function of `image` begins at `address`. What is left of other things on a stack is full of addresses in the
- * middle of functions. One that calls nobody has no entry. */
+/* Whether a function of `image`, a library of Wine's own, begins at `address`: nobody else puts frames into the list. What is
+ * left of other things on a stack is full of addresses in the middle of functions, and of functions of other libraries. One
+ * that calls nobody has no entry. */
 static BOOL is_function(ULONG64 address, ULONG64 image)
 {
+    static const char mark[] = "Wine builtin DLL";
     ULONG64 base = 0;
     RUNTIME_FUNCTION *function = RtlLookupFunctionEntry(address, &base, NULL);
-    return image && base == image && (!function || base + function->BeginAddress == address);
+    return image && base == image && !memcmp((IMAGE_DOS_HEADER *)image + 1, mark, sizeof mark - 1) &&
+           (!function || base + function->BeginAddress == address);
 }
 
 /* Makes `context` that of the caller. */
@@ -118,22 +131,26 @@ static void mend(const CONTEXT *from)
             break;
         if (candidates.count && f <= candidates.frames[candidates.count - 1])
             break;
-        add(&candidates, f);
+        add(&candidates, f, TRUE);
     }
     for (unsigned i = 0; known && i < known->count; i++) {
         if ((ULONG64)known->frames[i] >= lowest && known->frames[i]->handler == known->handlers[i])
-            add(&candidates, known->frames[i]);
+            add(&candidates, known->frames[i], FALSE);
     }
     context = *from;
     for (unsigned i = 0; i < MOST_STEPS && next < candidates.count; i++) {
         ULONG64 image = image_of(context.Rip);
+        BOOL is_listed = FALSE;
         if (!step(&context) || context.Rsp > highest - 8)
             break;
-        /* A frame is the work of the function that it lies in, and so is its handler. */
+        /* A frame is the work of the function that it lies in, and so is its handler. Where there is one of the list, those
+         * from before are of an earlier call. */
+        for (unsigned i = next; i < candidates.count && (ULONG64)candidates.frames[i] < context.Rsp; i++)
+            is_listed |= candidates.are_listed[i] && is_function((ULONG64)candidates.frames[i]->handler, image);
         for (; next < candidates.count && (ULONG64)candidates.frames[next] < context.Rsp; next++) {
             frame *f = candidates.frames[next];
-            if (is_function((ULONG64)f->handler, image))
-                add(&live, f);
+            if ((candidates.are_listed[next] || !is_listed) && is_function((ULONG64)f->handler, image))
+                add(&live, f, TRUE);
         }
     }
     for (unsigned i = 0; i < live.count; i++)
@@ -164,11 +181,32 @@ static VOID WINAPI unwind(PVOID frame, PVOID ip, PEXCEPTION_RECORD record, PVOID
     RtlUnwind(frame, ip, record, value);
 }
 
+/* Where all calls of the system end, and the code that Wine has a thread run when an exception begins. */
+static ULONG64 ntdll, ntdll_end;
+
+static BOOL WINAPI get_thread_context(HANDLE thread, CONTEXT *context)
+{
+    BOOL is_asked = (context->ContextFlags & CONTEXT_EXCEPTION_REQUEST) != 0;
+
+    if (!GetThreadContext(thread, context))
+        return FALSE;
+    if (is_asked) {
+        context->ContextFlags |= CONTEXT_EXCEPTION_REPORTING;
+        if (context->Rip >= ntdll && context->Rip < ntdll_end)
+            context->ContextFlags |= CONTEXT_SERVICE_ACTIVE;
+    }
+    return TRUE;
+}
+
+static IMAGE_OPTIONAL_HEADER *header_of(BYTE *image)
+{
+    return &((IMAGE_NT_HEADERS *)(image + ((IMAGE_DOS_HEADER *)image)->e_lfanew))->OptionalHeader;
+}
+
 /* Has `image` call `by` where it imports `real`. */
 static void replace(BYTE *image, void *real, void *by)
 {
-    IMAGE_NT_HEADERS *headers = (IMAGE_NT_HEADERS *)(image + ((IMAGE_DOS_HEADER *)image)->e_lfanew);
-    IMAGE_DATA_DIRECTORY imports = headers->OptionalHeader.DataDirectory[IMAGE_DIRECTORY_ENTRY_IMPORT];
+    IMAGE_DATA_DIRECTORY imports = header_of(image)->DataDirectory[IMAGE_DIRECTORY_ENTRY_IMPORT];
     IMAGE_IMPORT_DESCRIPTOR *from = (IMAGE_IMPORT_DESCRIPTOR *)(image + imports.VirtualAddress);
     DWORD was;
 
@@ -193,13 +231,17 @@ BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)
     (void)reserved;
     if (reason == DLL_PROCESS_ATTACH) {
         HMODULE kernel = GetModuleHandleW(L"kernel32.dll"), runtime = GetModuleHandleW(L"coreclr.dll"), kept;
+        HMODULE system = GetModuleHandleW(L"ntdll.dll");
         slot = TlsAlloc();
-        if (!kernel || !runtime || slot == TLS_OUT_OF_INDEXES)
+        if (!kernel || !runtime || !system || slot == TLS_OUT_OF_INDEXES)
             return TRUE;
+        ntdll = (ULONG64)system;
+        ntdll_end = ntdll + header_of((BYTE *)system)->SizeOfImage;
         GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN, (void *)self, &kept);
         AddVectoredExceptionHandler(TRUE, before_dispatch);
         replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "RtlUnwindEx"), (void *)unwind_ex);
         replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "RtlUnwind"), (void *)unwind);
+        replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "GetThreadContext"), (void *)get_thread_context);
     } else if (reason == DLL_THREAD_DETACH && slot != TLS_OUT_OF_INDEXES) {
         HeapFree(GetProcessHeap(), 0, TlsGetValue(slot));
     }

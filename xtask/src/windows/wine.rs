@@ -18,6 +18,10 @@ use crate::wheel::hex;
 const SHIM: &str = "bcryptprimitives.dll";
 const SHIM_SOURCE: &str = include_str!("bcryptprimitives.c");
 
+/// What runs instead of dotnet.exe, and has the process laid out as on Windows.
+const HOST: &str = "corprof-dotnet.exe";
+const HOST_SOURCE: &str = include_str!("dotnet.c");
+
 /// Wine, and the prefix (its drive C: and its registry) that it works in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wine {
@@ -34,8 +38,8 @@ impl Wine {
         // It reads `wine-8.0 (Debian 8.0~repack-4)`. A prefix serves the Wine that made it.
         let version = process::output(quiet(&mut Command::new("wine")).arg("--version"))?;
         let version = version.split_whitespace().next().context("`wine --version` says nothing")?;
-        let shim = hex(&Sha256::digest(SHIM_SOURCE));
-        let prefix = cache.install(&format!("{version}-prefix-{}", &shim[..8]), |content| {
+        let sources = hex(&Sha256::digest([SHIM_SOURCE, HOST_SOURCE].concat()));
+        let prefix = cache.install(&format!("{version}-prefix-{}", &sources[..8]), |content| {
             announce(format_args!("Making a Wine prefix (some 700 MB) in {}", cache.path("").display()));
             Self { prefix: content.to_owned() }.make()
         })?;
@@ -46,6 +50,10 @@ impl Wine {
         // Neither Mono nor a browser is wanted in it, nor entries in the user's menus.
         let boot = self.tool("wine").args(["wineboot", "--init"]).env(OVERRIDES, WITHOUT).output();
         let boot = boot.context("cannot start wine")?;
+        // A program that ends by an exception should just end. Wine would start a debugger, which writes pages into the
+        // program's output and answers with an exit code of its own. There is none of this name.
+        let debugger = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
+        process::output(self.tool("wine").args(["reg", "add", debugger, "/v", "Debugger", "/d", "-", "/f"]))?;
         // The server keeps the registry in memory. Ending it writes it out, before the prefix moves to its place.
         process::status(self.tool("wineserver").arg("-k"))?;
         process::status(self.tool("wineserver").arg("-w"))?;
@@ -54,23 +62,34 @@ impl Wine {
             let said = String::from_utf8_lossy(&boot.stderr);
             anyhow::bail!("`wine wineboot --init` made no prefix: {}\n{}", boot.status, said.trim_end());
         }
+        self.compile(HOST_SOURCE, &system.join(HOST), &["-municode"], &[])?;
         if system.join(SHIM).is_file() {
             return Ok(());
         }
         note(format_args!("this Wine has no {SHIM}: compiling one into the prefix"));
-        let source = self.prefix.join(SHIM).with_extension("c");
-        fs::write(&source, SHIM_SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
+        self.compile(SHIM_SOURCE, &system.join(SHIM), &["-shared", "-Wno-array-bounds"], &["-ladvapi32"])
+    }
+
+    fn compile(&self, text: &str, output: &Path, options: &[&str], libraries: &[&str]) -> Result<()> {
+        let name = output.file_name().context("the output has no name")?;
+        let source = self.prefix.join(name).with_extension("c");
+        fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
         let mut gcc = Command::new(GCC);
-        gcc.args(["-shared", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-array-bounds", "-s"]);
-        gcc.arg("-o").arg(system.join(SHIM)).arg(source);
-        process::run_as_progress(gcc.arg("-ladvapi32"))
+        gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-s"]).args(options);
+        gcc.arg("-o").arg(output).arg(source).args(libraries);
+        process::run_as_progress(&mut gcc)
     }
 
     /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the
     /// drive Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
+    ///
+    /// A `dotnet.exe` is not started itself: `dotnet.c` says what is in its place, and why.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = self.tool("wine");
+        if program.file_name().is_some_and(|name| name == "dotnet.exe") {
+            command.arg(format!(r"C:\windows\system32\{HOST}"));
+        }
         command.arg(Self::path(program));
         command
     }
@@ -125,7 +144,8 @@ mod tests {
     fn a_command_names_the_prefix_and_keeps_wine_quiet() {
         let wine = Wine { prefix: "/cache/prefix".into() };
         let command = wine.command(Path::new("/rt/dotnet.exe"));
-        assert_eq!(process::shown(&command), r"wine 'Z:\rt\dotnet.exe'");
+        assert_eq!(process::shown(&command), r"wine 'C:\windows\system32\corprof-dotnet.exe' 'Z:\rt\dotnet.exe'");
+        assert_eq!(process::shown(&wine.command(Path::new("/app/app.exe"))), r"wine 'Z:\app\app.exe'");
         let variables: Vec<_> = command.get_envs().collect();
         assert!(variables.contains(&("WINEPREFIX".as_ref(), Some("/cache/prefix".as_ref()))), "{variables:?}");
         assert!(variables.contains(&("WINEDEBUG".as_ref(), Some("-all".as_ref()))), "{variables:?}");
