@@ -92,7 +92,7 @@ fn native_frames_between_managed_ones_are_shown_one_by_one() -> Result<()> {
     for runtime in runtimes()? {
         let alone = Run::new(&runtime, "Between").args(["500"]).run()?;
         alone.exited_with(0)?;
-        let outcome = sample_seeded(&runtime, "Between", &["3000"], &[])?;
+        let outcome = sample_seeded(&runtime, "Between", &["6000"], &[])?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
         let [holes, natives, samples, leaves] =
@@ -116,7 +116,7 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
             outcome.exited_with(0)?;
             println!("{runtime}, {app}: {}", summary(&outcome));
             ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
-            ensure!(told(&outcome, "rounds") >= 50, "{outcome}");
+            ensure!(told(&outcome, "rounds") >= 20, "{outcome}");
             caught += told(&outcome, "ended") + told(&outcome, "delayed");
         }
         ensure!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
@@ -133,8 +133,12 @@ fn the_end_may_come_in_the_middle_of_a_walk() -> Result<()> {
                 0 => ("Exit", ["7", "2"].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
                 _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
             };
-            let outcome = sample_seeded(&runtime, app, args, &[("EVERY_US", "100")])?;
+            // Threads that throw have the loader's lock half of their time under Wine, which takes it for each frame. So there
+            // the sampler may go over to the other strategy, but only for its reason.
+            let outcome = sample(&runtime, app, args, &[("EVERY_US", "100"), ("SEEDED", "1")])?;
             outcome.exited_with(code)?;
+            let has_reason = app == "Abandon" && told(&outcome, "abandoned") >= 5;
+            ensure!(has_reason || outcome.stderr.contains("strategy: Seeded\n"), "another strategy: {outcome}");
             ensure!(outcome.stdout == text, "the application prints something else: {outcome}");
             rounds += told(&outcome, "rounds");
         }
