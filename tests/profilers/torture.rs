@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
 use corprof::testing::standstill;
-use corprof::walk::{Report, Round};
+use corprof::walk::{Report, Round, Strategy};
 
 use kept::{Answers, Kept};
 
@@ -128,6 +128,8 @@ impl Shared {
         put("retries", report.retries);
         put("incomplete", report.incomplete);
         put("truncated", report.truncated);
+        put("abandoned", report.abandoned);
+        put("unwound", report.unwound);
         put("standstill.longest-us", report.standstill.longest.as_micros() as u64);
         put("standstill.total-us", report.standstill.total.as_micros() as u64);
         put("violations", standstill::violations() as u64);
@@ -199,6 +201,8 @@ impl Callbacks for Torture {
         let sampler = Sampler::every(Duration::from_millis(1));
         let sampler = if has("budget") { sampler } else { sampler.budget(1.0) };
         let sampler = if has("on-cpu") { sampler.on_cpu() } else { sampler };
+        let is_seeded = cfg!(windows) && has("seeded");
+        let sampler = if is_seeded { sampler.strategy(Strategy::Seeded) } else { sampler };
         let shared = self.0.clone();
         let mut told = Instant::now();
         sampler.start(cx, move |round| {

@@ -108,6 +108,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Ok(command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path()))))
             }),
             folder: folder.join(format!("on-{}", runtime.version)),
+            exits: runtime.wine.is_none() || runtime.version.major != 8,
             fails_fast: true,
         };
         summaries.push(bed.torture(seed, amount)?);

@@ -93,6 +93,7 @@ impl fmt::Display for Summary {
         writeln!(f, "  answers            {}", profiler.under("walk."))?;
         writeln!(f, "  suspensions        {} retries; refused: {}", get("retries"), profiler.under("suspend."))?;
         writeln!(f, "  threads that died  {} before their turn, {} had to wait", get("ended"), get("delayed"))?;
+        writeln!(f, "  stuck walks        {} given up", get("abandoned"))?;
         writeln!(f, "  standstill         at most {} ms", get("standstill.longest-us") as f64 / 1000.0)?;
         let away = program.get("longest-away-ms");
         writeln!(f, "  heartbeat          away for {away} ms at most; {away_alone} ms without a profiler")?;
