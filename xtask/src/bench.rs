@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: what a corprof profiler costs, as ratios to a profiler in C that does the same.
 //!
 //! The C one is bench/floor.c, with bench/hooks.S and bench/shadow.c, bench/calls.c for single calls, and bench/walks.c for
-//! stacks; the counterparts are tests/profilers/bench_*.rs. How each row is measured stands with
-//! it, in the module of its name; how many figures become one, in `samples.rs`.
+//! stacks; the counterparts are tests/profilers/bench_*.rs. How each row is measured stands with it, in the module of its
+//! name; how many figures become one, in `samples.rs`.
 
 mod bed;
 mod calls;

@@ -71,8 +71,8 @@ impl Default for HookClock {
 fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has this instruction; an operating system that forbids it to applications, which none
-        // does that .NET runs on, would also have ended the process in `Clock::new`.
+        // SAFETY: every x86-64 processor has this instruction, and no operating system that .NET runs on forbids it to an
+        // application that does not ask for that.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]
