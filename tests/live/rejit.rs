@@ -20,13 +20,21 @@ fn a_body_takes_effect_and_is_reverted() -> Result<()> {
         let run = Run::new(&runtime, "ReJit").env("COMPlus_TieredCompilation", "0");
         let outcome = run.profiler_named(LIBRARY, "Replaces").run()?;
         outcome.exited_with(0)?;
-        ensure!(outcome.stdout == REPLACED_AND_REVERTED, "{outcome}");
+        // There Caller calls Inlined, as its machine code shows (`sub rsp, 28h; nop; call`); without ReJIT it does inline it. So
+        // the new body is in effect at once, and there is no inliner. Why is not known: Linux and .NET 8 inline it.
+        let is_inlined = !(runtime.is_windows() && runtime.major == 3);
+        let expected = if is_inlined {
+            REPLACED_AND_REVERTED.to_owned()
+        } else {
+            REPLACED_AND_REVERTED.replace("inlined: 42 52 51 61", "inlined: 42 52 52 61")
+        };
+        ensure!(outcome.stdout == expected, "{outcome}");
         let lines: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("rejit| ")).collect();
         for expected in [
             "answer: Ok(())",
             "finished Answer: Ok(()) true",
             "finished Inlined: Ok(()) true",
-            "finished Caller: Ok(()) true",
+            if is_inlined { "finished Caller: Ok(()) true" } else { "inliners: Ok(())" },
             "revert: Ok([Ok(()), Ok(()), Ok(()), Ok(())])",
         ] {
             ensure!(lines.contains(&expected), "not told: {expected}: {outcome}");

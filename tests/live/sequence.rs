@@ -112,6 +112,21 @@ fn on_the_fake(runtime: &Runtime) -> Result<String> {
     Ok(heard)
 }
 
+/// Without what a method inlines being told twice. So it is when the compiler starts over: on .NET Core 3.1 under Wine it does so
+/// once, as data lies further from code there than it assumes at first.
+fn told_once(lines: &mut Vec<String>) {
+    let is_inlining = |line: &String| line.contains(": JITInlining ");
+    let mut at = 0;
+    while at < lines.len() {
+        let run = lines[at..].iter().take_while(|line| is_inlining(line)).count();
+        let half = run / 2;
+        if run > 0 && run == 2 * half && lines[at..at + half] == lines[at + half..at + run] {
+            lines.drain(at + half..at + run);
+        }
+        at += run.max(1);
+    }
+}
+
 #[test]
 fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
     for runtime in Runtime::all()? {
@@ -127,7 +142,10 @@ fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
         outcome.exited_with(42)?;
         let fake = on_the_fake(&runtime)?;
         let lines = |text: &str| text.trim().lines().map(str::to_owned).collect::<Vec<_>>();
-        let (real, faked) = (lines(&outcome.stderr), lines(&fake));
+        let (mut real, faked) = (lines(&outcome.stderr), lines(&fake));
+        if runtime.is_windows() && runtime.major == 3 {
+            told_once(&mut real);
+        }
         if let Some(at) = (0..real.len().max(faked.len())).find(|&at| real.get(at) != faked.get(at)) {
             let [real, fake] = [&real, &faked].map(|lines| lines.get(at).map_or("nothing", String::as_str));
             bail!("line {}: `{fake}` on the fake CLR, `{real}` on {outcome}", at + 1);

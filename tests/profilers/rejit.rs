@@ -37,12 +37,12 @@ impl Wishes {
         }
     }
 
-    /// The next wish; nothing yet if it takes longer than a moment.
+    /// The next wish, in their order; nothing yet if it takes longer than a moment.
     fn next(&self) -> Option<String> {
         let state = self.state.lock().unwrap();
         let (mut state, _) =
             self.changed.wait_timeout_while(state, Duration::from_millis(20), |state| state.wishes.is_empty()).unwrap();
-        state.wishes.pop()
+        (!state.wishes.is_empty()).then(|| state.wishes.remove(0))
     }
 }
 

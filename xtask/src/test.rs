@@ -118,9 +118,6 @@ fn live_here(args: &Args) -> Result<()> {
     Prepared::new(args, build, [pinned("8")?, pinned("3.1")?])?.run(args, live_tests(&["live", "com"]))
 }
 
-/// Live tests that do not hold under Wine yet; run with a filter, they are tried.
-const NOT_UNDER_WINE: &[&str] = &["rejit::a_body_takes_effect_and_is_reverted", "sequence::", "torture::"];
-
 /// What testing for Windows needs.
 struct Windows {
     cache: Cache,
@@ -159,13 +156,8 @@ impl Windows {
             self.wine.run_what_is_built(&mut command);
             prepared.run(args, command)
         };
-        let mut live_args = args.clone();
-        if args.filter.is_empty() {
-            note(format_args!("left out, as they do not hold under Wine yet: {}", NOT_UNDER_WINE.join(" ")));
-            live_args.filter.extend(NOT_UNDER_WINE.iter().flat_map(|tests| ["--skip".to_owned(), (*tests).to_owned()]));
-        }
         // Each tells what it knows, whatever the other finds.
-        let (live, com) = (prepared.run(&live_args, live_tests(&["live"])), in_wine());
+        let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
         live.and(com)
     }
 }

@@ -229,7 +229,7 @@ impl Runtime<'_> {
     /// Writes the stack from the seed on by the unwinder alone.
     ///
     /// The runtime refuses to walk a thread that runs managed code where it cannot tell whether its registers are whole: on .NET 8
-    /// unless the system says so, which Wine seems not to.
+    /// unless the system says so, which Wine 8 does not.
     fn unwind(&self, seed: &Seed, scribe: &mut Scribe<'_, '_>) {
         let mut registers = *seed.registers();
         let mut is_innermost = !scribe.is_leaf_native;
