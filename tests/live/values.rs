@@ -41,7 +41,7 @@ fn calls(outcome: &Outcome) -> Result<BTreeMap<String, Calls>> {
 fn both(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
     let bare = Run::new(runtime, APP).run()?;
     bare.exited_with(0)?;
-    ensure!(bare.stdout.lines().count() == 60, "{bare}");
+    ensure!(bare.stdout.lines().count() == 61, "{bare}");
     let outcome = Run::new(runtime, APP).profiler_named(LIBRARY, profiler).run()?;
     outcome.exited_with(0)?;
     ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
@@ -174,6 +174,10 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
             expected(&runtime, "REGISTERS") == decimals.1 || decimals.1.contains(": 135"),
             "{runtime}: {decimals:?}"
         );
+
+        let too_many = calls.get("Values.Numbers.TooMany").and_then(|of| of.first()).context("not that many")?;
+        let no_room = "<the method has more arguments than a hook has room for>";
+        ensure!(too_many.0.matches(no_room).count() == 130 && too_many.1 == "129", "{runtime}: {too_many:?}");
 
         let mask = outcome.stderr.lines().find(|line| line.starts_with("mask: ")).context("no mask")?;
         for (flag, is_on) in

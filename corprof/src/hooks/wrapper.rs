@@ -18,7 +18,7 @@ const CALLERS_STACK_POINTER: usize = 4;
 const CALLERS_STACK_POINTER: usize = 29;
 
 /// How far a function's caller may be from the wrapper that it calls: more than any stack is long.
-const FARTHEST: usize = 1 << 34;
+const FARTHEST: usize = 1 << (usize::BITS / 2 + 2);
 
 /// What the wrapper has noted.
 fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
