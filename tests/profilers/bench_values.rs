@@ -11,6 +11,7 @@ impl FunctionHooks for Counts {
     type Thread = u64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::FRAME;
+    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
@@ -37,6 +38,7 @@ impl FunctionHooks for Sums {
     type Thread = i64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
+    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())

@@ -22,6 +22,7 @@ impl FunctionHooks for Writes {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
+    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
@@ -123,6 +124,7 @@ impl FunctionHooks for Counts {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
+    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
@@ -199,6 +201,7 @@ impl FunctionHooks for Looks {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::FRAME;
+    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);

@@ -36,24 +36,31 @@ impl InInitialize<'_> {
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is on, so
-    /// that the runtime would take the slow path, and the hooks ask for no values. `E_NOTIMPL`: there are no stubs for this processor and system, or the
-    /// runtime has none (.NET Core 3.1 on arm64), or one before .NET Core 3.1 is asked for values. `E_FAIL`: hooks are set already; [`Hook::Yes`](super::Hook::Yes) can hold what several need.
+    /// that the runtime would take the slow path, and the hooks ask for no values. `E_NOTIMPL`: there are no stubs for this
+    /// processor and system, or the runtime has none (.NET Core 3.1 on arm64), or one before .NET 5 is asked for values
+    /// ([`VALUES_BEFORE_NET_5`](FunctionHooks::VALUES_BEFORE_NET_5)). `E_FAIL`: hooks are set already;
+    /// [`Hook::Yes`](super::Hook::Yes) can hold what several need.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         let is_slow = !H::VALUES.is_empty();
-        /// The first version of the interface with hooks on arm64: that of .NET 5.
-        const ARM64_SINCE: u8 = 12;
+        /// The interface of .NET 5: the first with hooks on arm64, and with a slow path that is safe until the very end.
+        const NET_5: u8 = 12;
 
         let (Some(stubs), Some(slow_stubs)) = (stubs::of::<Installed<H>>(), stubs::slow_of::<Installed<H>>()) else {
             let rule = "corprof has no hook stubs for this processor: use x86-64, or arm64 outside of Windows";
             return Err(Error::new(E_NOTIMPL, CALL).about(std::env::consts::ARCH, rule));
         };
-        if cfg!(target_arch = "aarch64") && self.version() < ARM64_SINCE {
+        if cfg!(target_arch = "aarch64") && self.version() < NET_5 {
             let rule = "this runtime's own hook stubs are empty there: it takes .NET 5 or later";
             return Err(Error::new(E_NOTIMPL, CALL).about("arm64", rule));
         }
         if is_slow && self.version() < wrapper::LEAST_INFO {
             let rule = "the slow path of this runtime is not known to leave the application alone: it takes .NET Core 3.1 or later";
+            return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
+        }
+        if is_slow && self.version() < NET_5 && !H::VALUES_BEFORE_NET_5 {
+            let rule = "this runtime may crash with hooks that are told values, when the application has ended and threads run \
+                        on: it takes .NET 5 or later, or `FunctionHooks::VALUES_BEFORE_NET_5` if that can be borne";
             return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
         }
         if self.hooks().is_some() {

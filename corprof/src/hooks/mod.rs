@@ -162,10 +162,16 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// of the other three, by the runtime's slow path. Functions that native code calls (`UnmanagedCallersOnly`) are not
     /// hooked then, as the slow path is not made for them.
     ///
+    /// From .NET 5 on; before, only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
+    const VALUES: HookValues = HookValues::empty();
+
+    /// Whether values are wanted of .NET Core 3.1 as well, at the risk of the application's exit code.
+    ///
     /// .NET Core 3.1 has a fault there that no profiler can mend: if a thread is still in functions with such hooks when the
     /// application has ended and the profiler is gone, the runtime reads what it has deleted, and the process ends by a signal.
-    /// .NET 5 and later do not.
-    const VALUES: HookValues = HookValues::empty();
+    /// An application whose threads have all left such functions by then is safe. Unless this says yes,
+    /// [`hook_functions`](crate::InInitialize::hook_functions) is an error there.
+    const VALUES_BEFORE_NET_5: bool = false;
 
     /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
     ///
@@ -250,6 +256,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
     const VALUES: HookValues = T::VALUES;
+    const VALUES_BEFORE_NET_5: bool = T::VALUES_BEFORE_NET_5;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
