@@ -38,8 +38,7 @@ pub struct Bed<'b> {
     /// Where the output of a run that failed is left.
     pub folder: PathBuf,
     /// Whether runs may end by `Environment.Exit` on another thread than `Main`'s. On .NET 8 under Wine one in three of these hangs
-    /// in the runtime's way out, without a profiler as well: it waits for an event that only a thread could set that Wine has
-    /// ended already.
+    /// on its way out, without a profiler as well: coreclr waits there inside of its process detach.
     pub exits: bool,
     /// Whether runs may end by `Environment.FailFast`. On .NET 8 a few of these ended with nothing printed, which was also seen
     /// without a profiler; so who must be able to rely on the verdict leaves them out.
