@@ -29,6 +29,7 @@ struct Thread {
 impl FunctionHooks for Running {
     type Function = ();
     type Thread = Thread;
+    const TIMED: bool = true;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
@@ -41,15 +42,14 @@ impl FunctionHooks for Running {
 
     #[inline]
     fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, _function: &()) {
-        thread.stack.enter(cx, (cx.function(), thread.clock.now()), drop);
+        thread.stack.enter(cx, (cx.function(), thread.clock.at(cx)), drop);
         thread.entered += 1;
     }
 
     #[inline]
     fn leave(&self, cx: &InHook<'_>, thread: &mut Thread, _function: &()) {
-        let now = thread.clock.now();
         if let Some((_, began)) = thread.stack.leave(cx, drop) {
-            thread.ticks += now.wrapping_sub(began);
+            thread.ticks += thread.clock.at(cx).wrapping_sub(began);
             thread.left += 1;
         }
     }

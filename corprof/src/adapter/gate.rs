@@ -9,7 +9,6 @@
 //! (`system/`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
 //! any profiler in this library, which at Shutdown is what one wants.
 
-use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
@@ -30,8 +29,15 @@ const SLOTS: usize = 2048;
 /// How far from its place a thread looks for a free slot.
 const PROBES: usize = 16;
 
-/// What the depth holds besides the count while a hook is the outermost.
-const HOOK: usize = 1 << 16;
+/// In a slot's word: one callback that its owner is inside of. They nest when a call into the runtime makes another.
+const CALLBACK: usize = 1 << 48;
+/// The rest of the word: whose it is, and what is at hand.
+const IDLE: usize = CALLBACK - 1;
+/// The rest of the word while a hook that came by [`Gate::enter_first`] is under way.
+const HOOK: usize = 1;
+/// Keys of threads are addresses of something that begins with a pointer, so multiples of this: there is room for a [`Tag`]
+/// beside them.
+const ALIGNMENT: usize = 8;
 
 /// What one thread writes of its whereabouts, alone on its cache line.
 #[repr(align(64))]
@@ -39,21 +45,16 @@ struct Slot {
     /// The owner's [`system::thread_key`], 0 while nobody's. Never given back: a thread that ends leaves its key to the next thread
     /// that gets the same one, and the count is 0 by then.
     owner: AtomicUsize,
-    /// How many callbacks the owner is inside of: they nest when a call into the runtime makes another.
-    depth: AtomicUsize,
-    /// What the owner keeps for hooks (`hooks/threads.rs`), and which hooks these are: 0 for none.
+    /// Where the owner is: how many callbacks it is inside of, and below that [`HOOK`] or, outside of hooks, its key and the
+    /// tag of the hooks that `local` is kept for. One word, so that a hook has one thing to look at.
+    word: AtomicUsize,
+    /// What the owner keeps for hooks (`hooks/threads.rs`).
     local: AtomicPtr<()>,
-    local_key: AtomicUsize,
 }
 
 impl Slot {
     const fn free() -> Self {
-        Self {
-            owner: AtomicUsize::new(0),
-            depth: AtomicUsize::new(0),
-            local: AtomicPtr::new(std::ptr::null_mut()),
-            local_key: AtomicUsize::new(0),
-        }
+        Self { owner: AtomicUsize::new(0), word: AtomicUsize::new(0), local: AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 
@@ -92,19 +93,26 @@ impl Gate {
 
     /// As [`enter_as_usual`](Self::enter_as_usual) for a hook on a thread that is not inside yet.
     ///
-    /// It writes the count and does not change it, so that the processor need not wait for what it last wrote there: hooks
-    /// follow each other more closely than that takes.
+    /// None either if nothing is at hand for these hooks. It writes the word and does not change it, so that the processor need
+    /// not wait for what it last wrote there: hooks follow each other more closely than that takes.
     #[inline]
-    pub(crate) fn enter_first(&self) -> Option<First> {
-        let slot = Slot::at_home(system::thread_key())?;
-        if slot.depth.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn enter_first(&self, tag: Tag) -> Option<First> {
+        let key = system::thread_key();
+        let slot = &TABLE[Slot::home(key)];
+        let idle = key | tag.0;
+        if slot.word.load(Ordering::Relaxed) != idle {
             return None;
         }
-        slot.depth.store(HOOK + 1, Ordering::Relaxed);
-        let first = First { slot };
+        slot.word.store(HOOK, Ordering::Relaxed);
+        let first = First { slot, idle };
         // As in `enter`.
         compiler_fence(Ordering::SeqCst);
-        if self.state.load(Ordering::Relaxed) == OPEN { Some(first) } else { None }
+        if self.state.load(Ordering::Relaxed) == OPEN {
+            Some(first)
+        } else {
+            first.leave();
+            None
+        }
     }
 
     /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
@@ -151,28 +159,28 @@ impl Gate {
         let own = system::thread_key();
         // A slot seen empty once stays so, but for a thread that has come too late and is on its way out again.
         let mut slots = TABLE.iter();
-        let mut own_depth = 0;
+        let mut is_inside = false;
         let mut busy = slots.next();
         while busy.is_some() || CROWD.load(Ordering::Acquire) != 0 {
             match busy {
                 Some(slot) if slot.owner.load(Ordering::Relaxed) == own => {
-                    own_depth = slot.depth.load(Ordering::Relaxed);
+                    is_inside = Slot::is_busy(slot.word.load(Ordering::Relaxed));
                     busy = slots.next();
                 }
-                Some(slot) if slot.depth.load(Ordering::Acquire) == 0 => busy = slots.next(),
+                Some(slot) if !Slot::is_busy(slot.word.load(Ordering::Acquire)) => busy = slots.next(),
                 _ if Instant::now() >= deadline => return false,
                 _ => std::thread::sleep(Duration::from_micros(100)),
             }
         }
-        own_depth == 0
+        !is_inside
     }
 }
 
 impl Slot {
     #[inline]
     fn count_in(&self) {
-        // Only this thread writes the count, so it needs no locked instruction.
-        self.depth.store(self.depth.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // Only this thread writes the word, so it needs no locked instruction.
+        self.word.store(self.word.load(Ordering::Relaxed) + CALLBACK, Ordering::Relaxed);
     }
 
     /// The calling thread's slot: its own from before, or a free one.
@@ -188,23 +196,44 @@ impl Slot {
         (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
     }
 
-    /// Where the owner of a key looks first. Keys are addresses of thread control blocks, which are stacks apart: mostly a
-    /// multiple of a large power of two, so it is the upper bits of the product that differ.
+    /// Where the owner of a key looks first. Keys are addresses of thread control blocks, which are stacks apart: often a
+    /// multiple of a large power of two, so the sum takes in their upper bits. A product would do so as well, and is later.
     #[inline]
     const fn home(key: usize) -> usize {
-        const GOLDEN: usize = 0x9E37_79B9_7F4A_7C15_u64 as usize;
-        key.wrapping_mul(GOLDEN) >> (usize::BITS - SLOTS.trailing_zeros())
+        const OFFSETS: usize = (SLOTS - 1) * size_of::<Slot>();
+        (((key >> 6) + (key >> 15)) & OFFSETS) / size_of::<Slot>()
+    }
+
+    /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around what asks. Only the owner may ask.
+    fn is_in_hook(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & IDLE == HOOK
+    }
+
+    /// Whether what the owner keeps is under this tag. Only the owner may ask.
+    fn has(&self, tag: Tag) -> bool {
+        self.word.load(Ordering::Relaxed) & IDLE == self.owner.load(Ordering::Relaxed) | tag.0
+    }
+
+    /// Whether the owner of a slot with this word is inside of a callback or hook.
+    fn is_busy(word: usize) -> bool {
+        word & !IDLE != 0 || word == HOOK
     }
 
     #[cold]
     fn find(key: usize) -> Option<&'static Slot> {
+        if key & !IDLE != 0 || !key.is_multiple_of(ALIGNMENT) {
+            return None;
+        }
         let home = Self::home(key);
         for step in 0..PROBES {
             let slot = &TABLE[(home + step) % SLOTS];
             // Looking first keeps a neighbour's cache line his.
             let owner = slot.owner.load(Ordering::Relaxed);
-            let take = || slot.owner.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if owner == key || owner == 0 && take() {
+            if owner == key {
+                return Some(slot);
+            }
+            if owner == 0 && slot.owner.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                slot.word.store(key, Ordering::Relaxed);
                 return Some(slot);
             }
         }
@@ -225,63 +254,82 @@ impl Inside {
     }
 }
 
-/// The only callback or hook of its thread that is under way.
+/// The only callback or hook of its thread that is under way. It has to [leave](Self::leave).
+#[must_use]
 pub(crate) struct First {
     slot: &'static Slot,
+    /// The word before.
+    idle: usize,
 }
 
 impl First {
-    /// As [`Inside::local`].
-    #[inline]
-    pub(crate) fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
-        self.slot.local(key)
+    /// The calling thread's, found again; `tag` is told what the thread keeps, for the tag that it came with. None if no hook is
+    /// under way that came by [`enter_first`](Gate::enter_first).
+    pub(crate) fn again(tag: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
+        let key = system::thread_key();
+        let slot = Slot::at_home(key).filter(|slot| slot.is_in_hook())?;
+        let tag = tag(NonNull::new(slot.local.load(Ordering::Relaxed))?);
+        Some(Self { slot, idle: key | tag.0 })
     }
-}
 
-impl Drop for First {
+    /// What the calling thread keeps for the hooks of the tag that it came with.
     #[inline]
-    fn drop(&mut self) {
+    pub(crate) fn local(&self) -> NonNull<()> {
+        // SAFETY: the word had the tag, which `set_local` writes after something that is not null.
+        unsafe { NonNull::new_unchecked(self.slot.local.load(Ordering::Relaxed)) }
+    }
+
+    /// Ends it.
+    #[inline]
+    pub(crate) fn leave(self) {
         // What has come and gone in between has left it as it was.
-        self.slot.depth.store(0, Ordering::Release);
+        self.slot.word.store(self.idle, Ordering::Release);
     }
 }
 
-impl Slot {
-    #[inline]
-    fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
-        // Only this thread writes them, so there is nothing to order.
-        if self.local_key.load(Ordering::Relaxed) != key.get() {
-            return None;
-        }
-        // SAFETY: `set_local` stores a key only after something that is not null, and this one is not 0.
-        Some(unsafe { NonNull::new_unchecked(self.local.load(Ordering::Relaxed)) })
+/// Tells hooks apart: those of the first few profilers of a process, for which there is room beside a thread's key. Hooks of
+/// any others never come by [`enter_first`](Gate::enter_first).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tag(usize);
+
+impl Tag {
+    /// One that nothing can be kept under.
+    pub(crate) const NONE: Self = Self(HOOK);
+
+    /// One that nobody else has, or none.
+    pub(crate) fn new() -> Self {
+        static LAST: AtomicUsize = AtomicUsize::new(HOOK);
+        let next = |last| (last + 1 < ALIGNMENT).then_some(last + 1);
+        LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).map_or(Self::NONE, |last| Self(last + 1))
     }
 }
 
 impl Inside {
     /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around this.
     pub(crate) fn is_in_hook(&self) -> bool {
-        self.slot.is_some_and(|slot| slot.depth.load(Ordering::Relaxed) >= HOOK)
+        self.slot.is_some_and(Slot::is_in_hook)
     }
 
-    /// What the calling thread last kept in its slot, if it was under this key.
-    #[inline]
-    pub(crate) fn local(&self, key: NonZeroUsize) -> Option<NonNull<()>> {
-        self.slot?.local(key)
+    /// What the calling thread last kept in its slot, if it was under this tag.
+    pub(crate) fn local(&self, tag: Tag) -> Option<NonNull<()>> {
+        let slot = self.slot.filter(|slot| slot.has(tag))?;
+        NonNull::new(slot.local.load(Ordering::Relaxed))
     }
 
-    /// Keeps something in the calling thread's slot, if it has one; `None` ends what was kept under this key.
-    pub(crate) fn set_local(&self, key: NonZeroUsize, local: Option<NonNull<()>>) {
-        let Some(slot) = self.slot else { return };
-        let key = key.get();
-        match local {
+    /// Keeps something in the calling thread's slot, if it has one and no hook is using it; `None` ends what was kept under
+    /// this tag.
+    pub(crate) fn set_local(&self, tag: Tag, local: Option<NonNull<()>>) {
+        let Some(slot) = self.slot.filter(|_| tag != Tag::NONE && !self.is_in_hook()) else { return };
+        let tag = match local {
             Some(local) => {
                 slot.local.store(local.as_ptr(), Ordering::Relaxed);
-                slot.local_key.store(key, Ordering::Relaxed);
+                tag.0
             }
-            None if slot.local_key.load(Ordering::Relaxed) == key => slot.local_key.store(0, Ordering::Relaxed),
-            None => {}
-        }
+            None if slot.has(tag) => 0,
+            None => return,
+        };
+        let callbacks = slot.word.load(Ordering::Relaxed) & !IDLE;
+        slot.word.store(callbacks | slot.owner.load(Ordering::Relaxed) | tag, Ordering::Relaxed);
     }
 }
 
@@ -289,7 +337,7 @@ impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
         match self.slot {
-            Some(slot) => slot.depth.store(slot.depth.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Release),
+            Some(slot) => slot.word.store(slot.word.load(Ordering::Relaxed).wrapping_sub(CALLBACK), Ordering::Release),
             None => {
                 CROWD.fetch_sub(1, Ordering::Release);
             }
@@ -319,6 +367,48 @@ mod tests {
             });
             assert_eq!(homeless.count(), 0, "{distance:#x}");
         }
+    }
+
+    #[test]
+    fn a_hook_comes_in_where_something_is_kept_for_it() {
+        let _turn = ONE_AT_A_TIME.lock();
+        let (gate, tag, other) = (Gate::new(), Tag::new(), Tag::new());
+        if gate.open != OPEN {
+            return;
+        }
+        assert!(gate.enter_first(tag).is_none());
+        let local = NonNull::<u8>::dangling().cast();
+        gate.enter().unwrap().set_local(tag, Some(local));
+        assert!(gate.enter_first(other).is_none() && gate.enter_first(Tag::NONE).is_none());
+
+        let first = gate.enter_first(tag).unwrap();
+        assert_eq!(first.local(), local);
+        assert!(gate.enter_first(tag).is_none(), "one hook at a time");
+        let inside = gate.enter().unwrap();
+        assert!(inside.is_in_hook());
+        inside.set_local(tag, None);
+        drop(inside);
+        assert!(!gate.close(Duration::ZERO), "a hook is under way");
+        first.leave();
+        assert!(gate.close(Duration::ZERO));
+        assert!(gate.enter_first(tag).is_none(), "closed");
+
+        let gate = Gate::new();
+        let found = |kept| {
+            assert_eq!(kept, local);
+            tag
+        };
+        assert!(First::again(found).is_none());
+        let _ = gate.enter_first(tag).unwrap();
+        First::again(found).unwrap().leave();
+        let inside = gate.enter().unwrap();
+        assert!(gate.enter_first(tag).is_none(), "a callback is around it");
+        assert_eq!(inside.local(tag), Some(local));
+        inside.set_local(other, None);
+        inside.set_local(tag, None);
+        assert_eq!((inside.local(tag), inside.local(other)), (None, None));
+        drop(inside);
+        assert!(gate.enter_first(tag).is_none());
     }
 
     #[test]

@@ -212,7 +212,7 @@ pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
 
 /// Drops what a panic carried; should that panic in turn, it is leaked.
 #[cold]
-fn discard(payload: Box<dyn std::any::Any + Send>) {
+pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }

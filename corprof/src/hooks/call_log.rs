@@ -156,13 +156,13 @@ impl<F: Send + 'static> CallWriter<F> {
     /// A function begins. Dropped and counted if there is no room.
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: F) {
-        self.events.push(Event { function: Some(function), stack_pointer: cx.stack_pointer(), at: self.clock.now() });
+        self.events.push(Event { function: Some(function), stack_pointer: cx.stack_pointer(), at: self.clock.at(cx) });
     }
 
     /// A function ends, by returning or in a tail call. Dropped and counted if there is no room.
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
-        self.events.push(Event { function: None, stack_pointer: cx.stack_pointer(), at: self.clock.now() });
+        self.events.push(Event { function: None, stack_pointer: cx.stack_pointer(), at: self.clock.at(cx) });
     }
 }
 

@@ -153,14 +153,14 @@ impl CallTimer {
     /// A function begins: to be called by [`enter`](super::FunctionHooks::enter), with its [number](CallTimes::number).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
-        self.enter_at(cx.stack_pointer(), function, self.clock.now());
+        self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
     /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
     /// [`tailcall`](super::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
-        self.leave_at(cx.stack_pointer(), self.clock.now());
+        self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
     /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.

@@ -1,9 +1,12 @@
 //! [`HookClock`]: a clock that a hook can afford.
 
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use quanta::Clock;
+
+use super::InHook;
 
 /// A clock that only goes forward, for hooks: a reading takes some nanoseconds.
 ///
@@ -20,12 +23,15 @@ impl HookClock {
     /// It takes up to 200 ms, the first time in a process, to learn how fast the processor counts.
     pub fn new() -> Self {
         let clock = Clock::new();
-        // The system's clock counts nanoseconds since some other moment, and would not be between two readings.
-        let is_counter = (0..3).all(|_| {
-            let (before, reading, after) = (counter(), clock.raw(), counter());
-            before.is_some_and(|before| before <= reading) && after.is_some_and(|after| reading <= after)
+        static DECISION: Once = Once::new();
+        DECISION.call_once(|| {
+            // The system's clock counts nanoseconds since some other moment, and would not be between two readings.
+            let is_counter = (0..3).all(|_| {
+                let (before, reading, after) = (counter(), clock.raw(), counter());
+                before.is_some_and(|before| before <= reading) && after.is_some_and(|after| reading <= after)
+            });
+            IS_COUNTER.store(is_counter, Relaxed);
         });
-        IS_COUNTER.store(is_counter, Relaxed);
         Self(clock)
     }
 
@@ -38,6 +44,13 @@ impl HookClock {
             return now;
         }
         self.now_by_system()
+    }
+
+    /// The moment when the hook `cx` began, in ticks, if its hooks are [timed](super::FunctionHooks::TIMED); else the present
+    /// one.
+    #[inline]
+    pub fn at(&self, cx: &InHook<'_>) -> u64 {
+        cx.begun().unwrap_or_else(|| self.now())
     }
 
     /// Kept apart, so that who reads the counter saves no registers for a call.
@@ -66,9 +79,15 @@ impl Default for HookClock {
     }
 }
 
+/// Whether there is a counter that can be read in line, and its readings are not those of clocks. It may take 200 ms to say.
+pub(super) fn is_slow() -> bool {
+    let _ = HookClock::new();
+    counter().is_some() && !IS_COUNTER.load(Relaxed)
+}
+
 /// The processor's counter, where it can be read in line.
 #[inline]
-fn counter() -> Option<u64> {
+pub(super) fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has this instruction, and no operating system that .NET runs on forbids it to an

@@ -15,6 +15,7 @@ pub struct InHook<'h> {
     info: &'h Info,
     function: FunctionId,
     stack_pointer: usize,
+    begun: Option<u64>,
     /// The hook is that of the calling thread.
     _not_send: PhantomData<*mut ()>,
 }
@@ -23,8 +24,8 @@ static_assertions::assert_not_impl_any!(InHook<'static>: Send, Sync, Clone);
 
 impl<'h> InHook<'h> {
     #[inline]
-    pub(super) fn new(info: &'h Info, function: FunctionId, stack_pointer: usize) -> Self {
-        Self { info, function, stack_pointer, _not_send: PhantomData }
+    pub(super) fn new(info: &'h Info, function: FunctionId, stack_pointer: usize, begun: Option<u64>) -> Self {
+        Self { info, function, stack_pointer, begun, _not_send: PhantomData }
     }
 
     /// The function that begins or ends.
@@ -38,6 +39,12 @@ impl<'h> InHook<'h> {
     #[inline]
     pub fn stack_pointer(&self) -> usize {
         self.stack_pointer
+    }
+
+    /// When the hook began, by the processor's counter, if that has been read.
+    #[inline]
+    pub(super) fn begun(&self) -> Option<u64> {
+        self.begun
     }
 }
 

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::context::{Heap, InCallback};
+use crate::context::InCallback;
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::id::FunctionId;
-use crate::info::Info;
 use crate::walk::FrameInfo;
 
 use super::InHook;
@@ -26,15 +25,9 @@ pub struct InSlowHook<'h> {
 static_assertions::assert_not_impl_any!(InSlowHook<'static>: Send, Sync, Clone);
 
 impl<'h> InSlowHook<'h> {
-    pub(super) fn new(
-        info: &'h Info,
-        function: FunctionId,
-        stack_pointer: usize,
-        frame: Result<FrameInfo<'h>>,
-    ) -> Self {
-        // The thread is in cooperative mode, and nothing that is offered leaves it.
-        let callback = InCallback::new(info, Heap::Still, 0);
-        Self { hook: InHook::new(info, function, stack_pointer), callback, frame }
+    /// `callback` is one in which nothing moves: the thread is in cooperative mode, and nothing that is offered leaves it.
+    pub(super) fn new(hook: InHook<'h>, callback: InCallback<'h>, frame: Result<FrameInfo<'h>>) -> Self {
+        Self { hook, callback, frame }
     }
 
     /// The context of a fast hook, for what is made for both: [`ShadowStack`](super::ShadowStack) and

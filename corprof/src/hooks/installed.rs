@@ -4,11 +4,12 @@
 //! bits. It is all that a hook gets, and enough: the record leads to the hooks. Neither is ever freed, as the runtime does not
 //! forget the number even when the function is gone.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use super::stubs::{TAGS, Target, VECTOR_LOCALS};
-use super::threads::{State, Threads};
-use super::unwind::{Loan, ThreadOf};
+use super::stubs::{OURS, TAGS, Target};
+use super::threads::{Kept, State, Threads};
 use super::values::{Assemblies, Lookup, Plan};
-use super::{FunctionHooks, Hook, InHook, signature};
-use crate::adapter::gate::{First, Gate, Inside};
-use crate::adapter::{apart, catch};
+use super::{FunctionHooks, Hook, InHook, clock, signature};
+use crate::adapter::gate::{First, Gate, Tag};
+use crate::adapter::{catch, discard};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
@@ -34,6 +34,8 @@ use crate::{report, wire};
 pub(crate) struct Installed<H: FunctionHooks> {
     /// The profiler's own: closed at Shutdown, or after a panic.
     pub(super) gate: Arc<Gate>,
+    /// What threads keep their states under, at the gate.
+    pub(super) tag: Tag,
     info: Info,
     profiler: &'static str,
     pub(super) threads: Threads,
@@ -51,18 +53,15 @@ unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
 // SAFETY: as above.
 unsafe impl<H: FunctionHooks> Send for Installed<H> {}
 
-/// Keeps a hook inside the gate, with the state of its thread: dropped in this order.
-enum Passed<T: 'static> {
-    First(#[expect(dead_code, reason = "dropped")] First),
-    Rarely(#[expect(dead_code, reason = "dropped")] Loan<T>, #[expect(dead_code, reason = "dropped")] Inside),
-}
-
-/// What the runtime's number for a function points to. The alignment leaves room for the tags.
-#[repr(align(8))]
+/// What the runtime's number for a function points to. The alignment leaves room for the tags. First comes what every hook
+/// needs.
+#[repr(C, align(8))]
 pub(super) struct Record<H: FunctionHooks> {
-    pub(super) hooks: &'static Installed<H>,
     /// That of the hooks, at hand.
     gate: &'static Gate,
+    /// Theirs as well.
+    tag: Tag,
+    pub(super) hooks: &'static Installed<H>,
     pub(super) function: FunctionId,
     pub(super) data: H::Function,
     /// What its values are; nothing, unless they are told.
@@ -104,6 +103,7 @@ impl<H: FunctionHooks> Installed<H> {
         let (gate, profiler) = (info.own_threads().gate().clone(), info.own_threads().profiler());
         Ok(Box::leak(Box::new(Self {
             gate,
+            tag: if H::TIMED && clock::is_slow() { Tag::NONE } else { Tag::new() },
             info,
             profiler,
             threads: Threads::default(),
@@ -149,34 +149,60 @@ impl<H: FunctionHooks> Installed<H> {
         report::line(format_args!("the profiler {} panicked in {method}; the application goes on", self.profiler));
     }
 
-    /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method.
+    /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method. That gets the moment of
+    /// the beginning as well, if it is wanted.
+    ///
+    /// # Safety
+    /// `client` is the runtime's number for a function from [`map`](Self::map), with [`OURS`] in it.
     #[inline(always)]
-    pub(super) fn run(client: usize, name: &str, user: impl FnOnce(&'static Record<H>, &mut H::Thread)) {
-        if client & VECTOR_LOCALS == 0 {
-            // The runtime's own number: .NET Core 3.1 compiles with hooks after Shutdown, and does not ask `map` any more.
-            return;
-        }
-        // SAFETY: the stub passes on the number that the runtime has from `map`, which is the address of a record of this `H`,
-        // as stubs and mapper are set together, and its tags. Records are never freed.
+    pub(super) unsafe fn run(
+        client: usize,
+        name: &'static str,
+        user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
+    ) {
+        // SAFETY: the number is the address of a record of this `H`, as stubs and mapper are set together, and its tags. Records
+        // are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
-        let hooks = record.hooks;
-        let usual =
-            record.gate.enter_first().and_then(|first| Some((first.local(hooks.key())?.cast(), Passed::First(first))));
-        // What is rare is kept apart, so that the usual case saves no registers for it.
-        let Some((thread, _passed)) = usual.or_else(|| apart(|| hooks.pass_rarely())) else { return };
+        let Some(first) = record.gate.enter_first(record.tag) else {
+            return Self::run_rarely(record, name, user);
+        };
         // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
-        // uses it now: this is the only hook or callback, or else it was lent to this one; and a thread does not end in a
-        // hook.
-        let thread: &mut H::Thread = unsafe { &mut *NonNull::as_ptr(thread) };
-        // One place for both cases, so that the user's method becomes part of it.
-        catch(|| user(record, thread), || hooks.go_quiet(name));
+        // uses it now: this is the only hook or callback; and a thread does not end in a hook.
+        let thread: &mut H::Thread = unsafe { &mut *first.local().cast().as_ptr() };
+        let begun = if H::TIMED { clock::counter() } else { None };
+        // As `catch` does, but for what is at hand: nothing of it is used after a panic, so that no registers are saved for it.
+        match catch_unwind(AssertUnwindSafe(|| user(record, thread, begun))) {
+            Ok(()) => first.leave(),
+            Err(payload) => Self::end_after_panic(payload, name),
+        }
     }
 
-    /// As [`Gate::enter_first`] for a hook that is not the only thing on its thread, or the first on it.
-    fn pass_rarely(&'static self) -> Option<(ThreadOf<H>, Passed<H::Thread>)> {
-        let inside = self.gate.enter()?;
-        let (thread, loan) = self.borrow(&inside)?;
-        Some((thread, Passed::Rarely(loan, inside)))
+    /// The end of a hook that came by [`Gate::enter_first`] and has panicked.
+    #[cold]
+    #[inline(never)]
+    fn end_after_panic(payload: Box<dyn Any + Send>, name: &'static str) {
+        // SAFETY: what a thread keeps while it is in a hook that came by `enter_first`, is the state of these hooks on it.
+        let hooks = |state: NonNull<()>| unsafe { state.cast::<Kept<H>>().as_ref() }.hooks;
+        let Some(first) = First::again(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
+        // What the panic carried may do anything when it is dropped: first things first.
+        hooks(first.local()).go_quiet(name);
+        discard(payload);
+        first.leave();
+    }
+
+    /// As [`run`](Self::run) for a hook that is not the only thing on its thread, or the first on it.
+    #[cold]
+    #[inline(never)]
+    fn run_rarely(
+        record: &'static Record<H>,
+        name: &'static str,
+        user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
+    ) {
+        let Some(inside) = record.gate.enter() else { return };
+        let Some((thread, _loan)) = record.hooks.borrow(&inside) else { return };
+        // SAFETY: as in `run`; it was lent to this hook.
+        let thread: &mut H::Thread = unsafe { &mut *thread.as_ptr() };
+        catch(|| user(record, thread, None), || record.hooks.go_quiet(name));
     }
 
     /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
@@ -197,13 +223,13 @@ impl<H: FunctionHooks> Installed<H> {
                     let mut lookup = Lookup::new(&mut cx, &hooks.assemblies);
                     // In doubt it is not hooked.
                     let is_fit = lookup.is_called_by_native_code(function) == Ok(false);
-                    is_fit.then(|| (data, TAGS, lookup.plan(function)))
+                    is_fit.then(|| (data, OURS, lookup.plan(function)))
                 }
                 Hook::No => None,
             };
             let (data, tags, plan) = catch(select, || hooks.go_quiet("select"))??;
             let record: *const Record<H> =
-                Box::leak(Box::new(Record { hooks, gate: &hooks.gate, function, data, plan }));
+                Box::leak(Box::new(Record { hooks, gate: &hooks.gate, tag: hooks.tag, function, data, plan }));
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
@@ -214,28 +240,34 @@ impl<H: FunctionHooks> Installed<H> {
 
 impl<H: FunctionHooks> Record<H> {
     #[inline(always)]
-    fn cx(&'static self, stack_pointer: usize) -> InHook<'static> {
-        InHook::new(&self.hooks.info, self.function, stack_pointer)
+    fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
+        InHook::new(&self.hooks.info, self.function, stack_pointer, begun)
     }
 }
 
 impl<H: FunctionHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
-        Self::run(client, "enter", |record, thread| {
-            record.hooks.user().enter(&record.cx(stack_pointer), thread, &record.data);
-        });
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
+            record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, &record.data);
+        };
+        // SAFETY: the stub's promise.
+        unsafe { Self::run(client, "enter", user) };
     }
 
     extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
-        Self::run(client, "leave", |record, thread| {
-            record.hooks.user().leave(&record.cx(stack_pointer), thread, &record.data);
-        });
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
+            record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, &record.data);
+        };
+        // SAFETY: the stub's promise.
+        unsafe { Self::run(client, "leave", user) };
     }
 
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize) {
-        Self::run(client, "tailcall", |record, thread| {
-            record.hooks.user().tailcall(&record.cx(stack_pointer), thread, &record.data);
-        });
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
+            record.hooks.user().tailcall(&record.cx(stack_pointer, begun), thread, &record.data);
+        };
+        // SAFETY: the stub's promise.
+        unsafe { Self::run(client, "tailcall", user) };
     }
 }
 

@@ -69,7 +69,7 @@
 //!
 //! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
 //! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
-//! and `unwind.rs` tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs`
+//! and `unwind.rs` tells what exceptions have left of it. `rarely.rs` calls what they seldom do at no price for the rest. What hooks find goes through `events.rs` to a reader; `call_log.rs`
 //! does that for calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in
 //! `call_paths.rs`, and `call_tree.rs` is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
 
@@ -83,6 +83,7 @@ mod in_hook;
 mod in_slow_hook;
 mod install;
 mod installed;
+mod rarely;
 mod shadow;
 mod signature;
 mod slow;
@@ -156,6 +157,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
 
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
+
+    /// Whether each hook begins with a reading of the clock, which [`HookClock::at`] gives. It is the cheapest way to the time.
+    const TIMED: bool = false;
 
     /// What hooks are told of values. If it is anything, [`enter_with_args`](Self::enter_with_args),
     /// [`leave_with_value`](Self::leave_with_value) and [`tailcall_with_frame`](Self::tailcall_with_frame) are called in place
@@ -255,6 +259,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
+    const TIMED: bool = T::TIMED;
     const VALUES: HookValues = T::VALUES;
     const VALUES_BEFORE_NET_5: bool = T::VALUES_BEFORE_NET_5;
 

@@ -10,8 +10,12 @@
 //! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](super::FunctionHooks::unwound),
 //! of which the runtime does not know enough in one case: blocks of dynamic methods, which it does not tell of.
 
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::slice;
+
+use super::rarely::rarely;
 use super::{InHook, StackBoundary};
-use crate::adapter::apart;
 
 /// How many entries a stack has room for from the start: more than most threads ever need, so their hooks do not allocate.
 const AT_FIRST: usize = 1024;
@@ -74,19 +78,28 @@ const MOST: usize = 1 << 17;
 /// blocks of methods without metadata, so what the exception has left is still on the stack. The next hook above it, or the
 /// next block that the runtime tells of, sets it right. While a filter runs nothing has been left yet: what the filter calls is
 /// entered below what threw.
-#[derive(Debug)]
 pub struct ShadowStack<F> {
-    entries: Vec<Entry<F>>,
+    /// The innermost entry.
+    top: *mut Entry<F>,
+    /// The last one that there is room for.
+    last: *mut Entry<F>,
+    /// The room, and nothing else: of the vector's own elements there are none. The first entry is nobody's, and above all that
+    /// can be; it has no frame.
+    room: Vec<Entry<F>>,
     bound: usize,
     lost: u64,
 }
 
-#[derive(Debug)]
 struct Entry<F> {
     /// Its caller's. Entries further on have lower ones.
     stack_pointer: usize,
-    frame: F,
+    frame: MaybeUninit<F>,
 }
+
+// SAFETY: the pointers lead into `room`, which is nobody else's; so a stack is what its frames are.
+unsafe impl<F: Send> Send for ShadowStack<F> {}
+// SAFETY: as above; whoever has it shared only reads.
+unsafe impl<F: Sync> Sync for ShadowStack<F> {}
 
 impl<F> Default for ShadowStack<F> {
     fn default() -> Self {
@@ -104,7 +117,9 @@ impl<F> ShadowStack<F> {
 
     /// An empty stack of at most so many entries. Each takes the size of an `F` and of a pointer.
     pub fn with_bound(bound: usize) -> Self {
-        Self { entries: Vec::with_capacity(bound.min(AT_FIRST)), bound, lost: 0 }
+        let mut room = Vec::with_capacity(bound.min(AT_FIRST) + 1);
+        let top = Self::begin(&mut room);
+        Self { top, last: Self::last(&mut room, bound), room, bound, lost: 0 }
     }
 
     /// A function begins: to be called by [`enter`](super::FunctionHooks::enter).
@@ -130,35 +145,48 @@ impl<F> ShadowStack<F> {
     /// `left` gets those of them that are on the stack.
     #[inline]
     pub fn unwound(&mut self, boundary: StackBoundary, left: impl FnMut(F)) {
-        self.cut(move |stack_pointer| boundary.is_gone(stack_pointer), left);
+        let is_gone = move |stack_pointer| boundary.is_gone(stack_pointer);
+        if is_gone(self.top_stack_pointer()) {
+            rarely(|| self.cut(is_gone, left));
+        }
     }
 
     /// What is running, the outermost function first.
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = &F> + ExactSizeIterator {
-        self.entries.iter().map(|entry| &entry.frame)
+        // SAFETY: behind the first, up to the top, all entries are whole.
+        let entries = unsafe { slice::from_raw_parts(self.room.as_ptr().add(1), self.depth()) };
+        // SAFETY: as above.
+        entries.iter().map(|entry| unsafe { entry.frame.assume_init_ref() })
     }
 
     /// As [`frames`](Self::frames), to change what is kept.
     pub fn frames_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
-        self.entries.iter_mut().map(|entry| &mut entry.frame)
+        let depth = self.depth();
+        // SAFETY: as in `frames`.
+        let entries = unsafe { slice::from_raw_parts_mut(self.room.as_mut_ptr().add(1), depth) };
+        // SAFETY: as above.
+        entries.iter_mut().map(|entry| unsafe { entry.frame.assume_init_mut() })
     }
 
     /// The innermost function.
     #[inline]
     pub fn top(&self) -> Option<&F> {
-        self.entries.last().map(|entry| &entry.frame)
+        // SAFETY: any entry but the first is whole, and stays while the stack is borrowed.
+        (!self.is_empty()).then(|| unsafe { (*self.top).frame.assume_init_ref() })
     }
 
     /// As [`top`](Self::top), to change what is kept.
     #[inline]
     pub fn top_mut(&mut self) -> Option<&mut F> {
-        self.entries.last_mut().map(|entry| &mut entry.frame)
+        // SAFETY: as in `top`.
+        (!self.is_empty()).then(|| unsafe { (*self.top).frame.assume_init_mut() })
     }
 
     /// How many there are.
     #[inline]
     pub fn depth(&self) -> usize {
-        self.entries.len()
+        // SAFETY: the top is in the room, at the first entry or behind it.
+        unsafe { self.top.offset_from_unsigned(self.room.as_ptr()) }
     }
 
     /// How many calls were not entered: beyond the bound, or for want of memory.
@@ -170,51 +198,123 @@ impl<F> ShadowStack<F> {
     #[inline]
     pub(super) fn enter_at(&mut self, stack_pointer: usize, frame: F, left: impl FnMut(F)) {
         // At the same place as well: a function that it takes the place of.
-        self.cut(move |entered| entered <= stack_pointer, left);
-        let entry = Entry { stack_pointer, frame };
-        if self.entries.len() < self.entries.capacity() {
-            self.entries.push(entry);
+        let is_gone = move |entered| entered <= stack_pointer;
+        if is_gone(self.top_stack_pointer()) || self.top == self.last {
+            rarely(move || {
+                self.cut(is_gone, left);
+                if self.top == self.last && !self.has_grown() {
+                    self.lost += 1;
+                } else {
+                    // SAFETY: there is room.
+                    unsafe { self.push(stack_pointer, frame) };
+                }
+            });
         } else {
-            self.push_growing(entry);
+            // SAFETY: the top is not the last.
+            unsafe { self.push(stack_pointer, frame) };
         }
     }
 
     /// As [`leave`](Self::leave).
     #[inline]
     pub(super) fn leave_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
-        if self.entries.last().is_some_and(|entry| entry.stack_pointer == stack_pointer) {
-            return self.entries.pop().map(|entry| entry.frame);
+        if self.top_stack_pointer() == stack_pointer {
+            // SAFETY: a stack pointer is aligned, so no function's is that of the first entry: this is another.
+            return Some(unsafe { self.pop() });
         }
-        // What is rare is kept apart, so that the usual case saves no registers for it.
-        apart(move || {
+        rarely(move || {
             self.cut(move |entered| entered < stack_pointer, left);
-            self.entries.pop_if(|entry| entry.stack_pointer == stack_pointer).map(|entry| entry.frame)
+            // SAFETY: as above.
+            (self.top_stack_pointer() == stack_pointer).then(|| unsafe { self.pop() })
         })
     }
 
     /// Takes off what is gone, as its stack pointer tells.
-    #[inline]
     fn cut(&mut self, is_gone: impl Fn(usize) -> bool, mut left: impl FnMut(F)) {
-        if self.entries.last().is_some_and(|entry| is_gone(entry.stack_pointer)) {
-            apart(move || {
-                while let Some(entry) = self.entries.pop_if(|entry| is_gone(entry.stack_pointer)) {
-                    left(entry.frame);
-                }
-            });
+        while !self.is_empty() && is_gone(self.top_stack_pointer()) {
+            // SAFETY: the top is not the first entry.
+            left(unsafe { self.pop() });
         }
     }
 
-    /// Makes room for one more, if there may be.
-    #[cold]
-    #[inline(never)]
-    fn push_growing(&mut self, entry: Entry<F>) {
-        let room = self.entries.capacity();
-        let more = room.max(AT_FIRST).min(self.bound.saturating_sub(room));
-        if more > 0 && self.entries.try_reserve_exact(more).is_ok() {
-            self.entries.push(entry);
-        } else {
-            self.lost += 1;
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.top.cast_const() == self.room.as_ptr()
+    }
+
+    #[inline]
+    fn top_stack_pointer(&self) -> usize {
+        // SAFETY: the top is an entry, and every entry has one.
+        unsafe { (*self.top).stack_pointer }
+    }
+
+    /// # Safety
+    /// The top is not the last that there is room for.
+    #[inline]
+    unsafe fn push(&mut self, stack_pointer: usize, frame: F) {
+        // SAFETY: there is room for one more behind the top, by the caller's promise.
+        unsafe {
+            self.top = self.top.add(1);
+            self.top.write(Entry { stack_pointer, frame: MaybeUninit::new(frame) });
         }
+    }
+
+    /// # Safety
+    /// The top is not the first entry.
+    #[inline]
+    unsafe fn pop(&mut self) -> F {
+        // SAFETY: the entry is whole, by the caller's promise, and nobody has it any more when the top is before it.
+        unsafe {
+            let frame = (*self.top).frame.assume_init_read();
+            self.top = self.top.sub(1);
+            frame
+        }
+    }
+
+    /// The first entry, in a room that has none.
+    fn begin(room: &mut Vec<Entry<F>>) -> *mut Entry<F> {
+        let first = room.as_mut_ptr();
+        // SAFETY: there is room for one at least, as all rooms are made.
+        unsafe { first.write(Entry { stack_pointer: usize::MAX, frame: MaybeUninit::uninit() }) };
+        first
+    }
+
+    /// The last entry that may be used of a room.
+    fn last(room: &mut Vec<Entry<F>>, bound: usize) -> *mut Entry<F> {
+        let most = (room.capacity() - 1).min(bound);
+        // SAFETY: the room is longer than that.
+        unsafe { room.as_mut_ptr().add(most) }
+    }
+
+    /// Makes room for more, if there may be.
+    fn has_grown(&mut self) -> bool {
+        let depth = self.depth();
+        let most = (2 * depth).max(AT_FIRST).min(self.bound);
+        let mut bigger = Vec::new();
+        if most <= depth || bigger.try_reserve_exact(most + 1).is_err() {
+            return false;
+        }
+        let first = Self::begin(&mut bigger);
+        // SAFETY: as many entries are whole, and there is room for more; they are not looked at any more where they were.
+        unsafe {
+            self.room.as_ptr().add(1).copy_to_nonoverlapping(first.add(1), depth);
+            self.top = first.add(depth);
+        }
+        self.last = Self::last(&mut bigger, self.bound);
+        self.room = bigger;
+        true
+    }
+}
+
+impl<F> Drop for ShadowStack<F> {
+    fn drop(&mut self) {
+        self.cut(|_| true, drop);
+    }
+}
+
+impl<F: fmt::Debug> fmt::Debug for ShadowStack<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.frames()).finish()
     }
 }
 
@@ -294,6 +394,21 @@ mod tests {
         assert_eq!(stack.leave_at(0xff0, drop), Some(1));
         stack.enter_at(0xff0, 7, drop);
         assert_eq!(stack.frames().copied().collect::<Vec<_>>(), [0, 7]);
+    }
+
+    #[test]
+    fn each_frame_is_dropped_once() {
+        let all = std::rc::Rc::new(());
+        let mut stack = ShadowStack::with_bound(2000);
+        for depth in 0..2100 {
+            stack.enter_at(0x10_0000 - 0x10 * depth, all.clone(), drop);
+        }
+        assert_eq!(std::rc::Rc::strong_count(&all), 2001, "those beyond the bound are not kept");
+        assert!(stack.leave_at(0x10_0000 - 0x10 * 1999, drop).is_some());
+        stack.unwound(StackBoundary(0x10_0000 - 0x10 * 999), drop);
+        assert_eq!((stack.depth(), std::rc::Rc::strong_count(&all)), (1000, 1001));
+        drop(stack);
+        assert_eq!(std::rc::Rc::strong_count(&all), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! An argument or result is in a vector register only if it is a floating-point number, or a value type that holds one. So a
 //! signature without either proves that a stub need not keep them, which is most of its cost. In doubt, they are kept.
 
-use super::stubs::{TAGS, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
 use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
@@ -20,19 +20,19 @@ pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
         let signature = MethodSignature::decode(&method.signature).ok()?;
         (!is_async).then_some(signature)
     };
-    signature().map_or(TAGS, |signature| of_signature(&signature))
+    signature().map_or(OURS, |signature| of_signature(&signature))
 }
 
 fn of_signature(signature: &MethodSignature) -> usize {
     if signature.convention != CallingConvention::Default {
         // Of what else comes in, the signature does not tell, or the rules are those of another language.
-        return TAGS;
+        return OURS;
     }
-    let arguments = if signature.parameters.iter().any(may_be_in_vector) { VECTOR_ARGUMENTS } else { 0 };
+    let arguments = if signature.parameters.iter().any(may_be_in_vector) { 0 } else { PLAIN_ARGUMENTS };
     // Of a method that returns a `Task<double>`, .NET 10 and later may make a form that returns the double.
     let is_generic = matches!(signature.return_type.unmodified(), Type::Generic { .. });
-    let result = if is_generic || may_be_in_vector(&signature.return_type) { VECTOR_RESULT } else { 0 };
-    arguments | result | VECTOR_LOCALS
+    let result = if is_generic || may_be_in_vector(&signature.return_type) { 0 } else { PLAIN_RESULT };
+    OURS | arguments | result
 }
 
 /// Whether a value of this type may travel in a vector register, whole or in part.
@@ -56,6 +56,7 @@ fn may_be_in_vector(of: &Type) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hooks::stubs::TAGS;
 
     /// The tags of a static method with these parameters.
     fn tags(result: u8, parameters: &[&[u8]]) -> usize {
@@ -75,9 +76,9 @@ mod tests {
         let array_of_floats: &[u8] = &[0x1d, FLOAT64];
         let class: &[u8] = &[0x12, 0x49];
         let list_of_floats: &[u8] = &[0x15, 0x12, 0x49, 1, FLOAT64];
-        assert_eq!(tags(VOID, &[]), VECTOR_LOCALS);
-        assert_eq!(tags(INT32, &[&[INT32], &[STRING], by_ref_float]), VECTOR_LOCALS);
-        assert_eq!(tags(STRING, &[array_of_floats, class, list_of_floats]), VECTOR_LOCALS);
+        assert_eq!(tags(VOID, &[]), TAGS);
+        assert_eq!(tags(INT32, &[&[INT32], &[STRING], by_ref_float]), TAGS);
+        assert_eq!(tags(STRING, &[array_of_floats, class, list_of_floats]), TAGS);
     }
 
     #[test]
@@ -87,14 +88,14 @@ mod tests {
         let (type_parameter, method_parameter): (&[u8], &[u8]) = (&[0x13, 0], &[0x1e, 0]);
         let modified_float: &[u8] = &[0x20, 0x49, FLOAT64];
         for parameter in [&[FLOAT64], value_type, nullable, type_parameter, method_parameter, modified_float, &[0x16]] {
-            assert_eq!(tags(VOID, &[&[INT32], parameter]), VECTOR_LOCALS | VECTOR_ARGUMENTS, "{parameter:x?}");
+            assert_eq!(tags(VOID, &[&[INT32], parameter]), OURS | PLAIN_RESULT, "{parameter:x?}");
         }
-        assert_eq!(tags(FLOAT64, &[]), VECTOR_LOCALS | VECTOR_RESULT);
+        assert_eq!(tags(FLOAT64, &[]), OURS | PLAIN_ARGUMENTS);
     }
 
     #[test]
     fn variable_arguments_may_be_anything() {
         let signature = MethodSignature::decode(&[0x05, 0, VOID]).unwrap();
-        assert_eq!(of_signature(&signature), TAGS);
+        assert_eq!(of_signature(&signature), OURS);
     }
 }

@@ -8,9 +8,9 @@ use std::mem::{MaybeUninit, offset_of};
 use corprof_sys as sys;
 
 use super::installed::{Installed, Record};
-use super::stubs::SlowTarget;
+use super::stubs::{OURS, SlowTarget};
 use super::values::{Arguments, HookValues, MOST_RANGES, Plan, Ranges, ReturnValue, Unreadable};
-use super::{FunctionHooks, InSlowHook, wrapper};
+use super::{FunctionHooks, InHook, InSlowHook, wrapper};
 use crate::context::{Heap, InCallback};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
@@ -71,7 +71,7 @@ impl<H: FunctionHooks> Call<H> {
     }
 
     /// The user's context, given what the runtime wrote for a frame.
-    fn cx(&self, frame: Result<sys::COR_PRF_FRAME_INFO>) -> InSlowHook<'_> {
+    fn cx(&self, frame: Result<sys::COR_PRF_FRAME_INFO>, begun: Option<u64>) -> InSlowHook<'_> {
         let function = self.record.function;
         let frame = if H::VALUES.contains(HookValues::FRAME) {
             let none = Error::new(E_NOTIMPL, "frame_info");
@@ -80,7 +80,8 @@ impl<H: FunctionHooks> Call<H> {
         } else {
             Err(InSlowHook::no_frame())
         };
-        InSlowHook::new(self.info(), function, wrapper::stack_pointer(self.elt), frame)
+        let hook = InHook::new(self.info(), function, wrapper::stack_pointer(self.elt), begun);
+        InSlowHook::new(hook, self.callback(), frame)
     }
 }
 
@@ -89,9 +90,20 @@ fn not_asked(what: &'static str) -> Unreadable {
     Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`FunctionHooks::VALUES` leaves them out"))
 }
 
+impl<H: FunctionHooks> Installed<H> {
+    /// As [`run`](Self::run) for a number that may be the runtime's own: .NET Core 3.1 compiles with hooks after Shutdown, and
+    /// does not ask `map` any more.
+    fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
+        if client & OURS != 0 {
+            // SAFETY: one of ours, which the runtime has from `map`.
+            unsafe { Self::run(client, name, user) };
+        }
+    }
+}
+
 impl<H: FunctionHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn enter(client: usize, elt: usize) {
-        Self::run(client, "enter_with_args", |record, thread| {
+        Self::run_slow(client, "enter_with_args", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
             let _repair = wrapper::Repair::new(call.info(), elt);
             let (mut frame, mut room) = (0, ArgumentRoom::new());
@@ -114,12 +126,12 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
             // SAFETY: the runtime has just told these places for this call, and keeps them until the hook returns; it is in
             // cooperative mode, so no collection runs before.
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
-            user.enter_with_args(&call.cx(frame), thread, &record.data, &args);
+            user.enter_with_args(&call.cx(frame, begun), thread, &record.data, &args);
         });
     }
 
     extern "C-unwind" fn leave(client: usize, elt: usize) {
-        Self::run(client, "leave_with_value", |record, thread| {
+        Self::run_slow(client, "leave_with_value", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
             let _repair = wrapper::Repair::new(call.info(), elt);
             let mut frame = 0;
@@ -138,12 +150,12 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
             };
             // SAFETY: as in `enter`.
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
-            user.leave_with_value(&call.cx(answer.map(|()| frame)), thread, &record.data, &value);
+            user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, &record.data, &value);
         });
     }
 
     extern "C-unwind" fn tailcall(client: usize, elt: usize) {
-        Self::run(client, "tailcall_with_frame", |record, thread| {
+        Self::run_slow(client, "tailcall_with_frame", |record, thread, begun| {
             let call = Call { record, elt };
             let _repair = wrapper::Repair::new(call.info(), elt);
             let mut frame = 0;
@@ -153,7 +165,7 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
             } else {
                 Ok(())
             };
-            record.hooks.user().tailcall_with_frame(&call.cx(answer.map(|()| frame)), thread, &record.data);
+            record.hooks.user().tailcall_with_frame(&call.cx(answer.map(|()| frame), begun), thread, &record.data);
         });
     }
 }

@@ -31,10 +31,11 @@ pub(crate) struct State(NonNull<()>);
 
 /// What a [`State`] points to. The user's part comes first, so that a pointer to the whole is one to it.
 #[repr(C)]
-pub(super) struct Kept<T> {
-    thread: UnsafeCell<T>,
+pub(super) struct Kept<H: FunctionHooks> {
+    thread: UnsafeCell<H::Thread>,
     /// Somebody other than a hook of the usual case has it (`unwind.rs`).
     pub(super) is_lent: Cell<bool>,
+    pub(super) hooks: &'static Installed<H>,
 }
 
 // SAFETY: what it points to is `Send`, and is used by one thread at a time: its own, until somebody takes it out of the set.
@@ -64,9 +65,8 @@ impl Drop for Own {
 
 impl<H: FunctionHooks> Installed<H> {
     /// The calling thread's state; none if it could not be made, or the thread is ending.
-    #[inline]
     pub(super) fn thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
-        match inside.local(self.key()) {
+        match inside.local(self.tag) {
             Some(state) => Some(state.cast()),
             None => self.find_thread(inside),
         }
@@ -81,7 +81,7 @@ impl<H: FunctionHooks> Installed<H> {
             Some(state) => state,
             None => {
                 let made = catch(|| self.user().thread_started(), || self.go_quiet("thread_started"))?;
-                let kept = Kept { thread: UnsafeCell::new(made), is_lent: Cell::new(false) };
+                let kept = Kept { thread: UnsafeCell::new(made), is_lent: Cell::new(false), hooks: self };
                 let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
                 // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
@@ -89,7 +89,7 @@ impl<H: FunctionHooks> Installed<H> {
                 state
             }
         };
-        inside.set_local(self.key(), Some(state.0));
+        inside.set_local(self.tag, Some(state.0));
         Some(state.0.cast())
     }
 
@@ -101,14 +101,14 @@ impl<H: FunctionHooks> Installed<H> {
         let is_first = self.threads.live().remove(&state);
         // SAFETY: it comes from `Box::leak` in `find_thread`; who takes it out of the set is the only one to have it, by the
         // caller's promise.
-        is_first.then(|| unsafe { Box::from_raw(state.0.cast::<Kept<H::Thread>>().as_ptr()) }.thread.into_inner())
+        is_first.then(|| unsafe { Box::from_raw(state.0.cast::<Kept<H>>().as_ptr()) }.thread.into_inner())
     }
 
     /// The calling thread's state, as the thread ends.
     pub(super) fn end_own_thread(&'static self, state: State) {
         // Once the gate is closed, Shutdown takes it.
         let Some(inside) = self.gate.enter() else { return };
-        inside.set_local(self.key(), None);
+        inside.set_local(self.tag, None);
         // SAFETY: called by the destructor of the thread's own list, which no hook of this thread comes after: it would find
         // no list. That of another thread has its own state.
         if let Some(thread) = unsafe { self.take_thread(state) } {

@@ -119,16 +119,16 @@ fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
 pub(super) type ThreadOf<H> = NonNull<<H as FunctionHooks>::Thread>;
 
 /// The state of a thread while somebody has it, who is inside the gate.
-pub(super) struct Loan<T: 'static>(&'static Kept<T>);
+pub(super) struct Loan<H: FunctionHooks>(&'static Kept<H>);
 
-impl<T> Loan<T> {
+impl<H: FunctionHooks> Loan<H> {
     /// None if somebody has it.
-    fn new(kept: &'static Kept<T>) -> Option<Self> {
+    fn new(kept: &'static Kept<H>) -> Option<Self> {
         (!kept.is_lent.replace(true)).then_some(Self(kept))
     }
 }
 
-impl<T> Drop for Loan<T> {
+impl<H: FunctionHooks> Drop for Loan<H> {
     fn drop(&mut self) {
         self.0.is_lent.set(false);
     }
@@ -137,14 +137,14 @@ impl<T> Drop for Loan<T> {
 impl<H: FunctionHooks> Installed<H> {
     /// The calling thread's state, unless a hook or somebody else on this thread has it. The loan has to end while the caller
     /// is inside the gate.
-    pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H::Thread>)> {
+    pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H>)> {
         if inside.is_in_hook() {
             return None;
         }
         let state = self.thread(inside)?;
         // SAFETY: the state belongs to this thread, is not freed while it is inside the gate, which it is for as long as this
         // is used, and is in a `Kept`, of which only the flag is looked at here.
-        let kept: &'static Kept<H::Thread> = unsafe { &*state.cast().as_ptr() };
+        let kept: &'static Kept<H> = unsafe { &*state.cast().as_ptr() };
         Some((NonNull::from(kept).cast(), Loan::new(kept)?))
     }
 

@@ -65,8 +65,12 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
 )))]
 #[inline]
 fn thread_local_key() -> usize {
+    /// The gate keeps something beside the key (`adapter/gate.rs`).
+    #[repr(align(8))]
+    struct Anchor;
+
     thread_local! {
-        static ANCHOR: u8 = const { 0 };
+        static ANCHOR: Anchor = const { Anchor };
     }
     ANCHOR.with(|anchor| std::ptr::from_ref(anchor).addr())
 }

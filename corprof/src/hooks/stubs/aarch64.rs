@@ -5,9 +5,9 @@
 
 use std::arch::naked_asm;
 
-use super::{Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Target};
 
-/// A stub that keeps the pairs of `general`, and those of `vectors` if the tag is set, each at its place in the frame.
+/// A stub that keeps the pairs of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
 macro_rules! stub {
     (
         $(#[$doc:meta])*
@@ -20,8 +20,9 @@ macro_rules! stub {
         pub(super) unsafe extern "C-unwind" fn $name<T: Target>() {
             naked_asm!(
                 ".cfi_startproc",
-                "tst x10, #{tag}",
-                "b.ne 2f",
+                "mov x9, #{plain}",
+                "tst x10, x9",
+                "b.eq 2f",
                 concat!("stp x29, x30, [sp, #-", $small, "]!"),
                 concat!(".cfi_def_cfa_offset ", $small),
                 concat!(".cfi_offset x29, -", $small),
@@ -43,6 +44,8 @@ macro_rules! stub {
                 concat!(".cfi_offset x29, -", $large),
                 concat!(".cfi_offset x30, -", $large, " + 8"),
                 "mov x29, sp",
+                "tst x10, #{ours}",
+                "b.eq 3f",
                 $(concat!("stp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
                 $(concat!("stp ", $low, ", ", $high, ", [sp, #", $spot, "]"),)*
                 "mov x0, x10",
@@ -50,13 +53,15 @@ macro_rules! stub {
                 "bl {target}",
                 $(concat!("ldp ", $low, ", ", $high, ", [sp, #", $spot, "]"),)*
                 $(concat!("ldp ", $first, ", ", $second, ", [sp, #", $place, "]"),)*
+                "3:",
                 concat!("ldp x29, x30, [sp], #", $large),
                 ".cfi_def_cfa_offset 0",
                 ".cfi_restore x29",
                 ".cfi_restore x30",
                 "ret",
                 ".cfi_endproc",
-                tag = const $tag,
+                plain = const $tag,
+                ours = const OURS,
                 target = sym <T as Target>::$name,
             )
         }
@@ -77,9 +82,9 @@ macro_rules! stubs {
 
 stubs! {
     /// Enter: the method's arguments are still in the registers that they were passed in.
-    enter, VECTOR_ARGUMENTS;
+    enter, PLAIN_ARGUMENTS;
     /// Leave: what the method returns is in its registers.
-    leave, VECTOR_RESULT;
+    leave, PLAIN_RESULT;
     /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
-    tailcall, VECTOR_LOCALS;
+    tailcall, NEVER;
 }

@@ -8,7 +8,7 @@
 //! Vector registers are kept whole. That is most of what a stub costs, and for most methods for nothing: a method without
 //! arguments of a floating-point, vector or value type gets nothing in them. Which methods those are, their signatures prove
 //! when they are compiled (`signature.rs`); the answer travels in the lowest bits of the number that the runtime hands to
-//! the hook, and the stub looks there.
+//! the hook, and the stub looks there. A number without such bits is one of the runtime's own, and nobody's hook is called.
 
 #[cfg(all(target_arch = "aarch64", not(windows)))]
 mod aarch64;
@@ -27,18 +27,21 @@ use x86_64_sysv as abi;
 #[cfg(all(target_arch = "x86_64", windows))]
 use x86_64_windows as abi;
 
-/// Arguments may be in vector registers.
-pub(super) const VECTOR_ARGUMENTS: usize = 1;
-/// What is returned may be in vector registers.
-pub(super) const VECTOR_RESULT: usize = 2;
-/// Local variables may be in vector registers where a tail call is made: no signature tells of those, so every number of ours
-/// has this tag. Those of the runtime do not have it: they are addresses that are a multiple of 8.
-pub(super) const VECTOR_LOCALS: usize = 4;
+/// No argument is in a vector register.
+pub(super) const PLAIN_ARGUMENTS: usize = 1;
+/// What is returned is in no vector register.
+pub(super) const PLAIN_RESULT: usize = 2;
+/// Every number of ours has this tag. The runtime's own have none: they are addresses that are a multiple of 8. .NET Core 3.1
+/// passes them after Shutdown, when it does not ask any more and compiles with hooks all the same.
+pub(super) const OURS: usize = 4;
 /// All of these: what a client's number is beside them is aligned to more.
-pub(super) const TAGS: usize = VECTOR_ARGUMENTS | VECTOR_RESULT | VECTOR_LOCALS;
+pub(super) const TAGS: usize = PLAIN_ARGUMENTS | PLAIN_RESULT | OURS;
+/// No tag: local variables may be in vector registers where a tail call is made, and no signature tells of those.
+#[cfg(not(windows))]
+const NEVER: usize = 0;
 
-/// The Rust functions behind the stubs. They get the number that the runtime has for the function, tags included, and the
-/// stack pointer that its caller had before the call.
+/// The Rust functions behind the stubs. They get the number that the runtime has for the function, tags included, if it is one
+/// of [`OURS`], and the stack pointer that its caller had before the call.
 ///
 /// They may unwind as far as the stubs are concerned; in a profiler they must not, as compiled code is above.
 pub(crate) trait Target: 'static {

@@ -5,9 +5,9 @@
 
 use std::arch::naked_asm;
 
-use super::{SlowTarget, Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, SlowTarget, Target};
 
-/// A stub that keeps the registers of `general`, and those of `vectors` if the tag is set, each at its place in the frame.
+/// A stub that keeps the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
 ///
 /// A call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
 macro_rules! stub {
@@ -22,8 +22,8 @@ macro_rules! stub {
         pub(super) unsafe extern "C-unwind" fn $name<T: Target>() {
             naked_asm!(
                 ".cfi_startproc",
-                concat!("test ", $low, ", {tag}"),
-                "jnz 2f",
+                concat!("test ", $low, ", {plain}"),
+                "jz 2f",
                 concat!("sub rsp, ", $small),
                 concat!(".cfi_adjust_cfa_offset ", $small),
                 $(concat!("mov [rsp + ", $place, "], ", $general),)*
@@ -36,17 +36,21 @@ macro_rules! stub {
                 "2:",
                 concat!("sub rsp, ", $large),
                 concat!(".cfi_adjust_cfa_offset ", $large),
+                concat!("test ", $low, ", {ours}"),
+                "jz 3f",
                 $(concat!("mov [rsp + ", $place, "], ", $general),)*
                 $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
                 $(concat!("mov ", $to, ", ", $from),)*
                 "call {target}",
                 $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
                 $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
+                "3:",
                 concat!("add rsp, ", $large),
                 concat!(".cfi_adjust_cfa_offset -", $large),
                 "ret",
                 ".cfi_endproc",
-                tag = const $tag,
+                plain = const $tag,
+                ours = const OURS,
                 target = sym <T as Target>::$name,
             )
         }
@@ -55,7 +59,7 @@ macro_rules! stub {
 
 stub! {
     /// Enter: the method's arguments are still in the registers that they were passed in.
-    enter, VECTOR_ARGUMENTS in "r14b", arguments { "rdi" = "r14" "rsi" = "r15" },
+    enter, PLAIN_ARGUMENTS in "r14b", arguments { "rdi" = "r14" "rsi" = "r15" },
     general ["rax" at 0, "rdi" at 8, "rsi" at 16, "rdx" at 24, "rcx" at 32, "r8" at 40, "r9" at 48] in 56,
     vectors [
         "xmm0" at 64, "xmm1" at 80, "xmm2" at 96, "xmm3" at 112,
@@ -65,14 +69,14 @@ stub! {
 
 stub! {
     /// Leave: what the method returns is in its registers.
-    leave, VECTOR_RESULT in "dil", arguments {},
+    leave, PLAIN_RESULT in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8] in 24,
     vectors ["xmm0" at 16, "xmm1" at 32] in 56
 }
 
 stub! {
     /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
-    tailcall, VECTOR_LOCALS in "dil", arguments {},
+    tailcall, NEVER in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8] in 24,
     vectors ["xmm0" at 16, "xmm1" at 32] in 56
 }

@@ -1,11 +1,11 @@
 //! x86-64, Windows.
 //!
 //! The arguments are where C has them. The JIT has stored the method's own arguments before it calls Enter, so that stub
-//! keeps nothing, and Leave only has two registers to keep: looking at tags would cost more than it saves.
+//! keeps nothing, and Leave only has two registers to keep: looking at signatures' tags would cost more than it saves.
 
 use std::arch::naked_asm;
 
-use super::Target;
+use super::{OURS, Target};
 
 /// A stub that keeps these registers, each at its place in the frame. The first 32 bytes of a frame belong to the callee; a
 /// call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
@@ -23,14 +23,18 @@ macro_rules! stub {
                 concat!("sub rsp, ", $frame),
                 concat!(".seh_stackalloc ", $frame),
                 ".seh_endprologue",
+                "test cl, {ours}",
+                "jz 2f",
                 $(concat!("mov [rsp + ", $place, "], ", $general),)*
                 $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
                 "call {target}",
                 $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
                 $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
+                "2:",
                 concat!("add rsp, ", $frame),
                 "ret",
                 ".seh_endproc",
+                ours = const OURS,
                 this = sym $name::<T>,
                 target = sym <T as Target>::$name,
             )

@@ -21,7 +21,7 @@ use x86_64_sysv as abi;
 #[cfg(all(target_arch = "x86_64", windows))]
 use x86_64_windows as abi;
 
-use super::{Stub, Stubs, TAGS, Target, VECTOR_ARGUMENTS, VECTOR_LOCALS, VECTOR_RESULT};
+use super::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Stub, Stubs, TAGS, Target};
 
 /// What is in the registers before a call, and then after it. An ABI uses as many as it has.
 #[repr(C, align(16))]
@@ -99,12 +99,12 @@ impl Kind {
         }
     }
 
-    /// The tag that this kind of hook looks at.
+    /// The tag with which this kind of hook keeps no vectors, if there is one.
     fn tag(self) -> usize {
         match self {
-            Self::Enter => VECTOR_ARGUMENTS,
-            Self::Leave => VECTOR_RESULT,
-            Self::Tailcall => VECTOR_LOCALS,
+            Self::Enter => PLAIN_ARGUMENTS,
+            Self::Leave => PLAIN_RESULT,
+            Self::Tailcall => 0,
         }
     }
 }
@@ -136,7 +136,7 @@ const STACK: usize = 0x7ffe_0000_1110;
 fn every_register_that_the_application_needs_comes_back() {
     let stubs = super::of::<Overwrites>().unwrap();
     for kind in Kind::ALL {
-        let client = CLIENT | TAGS;
+        let client = CLIENT | OURS;
         let (before, after) = Registers::call(kind.stub(stubs), kind, client, STACK);
         assert_eq!(Registers::lost(&before, &after, kind), [""; 0], "{kind:?}");
 
@@ -147,21 +147,31 @@ fn every_register_that_the_application_needs_comes_back() {
 }
 
 #[test]
-fn only_the_kinds_own_tag_keeps_vectors() {
+fn only_the_kinds_own_tag_lets_go_of_vectors() {
     let stubs = super::of::<Overwrites>().unwrap();
     for kind in Kind::ALL {
-        let (before, after) = Registers::call(kind.stub(stubs), kind, CLIENT | kind.tag(), STACK);
+        let (before, after) = Registers::call(kind.stub(stubs), kind, CLIENT | (TAGS & !kind.tag()), STACK);
         assert_eq!(Registers::lost(&before, &after, kind), [""; 0], "{kind:?}");
 
-        let client = CLIENT | (TAGS & !kind.tag());
+        let client = CLIENT | OURS | kind.tag();
         let (before, after) = Registers::call(kind.stub(stubs), kind, client, STACK);
         let lost = Registers::lost(&before, &after, kind);
         let (_, vectors, _) = abi::kept(kind);
         let expected: Vec<_> = vectors.map(|place| format!("vector {place}")).collect();
-        assert_eq!(lost, if abi::LOOKS_AT_TAGS { expected } else { Vec::new() }, "{kind:?}");
+        let lets_go = abi::LOOKS_AT_TAGS && kind.tag() != 0;
+        assert_eq!(lost, if lets_go { expected } else { Vec::new() }, "{kind:?}");
         let (_, got, stack, own_stack) = SEEN.take().unwrap();
         assert_eq!((got, stack), (client, STACK));
         assert_eq!(own_stack % 16, abi::ENTRY_ALIGNMENT, "{kind:?}: the stack is not aligned for C");
+    }
+}
+
+#[test]
+fn a_number_of_the_runtimes_own_is_nobodys() {
+    let stubs = super::of::<Overwrites>().unwrap();
+    for kind in Kind::ALL {
+        let (before, after) = Registers::call(kind.stub(stubs), kind, CLIENT & !TAGS, STACK);
+        assert_eq!((before, SEEN.take()), (after, None), "{kind:?}");
     }
 }
 
@@ -232,7 +242,7 @@ fn a_stack_walk_goes_through_each_stub_into_its_caller() {
 
     let stubs = super::of::<Unwinds>().unwrap();
     for kind in Kind::ALL {
-        for tags in [0, TAGS] {
+        for tags in [OURS, TAGS] {
             let places = beyond(kind.stub(stubs), kind, CLIENT | tags);
             let (stub, caller) = (kind.stub(stubs) as *const () as usize, abi::call as *const () as usize);
             let at = places.windows(2).position(|pair| within(stub, pair[0]) && within(caller, pair[1]));
@@ -247,7 +257,7 @@ fn a_stack_walk_goes_through_each_stub_into_its_caller() {
 fn an_exception_passes_through_each_stub_and_its_caller_finds_its_registers() {
     let stubs = super::of::<Unwinds>().unwrap();
     for kind in Kind::ALL {
-        for client in [8, 8 | TAGS] {
+        for client in [8 | OURS, 8 | TAGS] {
             let kept = std::hint::black_box([3_u64, 5, 7, 11, 13, 17].map(|word| word << 32));
             let thrown = catch_unwind(|| Registers::call(kind.stub(stubs), kind, client, STACK)).unwrap_err();
             match thrown.downcast::<usize>() {
