@@ -18,17 +18,15 @@ mod tests;
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
 
 pub use name::Name;
 
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
-use crate::metadata::{MetadataImport, MethodDef};
-use cache::Cache;
-use imports::Imports;
-use source::Live;
+use crate::metadata::MethodDef;
+use cache::{Cache, Table};
+use source::{KeptImports, Live};
 use spell::{Speller, code_name};
 use spelling::Spelling;
 
@@ -50,28 +48,35 @@ use spelling::Spelling;
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InCallback<'a>,
-    known: &'a NameCache,
+    kept: &'a NameCache,
     spelling: Spelling,
 }
 
-/// The names that have been looked up.
+/// The names that have been looked up, and the metadata they are made from.
 pub(crate) struct NameCache {
+    known: Cache<Known>,
+    imports: KeptImports,
+}
+
+/// The names themselves.
+#[derive(Default)]
+struct Known {
     il: Spelt,
     csharp: Spelt,
-    modules: Cache<ModuleId, Name>,
-    assemblies: Cache<AssemblyId, Name>,
-    imports: Imports<ModuleId, Arc<MetadataImport<'static>>>,
+    modules: Table<ModuleId, Name>,
+    assemblies: Table<AssemblyId, Name>,
 }
 
 /// What is not the same in both spellings.
+#[derive(Default)]
 struct Spelt {
-    functions: Cache<FunctionId, Name>,
-    classes: Cache<ClassId, Name>,
+    functions: Table<FunctionId, Name>,
+    classes: Table<ClassId, Name>,
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(cx: &'a InCallback<'a>, known: &'a NameCache) -> Self {
-        Self { cx, known, spelling: Spelling::Il }
+    pub(crate) fn new(cx: &'a InCallback<'a>, kept: &'a NameCache) -> Self {
+        Self { cx, kept, spelling: Spelling::Il }
     }
 
     /// The same names as C# writes them: `Namespace.Outer<int>.Inner<string>.Method<T>(ref int, string[], int?)`.
@@ -94,18 +99,31 @@ impl<'a> Names<'a> {
     /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; it is asked about each time, for its
     /// identifier may be another's soon.
     pub fn function(self, function: FunctionId) -> Name {
-        remember(&self.known.spelt(self.spelling).functions, function, || {
-            let live = self.live();
-            let mut speller = Speller::new(&live, self.spelling);
-            let name = speller.function(function);
-            (name, speller.is_lasting())
-        })
+        let known = self.kept.known.now();
+        let spelt = known.spelt(self.spelling);
+        match spelt.functions.get(&function) {
+            Some(name) => name.clone(),
+            None => self.new_function(function, spelt),
+        }
+    }
+
+    #[inline(never)]
+    fn new_function(self, function: FunctionId, known: &Spelt) -> Name {
+        let live = self.live(known);
+        let mut speller = Speller::new(&live, self.spelling);
+        let name = speller.function(function);
+        if speller.is_lasting() {
+            known.functions.insert(function, name.clone());
+        }
+        name
     }
 
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
-        remember(&self.known.spelt(self.spelling).classes, class, || {
-            let live = self.live();
+        let known = self.kept.known.now();
+        let known = known.spelt(self.spelling);
+        remember(&known.classes, class, || {
+            let live = self.live(known);
             let mut speller = Speller::new(&live, self.spelling);
             let name = speller.new_class(class);
             (name, speller.is_lasting())
@@ -117,48 +135,40 @@ impl<'a> Names<'a> {
     ///
     /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
     pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
-        Speller::new(&self.live(), self.spelling).method_def(module, method).into()
+        let known = self.kept.known.now();
+        Speller::new(&self.live(known.spelt(self.spelling)), self.spelling).method_def(module, method)
     }
 
     /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
     pub fn module(self, module: ModuleId) -> Name {
-        let metadata_name = || self.live().metadata(module).and_then(|m| m.module_name());
-        remember(&self.known.modules, module, || match self.cx.module_info(module) {
+        let known = self.kept.known.now();
+        let metadata_name = || self.live(&known.il).metadata(module).and_then(|m| m.module_name());
+        remember(&known.modules, module, || match self.cx.module_info(module) {
             // Emitted in memory: no file, but the metadata has a name.
             Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
-            Ok(info) => (file_name(&info.path).to_owned(), true),
+            Ok(info) => (file_name(&info.path).into(), true),
             Err(error) => known_or(Err(error), "module", module.as_raw()),
         })
     }
 
     /// The name of an assembly, without version and culture.
     pub fn assembly(self, assembly: AssemblyId) -> Name {
-        remember(&self.known.assemblies, assembly, || {
+        remember(&self.kept.known.now().assemblies, assembly, || {
             known_or(self.cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
         })
     }
 
-    fn live(self) -> Live<'a, 'a> {
-        Live::new(self.cx, self.known, self.spelling)
+    fn live<'k>(self, known: &'k Spelt) -> Live<'k, 'a>
+    where
+        'a: 'k,
+    {
+        Live::new(self.cx, &self.kept.imports, known)
     }
 }
 
 impl NameCache {
     pub(crate) fn new() -> Self {
-        Self {
-            il: Spelt::new(),
-            csharp: Spelt::new(),
-            modules: Cache::new(),
-            assemblies: Cache::new(),
-            imports: Imports::new(),
-        }
-    }
-
-    fn spelt(&self, spelling: Spelling) -> &Spelt {
-        match spelling {
-            Spelling::Il => &self.il,
-            Spelling::CSharp => &self.csharp,
-        }
+        Self { known: Cache::new(), imports: KeptImports::new() }
     }
 
     /// Forgets everything: a module goes away, the runtime may use its identifiers again, and instantiations over its types
@@ -167,21 +177,20 @@ impl NameCache {
     /// To be called when a module begins to go, and again when it is gone, for what was looked up in between. The runtime
     /// must therefore be asked to report both: the metadata that is let go here reads the module's own memory.
     pub(crate) fn evict_all(&self) {
-        // What names are made from goes before the names: whoever got a ticket for a name after its cache was cleared
-        // finds no stale part, and whoever has an older ticket cannot use it.
+        // What names are made from goes before the names: whoever asks what is known after that was cleared finds no stale part,
+        // and what is found out for those who have asked before is not kept.
         self.imports.clear();
-        self.modules.clear();
-        self.assemblies.clear();
-        for spelt in [&self.il, &self.csharp] {
-            spelt.classes.clear();
-            spelt.functions.clear();
-        }
+        self.known.clear();
     }
 }
 
-impl Spelt {
-    fn new() -> Self {
-        Self { functions: Cache::new(), classes: Cache::new() }
+impl Known {
+    #[inline]
+    fn spelt(&self, spelling: Spelling) -> &Spelt {
+        match spelling {
+            Spelling::Il => &self.il,
+            Spelling::CSharp => &self.csharp,
+        }
     }
 }
 
@@ -191,27 +200,25 @@ impl fmt::Debug for NameCache {
     }
 }
 
-/// The cached name, or the one worked out now, which is kept if it will last.
-fn remember<K: Copy + Eq + Hash>(cache: &Cache<K, Name>, key: K, work_out: impl FnOnce() -> (String, bool)) -> Name {
-    let ticket = match cache.get(&key) {
-        Ok(name) => return name,
-        Err(ticket) => ticket,
-    };
-    let (text, lasting) = work_out();
-    let name = Name::from(text.as_str());
+/// The name that is known, or the one worked out now, which is kept if it will last.
+fn remember<K: Copy + Eq + Hash>(known: &Table<K, Name>, key: K, work_out: impl FnOnce() -> (Name, bool)) -> Name {
+    if let Some(name) = known.get(&key) {
+        return name.clone();
+    }
+    let (name, lasting) = work_out();
     if lasting {
-        cache.insert(ticket, key, name.clone());
+        known.insert(key, name.clone());
     }
     name
 }
 
 /// A simple name, or what is known instead, and whether it may be kept.
-fn known_or(name: Result<String>, what: &str, id: usize) -> (String, bool) {
+fn known_or(name: Result<String>, what: &str, id: usize) -> (Name, bool) {
     match name {
-        Ok(name) if !name.is_empty() => (name, true),
+        Ok(name) if !name.is_empty() => (name.into(), true),
         // The runtime answered, and there is no name: that will not change.
-        Ok(_) => (format!("<nameless {what} {id:#x}>"), true),
-        Err(error) => (format!("<unknown {what} {id:#x}: {}>", code_name(&error)), false),
+        Ok(_) => (format!("<nameless {what} {id:#x}>").into(), true),
+        Err(error) => (format!("<unknown {what} {id:#x}: {}>", code_name(&error)).into(), false),
     }
 }
 

@@ -1,75 +1,115 @@
 //! The text of a name, shared.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// The name of a function, class, module or assembly; reads like a `str`, and a clone costs one counter.
 ///
 /// It is text only: it stays good when what it names is gone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<str>);
+#[derive(Clone)]
+pub struct Name {
+    /// The name, or that of a function which begins with it: the two are then one piece of memory.
+    text: Arc<str>,
+    end: usize,
+}
 
 impl Name {
     /// The text.
+    #[inline]
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.text.get(..self.end).unwrap_or_default()
+    }
+
+    /// What the name begins with, up to `end`. Both share the memory of the whole.
+    pub(super) fn beginning(&self, end: usize) -> Self {
+        Self { text: Arc::clone(&self.text), end: end.min(self.end) }
     }
 }
 
 impl Deref for Name {
     type Target = str;
 
+    #[inline]
     fn deref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl From<&str> for Name {
     fn from(text: &str) -> Self {
-        Self(text.into())
+        Self { text: text.into(), end: text.len() }
     }
 }
 
 impl From<String> for Name {
     fn from(text: String) -> Self {
-        Self(text.into())
+        text.as_str().into()
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+/// As a `str` is hashed, so that a map by names can be asked with one.
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
 impl PartialEq<str> for Name {
     fn eq(&self, other: &str) -> bool {
-        *self.0 == *other
+        self.as_str() == other
     }
 }
 
 impl PartialEq<&str> for Name {
     fn eq(&self, other: &&str) -> bool {
-        *self.0 == **other
+        self.as_str() == *other
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }

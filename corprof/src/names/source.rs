@@ -4,9 +4,8 @@ use std::cell::OnceCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::cache::Ticket;
-use super::spelling::Spelling;
-use super::{Name, NameCache};
+use super::imports::Imports;
+use super::{Name, Spelt};
 use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
@@ -18,9 +17,6 @@ use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSp
 ///
 /// Names of types are given in an empty `name`, so that the text of a whole name is allocated once.
 pub(super) trait Source {
-    /// The right to say what a class is called.
-    type Ticket;
-
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo>;
     fn dynamic_function_name(&self, function: FunctionId) -> Result<String>;
     fn class_info(&self, class: ClassId) -> Result<ClassInfo>;
@@ -42,18 +38,21 @@ pub(super) trait Source {
     /// The names of the generic parameters of a type or method, in order.
     fn generic_params(&self, module: ModuleId, owner: Token) -> Result<Vec<String>>;
 
-    /// The class's name if it is known already; else what [`learn_class`](Self::learn_class) wants, to be asked for before
-    /// anything that goes into the name.
-    fn known_class(&self, class: ClassId) -> std::result::Result<Name, Self::Ticket>;
+    /// The class's name if it is known already.
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>>;
     /// Takes note of a class's name, found in full.
-    fn learn_class(&self, ticket: Self::Ticket, class: ClassId, name: Name);
+    fn learn_class(&self, class: ClassId, name: Name);
 }
+
+/// The metadata of modules, until they go.
+pub(super) type KeptImports = Imports<ModuleId, Arc<MetadataImport<'static>>>;
 
 /// The running runtime, for the length of one look-up.
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
-    names: &'a NameCache,
-    spelling: Spelling,
+    imports: &'a KeptImports,
+    /// What was known when the look-up began, and gets what it finds out.
+    known: &'a Spelt,
     /// The metadata asked first: most of a name comes from one module.
     first: OnceCell<(ModuleId, Arc<MetadataImport<'static>>)>,
 }
@@ -76,8 +75,8 @@ impl Deref for Lent<'_> {
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
-    pub(super) fn new(cx: &'a InCallback<'cb>, names: &'a NameCache, spelling: Spelling) -> Self {
-        Self { cx, names, spelling, first: OnceCell::new() }
+    pub(super) fn new(cx: &'a InCallback<'cb>, imports: &'a KeptImports, known: &'a Spelt) -> Self {
+        Self { cx, imports, known, first: OnceCell::new() }
     }
 
     pub(super) fn metadata(&self, module: ModuleId) -> Result<Lent<'_>> {
@@ -92,11 +91,11 @@ impl<'a, 'cb> Live<'a, 'cb> {
     }
 
     fn kept(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
-        match self.names.imports.get(&module) {
+        match self.imports.get(&module) {
             Ok(import) => Ok(import),
             Err(ticket) => {
                 let import = Arc::new(self.cx.kept_metadata(module)?);
-                self.names.imports.insert(ticket, module, Arc::clone(&import));
+                self.imports.insert(ticket, module, Arc::clone(&import));
                 Ok(import)
             }
         }
@@ -104,8 +103,6 @@ impl<'a, 'cb> Live<'a, 'cb> {
 }
 
 impl Source for Live<'_, '_> {
-    type Ticket = Ticket<ClassId, Name>;
-
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.cx.function_info(function)
     }
@@ -152,11 +149,11 @@ impl Source for Live<'_, '_> {
         Ok(params.into_iter().map(|param| param.name).collect())
     }
 
-    fn known_class(&self, class: ClassId) -> std::result::Result<Name, Self::Ticket> {
-        self.names.spelt(self.spelling).classes.get(&class)
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+        self.known.classes.get(&class).map(Name::as_str)
     }
 
-    fn learn_class(&self, ticket: Self::Ticket, class: ClassId, name: Name) {
-        self.names.spelt(self.spelling).classes.insert(ticket, class, name);
+    fn learn_class(&self, class: ClassId, name: Name) {
+        self.known.classes.insert(class, name);
     }
 }

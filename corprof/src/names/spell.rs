@@ -92,12 +92,14 @@ pub(super) struct Speller<'s, S> {
     cut: bool,
     depth: usize,
     work: usize,
+    /// The class that the text begins with and where its name ends, if it was found out on the way of a function's.
+    declaring: Option<(ClassId, usize)>,
 }
 
 impl<'s, S: Source> Speller<'s, S> {
     pub(super) fn new(source: &'s S, spelling: Spelling) -> Self {
         let text = String::with_capacity(USUAL_BYTES);
-        Self { source, spelling, text, missing: false, passing: false, cut: false, depth: 0, work: 0 }
+        Self { source, spelling, text, missing: false, passing: false, cut: false, depth: 0, work: 0, declaring: None }
     }
 
     /// Whether the name is worth keeping: it says all there is to say, or all that will ever fit, and stays true.
@@ -105,45 +107,52 @@ impl<'s, S: Source> Speller<'s, S> {
         !self.missing && !self.passing
     }
 
+    /// Whether all that has been spelt so far is there.
+    fn is_whole(&self) -> bool {
+        !self.missing && !self.cut
+    }
+
     /// `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`
-    pub(super) fn function(&mut self, function: FunctionId) -> String {
+    pub(super) fn function(&mut self, function: FunctionId) -> Name {
         match self.source.function_info(function) {
             Ok(info) if info.token.is_nil() => self.dynamic_function(function),
             Ok(info) => self.method(info.class, info.module, info.token, &info.type_args),
             Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
-        mem::take(&mut self.text)
+        let name = Name::from(self.text.as_str());
+        if let Some((class, end)) = self.declaring {
+            self.source.learn_class(class, name.beginning(end));
+        }
+        name
     }
 
     /// A method as its module defines it: generic parameters by their own names.
-    pub(super) fn method_def(&mut self, module: ModuleId, token: MethodDef) -> String {
+    pub(super) fn method_def(&mut self, module: ModuleId, token: MethodDef) -> Name {
         self.method(None, module, token, &[]);
-        mem::take(&mut self.text)
+        self.text.as_str().into()
     }
 
     /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`. Who asks takes note of it.
-    pub(super) fn new_class(&mut self, class: ClassId) -> String {
+    pub(super) fn new_class(&mut self, class: ClassId) -> Name {
         self.nested(|this| this.unlearnt_class(class));
-        mem::take(&mut self.text)
-    }
-
-    fn class(&mut self, class: ClassId) {
-        self.nested(|this| match this.source.known_class(class) {
-            Ok(name) => this.push(&name),
-            Err(ticket) => this.learn(ticket, class, |this| this.unlearnt_class(class)),
-        });
+        self.text.as_str().into()
     }
 
     /// Spells a class, and takes note of it.
-    fn learn(&mut self, ticket: S::Ticket, class: ClassId, spell: impl FnOnce(&mut Self)) {
-        // The outer name's gaps are no reason not to keep this one.
-        let outer_missing = mem::take(&mut self.missing);
-        let start = self.text.len();
-        spell(self);
-        if !self.missing && !self.cut {
-            self.source.learn_class(ticket, class, Name::from(self.text_from(start)));
-        }
-        self.missing |= outer_missing;
+    fn class(&mut self, class: ClassId) {
+        self.nested(|this| {
+            if let Some(name) = this.source.known_class(class) {
+                return this.push(&name);
+            }
+            // The outer name's gaps are no reason not to keep this one.
+            let outer_missing = mem::take(&mut this.missing);
+            let start = this.text.len();
+            this.unlearnt_class(class);
+            if this.is_whole() {
+                this.source.learn_class(class, Name::from(this.text.get(start..).unwrap_or_default()));
+            }
+            this.missing |= outer_missing;
+        });
     }
 
     fn unlearnt_class(&mut self, class: ClassId) {
@@ -189,7 +198,7 @@ impl<'s, S: Source> Speller<'s, S> {
         if let Some(class) = class {
             let known = self.source.known_class(class);
             // A class that has arguments shows them, so this one has none, and there is nothing to ask.
-            if let Ok(name) = &known
+            if let Some(name) = &known
                 && !name.contains('<')
             {
                 self.nested(|this| this.push(name));
@@ -198,8 +207,11 @@ impl<'s, S: Source> Speller<'s, S> {
             match self.source.class_info(class) {
                 Ok(info) => {
                     self.nested(|this| match known {
-                        Ok(name) => this.push(&name),
-                        Err(ticket) => this.learn(ticket, class, |this| this.defined_class(&info)),
+                        Some(name) => this.push(&name),
+                        None => {
+                            this.defined_class(&info);
+                            this.declaring = this.is_whole().then_some((class, this.text.len()));
+                        }
                     });
                     return Arguments::Known(info.type_args);
                 }
@@ -439,10 +451,6 @@ impl<'s, S: Source> Speller<'s, S> {
         } else {
             self.text.push_str(ELLIPSIS);
         }
-    }
-
-    fn text_from(&self, start: usize) -> &str {
-        self.text.get(start..).unwrap_or_default()
     }
 
     fn unknown_id(&mut self, what: &str, id: usize, error: &Error) {

@@ -186,7 +186,7 @@ fn what_is_missing_is_said_and_not_kept() {
     assert_eq!(world.learnt.borrow().keys().copied().collect::<Vec<_>>(), [class_id(STRING)]);
     assert_eq!(
         known_or(Err(Error::new(E_FAIL, "Test")), "module", 0x1f),
-        ("<unknown module 0x1f: E_FAIL>".to_owned(), false)
+        ("<unknown module 0x1f: E_FAIL>".into(), false)
     );
 }
 
@@ -285,7 +285,7 @@ fn module_names_drop_the_directory() {
     assert_eq!(file_name(r"C:\app\App.dll"), "App.dll");
     assert_eq!(file_name("App.dll"), "App.dll");
     assert_eq!(file_name(""), "");
-    assert_eq!(known_or(Ok(String::new()), "module", 0x1f), ("<nameless module 0x1f>".to_owned(), true));
+    assert_eq!(known_or(Ok(String::new()), "module", 0x1f), ("<nameless module 0x1f>".into(), true));
 }
 
 #[test]

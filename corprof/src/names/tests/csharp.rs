@@ -2,12 +2,13 @@
 
 use corprof_sys as sys;
 
+use super::super::Name;
 use super::world::{CANON, INT32, STRING, World, class_id, function_id, method_def, module_id, type_def, world};
 use crate::metadata::{Token, TypeRef, TypeRefProps};
 use crate::names::spell::Speller;
 use crate::names::spelling::Spelling;
 
-fn function(world: &World, id: usize) -> String {
+fn function(world: &World, id: usize) -> Name {
     // What was learnt may be in the other spelling: the runtime's side keeps them apart, the made-up world does not.
     world.learnt.borrow_mut().clear();
     let mut speller = Speller::new(world, Spelling::CSharp);
@@ -16,7 +17,7 @@ fn function(world: &World, id: usize) -> String {
     name
 }
 
-fn class(world: &World, id: usize) -> String {
+fn class(world: &World, id: usize) -> Name {
     world.learnt.borrow_mut().clear();
     Speller::new(world, Spelling::CSharp).new_class(class_id(id))
 }
@@ -74,7 +75,7 @@ fn types_of_signatures() {
         let signature = [&[0x00, 0x01, 0x01][..], parameter].concat();
         world.add_method(at, type_def(6), "M", &signature, &[]);
         world.function(at as usize, Some(0x60), method_def(at), &[]);
-        assert_eq!(function(&world, at as usize), format!("N.Plain.M({expected})"));
+        assert_eq!(function(&world, at as usize), format!("N.Plain.M({expected})").as_str());
     }
     world.add_method(99, type_def(6), "M", &[0x05, 0x01, 0x01, 0x08], &[]);
     world.function(99, Some(0x60), method_def(99), &[]);

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::Deref;
 
 use corprof_sys as sys;
 
@@ -104,7 +105,7 @@ impl World {
     pub(super) fn name_of(&self, function: usize) -> (String, bool) {
         let mut speller = Speller::new(self, Spelling::Il);
         let name = speller.function(function_id(function));
-        (name, speller.is_lasting())
+        (name.as_str().to_owned(), speller.is_lasting())
     }
 
     pub(super) fn complete(&self, function: usize) -> String {
@@ -115,23 +116,19 @@ impl World {
 
     pub(super) fn class_name(&self, class: usize) -> String {
         // As `Names::class` does.
-        self.known_class(class_id(class)).map_or_else(
-            |()| {
-                let mut speller = Speller::new(self, Spelling::Il);
-                let name = speller.new_class(class_id(class));
-                if speller.is_lasting() {
-                    self.learn_class((), class_id(class), Name::from(name.as_str()));
-                }
-                name
-            },
-            |name| name.as_str().to_owned(),
-        )
+        if let Some(name) = self.known_class(class_id(class)) {
+            return name.to_owned();
+        }
+        let mut speller = Speller::new(self, Spelling::Il);
+        let name = speller.new_class(class_id(class));
+        if speller.is_lasting() {
+            self.learn_class(class_id(class), name.clone());
+        }
+        name.as_str().to_owned()
     }
 }
 
 impl Source for World {
-    type Ticket = ();
-
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.find(&self.functions, function)
     }
@@ -170,10 +167,10 @@ impl Source for World {
     fn generic_params(&self, _: ModuleId, owner: Token) -> Result<Vec<String>> {
         self.find(&self.generics, owner)
     }
-    fn known_class(&self, class: ClassId) -> std::result::Result<Name, ()> {
-        self.learnt.borrow().get(&class).cloned().ok_or(())
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+        self.learnt.borrow().get(&class).cloned()
     }
-    fn learn_class(&self, (): (), class: ClassId, name: Name) {
+    fn learn_class(&self, class: ClassId, name: Name) {
         self.learnt.borrow_mut().insert(class, name);
     }
 }
