@@ -40,22 +40,26 @@ pub(crate) fn read_list_from<T: Copy + Default>(
 }
 
 /// As [`read_list`], for a list that is nearly always empty or very short: it is asked for once, and then often allocates
-/// nothing.
+/// nothing. What `id` makes nothing of is left out.
 #[inline]
-pub(crate) fn read_short_list<T: Copy + Default>(
+pub(crate) fn read_short_list<T: Copy + Default, I>(
     call: &'static str,
     mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
-) -> Result<Vec<T>> {
+    id: impl Fn(T) -> Option<I>,
+) -> Result<Vec<I>> {
     let mut usual = [T::default(); USUAL_ITEMS];
     let mut count = 0;
     let code = fill(USUAL_ITEMS as u32, &mut count, usual.as_mut_ptr());
+    if code.is_ok() && count == 0 {
+        return Ok(Vec::new());
+    }
     if code != INSUFFICIENT_BUFFER {
         Error::check(code, call)?;
         if let Some(items) = usual.get(..count as usize) {
-            return Ok(items.to_vec());
+            return Ok(items.iter().copied().filter_map(id).collect());
         }
     }
-    read_list(call, fill)
+    Ok(read_list(call, fill)?.into_iter().filter_map(id).collect())
 }
 
 /// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.

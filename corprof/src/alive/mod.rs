@@ -408,10 +408,16 @@ impl Lifeline {
         Self(module.entry(info.alive()).map(|_| (Arc::clone(info.alive()), module)))
     }
 
+    /// Whether the module cannot go.
+    pub(crate) fn is_sure_to_stay(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Keeps the module loaded until the answer is dropped.
     ///
     /// # Errors
     /// `COR_E_OBJECTDISPOSED` if it is gone.
+    #[inline]
     pub(crate) fn hold(&self, call: &'static str) -> Result<Option<Held<'_, ModuleId>>> {
         self.0.as_ref().map(|(alive, module)| alive.hold(*module, call)).transpose()
     }

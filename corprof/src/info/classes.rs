@@ -43,6 +43,7 @@ impl Info {
     /// pointer or by-ref has no definition.
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
+    #[inline]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         let held = self.hold(class, "GetClassIDInfo2")?;
         let info = self.ask_class(class)?;
@@ -54,19 +55,21 @@ impl Info {
     }
 
     /// As [`class_info`](Self::class_info), for a class that cannot die meanwhile, and for no user's eyes.
+    #[inline]
     pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo> {
         const CALL: &str = "GetClassIDInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let (mut module, mut token, mut parent) = (0, 0, 0);
-        let type_args = read_short_list(CALL, |room, count, start| {
+        let ask = |room, count: *mut u32, start| {
             // SAFETY: the call writes the three locals, the count, and at most `room` type arguments.
             unsafe { info.GetClassIDInfo2(class.as_raw(), &mut module, &mut token, &mut parent, room, count, start) }
-        })?;
+        };
+        let type_args = read_short_list(CALL, ask, ClassId::from_raw)?;
         Ok(ClassInfo {
             module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
             token: TypeDef(token),
             parent: ClassId::from_raw(parent),
-            type_args: type_args.into_iter().filter_map(ClassId::from_raw).collect(),
+            type_args,
         })
     }
 

@@ -62,6 +62,11 @@ impl MetadataImport<'_> {
         &self.metadata.raw
     }
 
+    /// Whether the module can certainly not be unloaded.
+    pub(crate) fn is_sure_to_stay(&self) -> bool {
+        self.metadata.module.is_sure_to_stay()
+    }
+
     /// The module's name, as it was compiled: usually its file's name.
     ///
     /// # Errors
@@ -83,6 +88,7 @@ impl MetadataImport<'_> {
         self.raw().is_ok_and(|raw| unsafe { raw.IsValidToken(token.into().as_raw()) }.as_bool())
     }
 
+    #[inline]
     pub(super) fn raw(&self) -> Result<Loaded<'_, sys::IMetaDataImport2>> {
         self.metadata.loaded()
     }

@@ -143,6 +143,7 @@ impl MetadataImport<'_> {
     }
 
     /// As [`method`](Self::method), in place: the module stays loaded until `read` returns.
+    #[inline]
     pub(crate) fn read_method<R>(&self, method: MethodDef, read: impl FnOnce(&MethodRow<'_>) -> R) -> Result<R> {
         let raw = self.raw()?;
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);

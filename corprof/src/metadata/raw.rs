@@ -20,6 +20,7 @@ impl<I> Metadata<I> {
     ///
     /// # Errors
     /// `COR_E_OBJECTDISPOSED`: the module has been unloaded.
+    #[inline]
     pub(super) fn loaded(&self) -> Result<Loaded<'_, I>> {
         Ok(Loaded { raw: &self.raw, _module: self.module.hold("metadata")? })
     }
@@ -34,6 +35,7 @@ pub(super) struct Loaded<'a, I> {
 impl<I> Deref for Loaded<'_, I> {
     type Target = I;
 
+    #[inline]
     fn deref(&self) -> &I {
         self.raw
     }
@@ -65,6 +67,7 @@ impl Blob {
     ///
     /// # Safety
     /// A metadata call filled both fields in, and the module stays loaded while they are in use.
+    #[inline]
     pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         if self.start.is_null() || self.size == 0 {
             return &[];

@@ -98,6 +98,7 @@ impl MetadataImport<'_> {
     }
 
     /// As [`type_def`](Self::type_def): the flags and the base; the name goes into `name`, which is empty.
+    #[inline]
     pub(crate) fn read_type_def(&self, definition: TypeDef, name: &mut Units) -> Result<(sys::CorTypeAttr, Token)> {
         let raw = self.raw()?;
         let (mut flags, mut extends) = (0, 0);

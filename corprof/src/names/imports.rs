@@ -1,14 +1,19 @@
-//! The metadata that names are read from, by module, until the module goes.
+//! The metadata of modules that can be unloaded, until they are; names are read from it.
 //!
 //! Only a look-up that misses comes here, and asks the runtime next. An import reads the module's own memory, so it must be
-//! let go when it is evicted and not some time later, as `cache` does with names: hence a lock, held for the look-up or the
-//! insertion alone and never across a call into the runtime. As there, a miss gives a [`Ticket`] that an eviction voids.
+//! let go when it is evicted and not some time later, as `cache` does with names, and with the metadata of modules that stay:
+//! hence a lock, held for the look-up or the insertion alone and never across a call into the runtime. An answer is worked out
+//! between the two, so a miss gives a [`Ticket`] that an eviction voids.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::cache::Fibonacci;
+use crate::id::ModuleId;
+use crate::metadata::MetadataImport;
+
+pub(super) type PassingImports = Imports<ModuleId, Arc<MetadataImport<'static>>>;
 
 pub(super) struct Imports<K, V> {
     shelf: RwLock<Shelf<K, V>>,

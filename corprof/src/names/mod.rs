@@ -18,15 +18,17 @@ mod tests;
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
 pub use name::Name;
 
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
-use crate::metadata::MethodDef;
+use crate::metadata::{MetadataImport, MethodDef};
 use cache::{Cache, Table};
-use source::{KeptImports, Live};
+use imports::PassingImports;
+use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
 
@@ -55,16 +57,17 @@ pub struct Names<'a> {
 /// The names that have been looked up, and the metadata they are made from.
 pub(crate) struct NameCache {
     known: Cache<Known>,
-    imports: KeptImports,
+    passing: PassingImports,
 }
 
-/// The names themselves.
+/// The names themselves, and the metadata of modules that cannot be unloaded.
 #[derive(Default)]
 struct Known {
     il: Spelt,
     csharp: Spelt,
     modules: Table<ModuleId, Name>,
     assemblies: Table<AssemblyId, Name>,
+    imports: Table<ModuleId, Arc<MetadataImport<'static>>>,
 }
 
 /// What is not the same in both spellings.
@@ -103,17 +106,17 @@ impl<'a> Names<'a> {
         let spelt = known.spelt(self.spelling);
         match spelt.functions.get(&function) {
             Some(name) => name.clone(),
-            None => self.new_function(function, spelt),
+            None => self.new_function(function, &known),
         }
     }
 
     #[inline(never)]
-    fn new_function(self, function: FunctionId, known: &Spelt) -> Name {
+    fn new_function(self, function: FunctionId, known: &Known) -> Name {
         let live = self.live(known);
         let mut speller = Speller::new(&live, self.spelling);
         let name = speller.function(function);
         if speller.is_lasting() {
-            known.functions.insert(function, name.clone());
+            known.spelt(self.spelling).functions.insert(function, name.clone());
         }
         name
     }
@@ -121,9 +124,8 @@ impl<'a> Names<'a> {
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
         let known = self.kept.known.now();
-        let known = known.spelt(self.spelling);
-        remember(&known.classes, class, || {
-            let live = self.live(known);
+        remember(&known.spelt(self.spelling).classes, class, || {
+            let live = self.live(&known);
             let mut speller = Speller::new(&live, self.spelling);
             let name = speller.new_class(class);
             (name, speller.is_lasting())
@@ -136,13 +138,13 @@ impl<'a> Names<'a> {
     /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
     pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
         let known = self.kept.known.now();
-        Speller::new(&self.live(known.spelt(self.spelling)), self.spelling).method_def(module, method)
+        Speller::new(&self.live(&known), self.spelling).method_def(module, method)
     }
 
     /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
     pub fn module(self, module: ModuleId) -> Name {
         let known = self.kept.known.now();
-        let metadata_name = || self.live(&known.il).metadata(module).and_then(|m| m.module_name());
+        let metadata_name = || self.live(&known).metadata(module).and_then(|m| m.module_name());
         remember(&known.modules, module, || match self.cx.module_info(module) {
             // Emitted in memory: no file, but the metadata has a name.
             Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
@@ -158,17 +160,17 @@ impl<'a> Names<'a> {
         })
     }
 
-    fn live<'k>(self, known: &'k Spelt) -> Live<'k, 'a>
+    fn live<'k>(self, known: &'k Known) -> Live<'k, 'a>
     where
         'a: 'k,
     {
-        Live::new(self.cx, &self.kept.imports, known)
+        Live::new(self.cx, &self.kept.passing, known, self.spelling)
     }
 }
 
 impl NameCache {
     pub(crate) fn new() -> Self {
-        Self { known: Cache::new(), imports: KeptImports::new() }
+        Self { known: Cache::new(), passing: PassingImports::new() }
     }
 
     /// Forgets everything: a module goes away, the runtime may use its identifiers again, and instantiations over its types
@@ -179,7 +181,7 @@ impl NameCache {
     pub(crate) fn evict_all(&self) {
         // What names are made from goes before the names: whoever asks what is known after that was cleared finds no stale part,
         // and what is found out for those who have asked before is not kept.
-        self.imports.clear();
+        self.passing.clear();
         self.known.clear();
     }
 }

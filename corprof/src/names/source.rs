@@ -1,11 +1,11 @@
 //! Where the parts of a name come from: the runtime and its metadata, or a test's own world.
 
-use std::cell::OnceCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::imports::Imports;
-use super::{Name, Spelt};
+use super::imports::PassingImports;
+use super::spelling::Spelling;
+use super::{Known, Name};
 use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
@@ -44,58 +44,62 @@ pub(super) trait Source {
     fn learn_class(&self, class: ClassId, name: Name);
 }
 
-/// The metadata of modules, until they go.
-pub(super) type KeptImports = Imports<ModuleId, Arc<MetadataImport<'static>>>;
-
 /// The running runtime, for the length of one look-up.
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
-    imports: &'a KeptImports,
+    passing: &'a PassingImports,
     /// What was known when the look-up began, and gets what it finds out.
-    known: &'a Spelt,
-    /// The metadata asked first: most of a name comes from one module.
-    first: OnceCell<(ModuleId, Arc<MetadataImport<'static>>)>,
+    known: &'a Known,
+    spelling: Spelling,
 }
 
-/// Metadata for the length of a question.
+/// Metadata for the length of a look-up.
 pub(super) enum Lent<'a> {
-    First(&'a MetadataImport<'static>),
-    Other(Arc<MetadataImport<'static>>),
+    Known(&'a MetadataImport<'static>),
+    Passing(Arc<MetadataImport<'static>>),
 }
 
 impl Deref for Lent<'_> {
     type Target = MetadataImport<'static>;
 
+    #[inline]
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::First(import) => import,
-            Self::Other(import) => import,
+            Self::Known(import) => import,
+            Self::Passing(import) => import,
         }
     }
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
-    pub(super) fn new(cx: &'a InCallback<'cb>, imports: &'a KeptImports, known: &'a Spelt) -> Self {
-        Self { cx, imports, known, first: OnceCell::new() }
+    pub(super) fn new(
+        cx: &'a InCallback<'cb>,
+        passing: &'a PassingImports,
+        known: &'a Known,
+        spelling: Spelling,
+    ) -> Self {
+        Self { cx, passing, known, spelling }
     }
 
+    #[inline]
     pub(super) fn metadata(&self, module: ModuleId) -> Result<Lent<'_>> {
-        match self.first.get() {
-            Some((first, import)) if *first == module => Ok(Lent::First(import)),
-            Some(_) => self.kept(module).map(Lent::Other),
-            None => {
-                let import = self.kept(module)?;
-                Ok(Lent::First(&self.first.get_or_init(|| (module, import)).1))
-            }
+        match self.known.imports.get(&module) {
+            Some(import) => Ok(Lent::Known(import)),
+            None => self.other_metadata(module).map(Lent::Passing),
         }
     }
 
-    fn kept(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
-        match self.imports.get(&module) {
+    #[cold]
+    fn other_metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
+        match self.passing.get(&module) {
             Ok(import) => Ok(import),
             Err(ticket) => {
                 let import = Arc::new(self.cx.kept_metadata(module)?);
-                self.imports.insert(ticket, module, Arc::clone(&import));
+                if import.is_sure_to_stay() {
+                    self.known.imports.insert(module, Arc::clone(&import));
+                } else {
+                    self.passing.insert(ticket, module, Arc::clone(&import));
+                }
                 Ok(import)
             }
         }
@@ -103,6 +107,7 @@ impl<'a, 'cb> Live<'a, 'cb> {
 }
 
 impl Source for Live<'_, '_> {
+    #[inline]
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.cx.function_info(function)
     }
@@ -111,6 +116,7 @@ impl Source for Live<'_, '_> {
         self.cx.dynamic_function_name(function)
     }
 
+    #[inline]
     fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         self.cx.class_info(class)
     }
@@ -119,6 +125,7 @@ impl Source for Live<'_, '_> {
         self.cx.array_class(class)
     }
 
+    #[inline]
     fn method<R>(
         &self,
         module: ModuleId,
@@ -128,6 +135,7 @@ impl Source for Live<'_, '_> {
         self.metadata(module)?.read_method(method, |row| read(row.class, row.name, row.signature))
     }
 
+    #[inline]
     fn type_def(&self, module: ModuleId, definition: TypeDef, name: &mut Units) -> Result<bool> {
         Ok(is_nested(self.metadata(module)?.read_type_def(definition, name)?.0))
     }
@@ -149,11 +157,13 @@ impl Source for Live<'_, '_> {
         Ok(params.into_iter().map(|param| param.name).collect())
     }
 
+    #[inline]
     fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
-        self.known.classes.get(&class).map(Name::as_str)
+        self.known.spelt(self.spelling).classes.get(&class).map(Name::as_str)
     }
 
+    #[inline]
     fn learn_class(&self, class: ClassId, name: Name) {
-        self.known.classes.insert(class, name);
+        self.known.spelt(self.spelling).classes.insert(class, name);
     }
 }

@@ -7,6 +7,7 @@
 
 mod types;
 
+use std::cell::Cell;
 use std::fmt::{Display, Write};
 use std::mem;
 
@@ -29,6 +30,13 @@ const MAX_LEVELS: usize = 32;
 const MAX_WORK: usize = 64 * 1024;
 /// Room for nearly every name.
 const USUAL_BYTES: usize = 256;
+/// How much memory a thread may keep to spell names in.
+const MOST_KEPT: usize = 1024;
+
+thread_local! {
+    /// Where the thread spelt its last name, and will spell the next.
+    static ROOM: Cell<String> = const { Cell::new(String::new()) };
+}
 
 /// The class of global methods, which metadata calls nil as often as by its name.
 const GLOBAL: &str = "<Module>";
@@ -98,7 +106,9 @@ pub(super) struct Speller<'s, S> {
 
 impl<'s, S: Source> Speller<'s, S> {
     pub(super) fn new(source: &'s S, spelling: Spelling) -> Self {
-        let text = String::with_capacity(USUAL_BYTES);
+        // One that is being torn down has none.
+        let mut text = ROOM.try_with(Cell::take).unwrap_or_default();
+        text.reserve(USUAL_BYTES);
         Self { source, spelling, text, missing: false, passing: false, cut: false, depth: 0, work: 0, declaring: None }
     }
 
@@ -467,6 +477,16 @@ impl<'s, S: Source> Speller<'s, S> {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "<unknown {what} {which}: {why}>");
         self.has_room(self.text.len() - start);
+    }
+}
+
+impl<S> Drop for Speller<'_, S> {
+    fn drop(&mut self) {
+        let mut text = mem::take(&mut self.text);
+        if text.capacity() <= MOST_KEPT {
+            text.clear();
+            let _ = ROOM.try_with(|room| room.set(text));
+        }
     }
 }
 

@@ -11,18 +11,22 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
+    #[inline]
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
+    #[inline]
     pub(crate) fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
 
+    #[inline]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -47,6 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A compressed unsigned integer: 7, 14 or 29 bits in 1, 2 or 4 bytes.
+    #[inline]
     pub(crate) fn unsigned(&mut self) -> Result<u32, SignatureError> {
         self.compressed().map(|(value, _)| value)
     }
@@ -60,6 +65,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The value and the number of bits it was stored in.
+    #[inline]
     fn compressed(&mut self) -> Result<(u32, u32), SignatureError> {
         let start = self.at;
         match self.peek() {
@@ -73,6 +79,7 @@ impl<'a> Reader<'a> {
 
     /// A compressed count of things that each take at least one more byte: more than are left is a lie, and must not be
     /// believed by an allocation.
+    #[inline]
     pub(crate) fn count(&mut self) -> Result<usize, SignatureError> {
         let start = self.at;
         let count = self.unsigned()?;
