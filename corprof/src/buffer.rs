@@ -157,18 +157,19 @@ impl Units {
 /// Writes the lower half of each unit into `room`, which has as many places. Says whether all are ASCII, and none the NUL.
 #[inline]
 fn narrow(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
-    // The last four may be once more some of those below.
-    if let (Some(units), Some(room)) = (units.last_chunk(), room.last_chunk_mut()) {
-        if !narrow_four(units, room) {
-            return false;
-        }
-    } else {
-        return units.iter().zip(room).all(|(&unit, room)| {
-            room.write(unit as u8);
-            (1..0x80).contains(&unit)
-        });
+    // From the front: what the runtime has written last, unit by unit, cannot be read by fours at once.
+    let mut fours = units.as_chunks().0.iter().zip(room.as_chunks_mut().0);
+    if !fours.all(|(units, room)| narrow_four(units, room)) {
+        return false;
     }
-    units.as_chunks().0.iter().zip(room.as_chunks_mut().0).all(|(units, room)| narrow_four(units, room))
+    if let (Some(units), Some(room)) = (units.last_chunk(), room.last_chunk_mut()) {
+        // Some of them for the second time.
+        return narrow_four(units, room);
+    }
+    units.iter().zip(room).all(|(&unit, room)| {
+        room.write(unit as u8);
+        (1..0x80).contains(&unit)
+    })
 }
 
 /// The same for four, taken for one number, which is several times faster.

@@ -93,17 +93,32 @@ impl<K, V> Slot<K, V> {
         self.state.load(Relaxed) == EMPTY
     }
 
-    /// Fills the slot, unless it is not empty any more.
+    /// Takes the slot for an entry, unless it is not empty any more.
     #[inline]
-    fn set(&self, entry: (K, V)) -> Result<(), (K, V)> {
-        if !self.is_empty() || self.state.compare_exchange(EMPTY, BEING_FILLED, Relaxed, Relaxed).is_err() {
-            return Err(entry);
-        }
-        // SAFETY: only one thread gets here, and nobody reads the entry before it is said to be full.
-        unsafe { (*self.entry.get()).write(entry) };
-        self.state.store(FULL, Release);
-        Ok(())
+    fn claim(&self) -> Option<Claim<'_, K, V>> {
+        let is_mine = self.is_empty() && self.state.compare_exchange(EMPTY, BEING_FILLED, Relaxed, Relaxed).is_ok();
+        is_mine.then_some(Claim(self))
     }
+}
+
+/// An empty slot that only the owner of this may fill. One that is not filled stays as it is, and is passed by.
+struct Claim<'a, K, V>(&'a Slot<K, V>);
+
+impl<K, V> Claim<'_, K, V> {
+    #[inline]
+    fn fill(self, entry: (K, V)) {
+        // SAFETY: only one thread has got the claim, and nobody reads the entry before it is said to be full.
+        unsafe { (*self.0.entry.get()).write(entry) };
+        self.0.state.store(FULL, Release);
+    }
+}
+
+/// Where an entry may go in a level.
+enum Place<'a, K, V> {
+    Here(Claim<'a, K, V>),
+    /// It is there already.
+    Known,
+    Full,
 }
 
 impl<K, V> Drop for Slot<K, V> {
@@ -144,16 +159,12 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         let Some(level) = self.levels.get(newest).and_then(OnceLock::get) else {
             return self.insert_into(newest, (key, value));
         };
-        if let Err(entry) = level.add(hash, (key, value)) {
-            self.insert_behind(level, newest, entry);
-        }
-    }
-
-    #[cold]
-    fn insert_behind(&self, full: &Level<K, V>, at: usize, entry: (K, V)) {
-        // With keys that all want the same place, bigger levels are of no use: these are found out again each time.
-        if full.is_well_filled() {
-            self.insert_into(at + 1, entry);
+        match level.claim(hash, &key) {
+            Place::Here(claim) => claim.fill((key, value)),
+            Place::Known => {}
+            // With keys that all want the same place, bigger levels are of no use: these are found out again each time.
+            Place::Full if level.is_well_filled() => self.insert_into(newest + 1, (key, value)),
+            Place::Full => {}
         }
     }
 
@@ -167,7 +178,9 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
             self.newest.fetch_max(at, Relaxed);
         }
         // If this one is full as well, by what others have added meanwhile, the next who has something to add makes room.
-        let _ = place.get().map(|level| level.add(Self::hash(&entry.0), entry));
+        if let Some(Place::Here(claim)) = place.get().map(|level| level.claim(Self::hash(&entry.0), &entry.0)) {
+            claim.fill(entry);
+        }
     }
 }
 
@@ -213,20 +226,22 @@ impl<K: Copy + Eq + Hash, V> Level<K, V> {
         None
     }
 
-    /// Adds what is not there yet, or gives it back if there is no room.
+    /// Finds a place for an entry.
     #[inline]
-    fn add(&self, hash: u64, mut entry: (K, V)) -> Result<(), (K, V)> {
+    fn claim(&self, hash: u64, key: &K) -> Place<'_, K, V> {
         for slot in self.places(hash) {
-            let Err(back) = slot.set(entry) else { return Ok(()) };
-            if slot.get().is_some_and(|(of, _)| *of == back.0) {
-                return Ok(());
+            if let Some(claim) = slot.claim() {
+                return Place::Here(claim);
             }
-            entry = back;
+            if slot.get().is_some_and(|(of, _)| of == key) {
+                return Place::Known;
+            }
         }
-        Err(entry)
+        Place::Full
     }
 
     /// Whether a bigger one is worth its memory, by a look at a part of it.
+    #[cold]
     fn is_well_filled(&self) -> bool {
         let some = self.slots.get(..1 << FEWEST_BITS).unwrap_or_default();
         some.iter().filter(|slot| !slot.is_empty()).count() >= some.len() / 4
