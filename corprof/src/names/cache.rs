@@ -59,6 +59,9 @@ pub(super) struct Table<K, V> {
     newest: AtomicUsize,
 }
 
+/// Where an entry was looked for in vain, and may be put.
+pub(super) struct Vacancy<'a, K, V>(Option<&'a Slot<K, V>>);
+
 /// A hash table that only grows fuller.
 struct Level<K, V> {
     bits: u32,
@@ -138,23 +141,32 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
         hash.finish()
     }
 
-    /// What is known about `key`.
+    /// What is known about `key`, or where to put it.
     #[inline]
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
-        let hash = Self::hash(key);
+    pub(super) fn get(&self, key: &K) -> Result<&V, Vacancy<'_, K, V>> {
+        let (hash, newest) = (Self::hash(key), self.newest.load(Relaxed));
+        let Some(level) = self.levels.get(newest).and_then(OnceLock::get) else { return Err(Vacancy(None)) };
+        let vacancy = match level.find(hash, key) {
+            Ok(value) => return Ok(value),
+            Err(vacancy) => vacancy,
+        };
         // Most entries are in the last level, as it is bigger than all others together.
-        let mut at = self.newest.load(Relaxed);
-        loop {
-            if let Some(value) = self.levels.get(at)?.get().and_then(|level| level.find(hash, key)) {
-                return Some(value);
-            }
-            at = at.checked_sub(1)?;
+        let older = self.levels.get(..newest).unwrap_or_default();
+        let known = older.iter().rev().find_map(|level| level.get()?.find(hash, key).ok());
+        known.ok_or(vacancy)
+    }
+
+    /// Keeps `value` where a look-up has found that there is room, unless another thread was first.
+    #[inline]
+    pub(super) fn insert(&self, vacancy: Vacancy<'_, K, V>, key: K, value: V) {
+        match vacancy.0.and_then(Slot::claim) {
+            Some(claim) => claim.fill((key, value)),
+            None => self.insert_elsewhere(key, value),
         }
     }
 
-    /// Keeps `value`, unless there is one already.
-    #[inline]
-    pub(super) fn insert(&self, key: K, value: V) {
+    #[cold]
+    fn insert_elsewhere(&self, key: K, value: V) {
         let (hash, newest) = (Self::hash(&key), self.newest.load(Relaxed));
         let Some(level) = self.levels.get(newest).and_then(OnceLock::get) else {
             return self.insert_into(newest, (key, value));
@@ -169,7 +181,6 @@ impl<K: Copy + Eq + Hash, V> Table<K, V> {
     }
 
     /// Keeps the entry in a level that there need not be yet.
-    #[cold]
     fn insert_into(&self, at: usize, entry: (K, V)) {
         let Some(place) = self.levels.get(at) else { return };
         if place.get().is_none() {
@@ -214,16 +225,16 @@ impl<K: Copy + Eq + Hash, V> Level<K, V> {
     }
 
     #[inline]
-    fn find(&self, hash: u64, key: &K) -> Option<&V> {
+    fn find(&self, hash: u64, key: &K) -> Result<&V, Vacancy<'_, K, V>> {
         for slot in self.places(hash) {
             match slot.get() {
-                Some((of, value)) if of == key => return Some(value),
+                Some((of, value)) if of == key => return Ok(value),
                 // Behind one that is being filled there may be others.
-                None if slot.is_empty() => return None,
+                None if slot.is_empty() => return Err(Vacancy(Some(slot))),
                 _ => {}
             }
         }
-        None
+        Err(Vacancy(None))
     }
 
     /// Finds a place for an entry.
@@ -287,19 +298,28 @@ mod tests {
     }
 
     fn known(cache: &Numbers, key: usize) -> Option<u64> {
-        cache.now().get(&key).copied()
+        cache.now().get(&key).ok().copied()
+    }
+
+    fn insert<K: Copy + Eq + Hash, V>(table: &Table<K, V>, key: K, value: V) {
+        if let Err(vacancy) = table.get(&key) {
+            table.insert(vacancy, key, value);
+        }
     }
 
     #[test]
     fn keeps_until_evicted() {
         let cache = Numbers::new();
         assert_eq!(known(&cache, 1), None);
-        cache.now().insert(1, 10);
-        cache.now().insert(2, 20);
+        insert(&cache.now(), 1, 10);
+        insert(&cache.now(), 2, 20);
         assert_eq!(known(&cache, 1), Some(10));
-        // Whoever was first is kept.
-        cache.now().insert(1, 12);
-        assert_eq!(known(&cache, 1), Some(10));
+        // Whoever was first is kept, and the other's place is taken.
+        let now = cache.now();
+        let (Err(one), Err(other)) = (now.get(&3), now.get(&3)) else { panic!("there already") };
+        now.insert(one, 3, 30);
+        now.insert(other, 3, 31);
+        assert_eq!(known(&cache, 3), Some(30));
         cache.clear();
         assert_eq!((known(&cache, 1), known(&cache, 2)), (None, None));
     }
@@ -308,13 +328,13 @@ mod tests {
     fn what_was_asked_for_before_an_eviction_is_not_kept() {
         let cache = Numbers::new();
         let early = cache.now();
-        early.insert(1, 10);
+        insert(&early, 1, 10);
         cache.clear();
-        early.insert(2, 20);
-        assert_eq!((early.get(&1), early.get(&2)), (Some(&10), Some(&20)));
+        insert(&early, 2, 20);
+        assert!(early.get(&1).is_ok_and(|one| *one == 10) && early.get(&2).is_ok_and(|two| *two == 20));
         drop(early);
         assert_eq!((known(&cache, 1), known(&cache, 2)), (None, None));
-        cache.now().insert(1, 11);
+        insert(&cache.now(), 1, 11);
         assert_eq!(known(&cache, 1), Some(11));
     }
 
@@ -326,13 +346,13 @@ mod tests {
         // For which it must not matter how often the table grows before it is answered.
         let early = cache.now();
         for key in keys() {
-            cache.now().insert(key, key as u64);
+            insert(&cache.now(), key, key as u64);
         }
-        assert!(keys().all(|key| early.get(&key) == Some(&(key as u64))));
+        assert!(keys().all(|key| early.get(&key).is_ok_and(|found| *found == key as u64)));
         assert_eq!(early.newest.load(SeqCst), fewer(3, 1));
         let slots: usize = early.levels.iter().filter_map(OnceLock::get).map(|level| level.slots.len()).sum();
         assert!(slots < 4 * keys().len(), "{slots}");
-        early.insert(999, 10);
+        insert(&early, 999, 10);
         assert_eq!(known(&cache, 999), Some(10));
     }
 
@@ -346,8 +366,8 @@ mod tests {
             }
         }
         let table = Table::default();
-        (0..100).for_each(|i| table.insert(Same(i), i));
-        assert_eq!((0..100).filter(|&i| table.get(&Same(i)) == Some(&i)).count(), FARTHEST);
+        (0..100).for_each(|i| insert(&table, Same(i), i));
+        assert_eq!((0..100).filter(|&i| table.get(&Same(i)).is_ok_and(|found| *found == i)).count(), FARTHEST);
         assert_eq!(table.newest.load(SeqCst), 0, "bigger levels, for nothing");
     }
 
@@ -362,10 +382,10 @@ mod tests {
                 let (cache, value) = (&cache, &value);
                 // Each adds two thirds, so that they meet.
                 let keys = (first * count / 3..first * count / 3 + 2 * count / 3).map(move |key| 8 * (key % count));
-                scope.spawn(move || keys.for_each(|key| cache.now().insert(key, Arc::clone(value))));
+                scope.spawn(move || keys.for_each(|key| insert(&cache.now(), key, Arc::clone(value))));
             }
         });
-        assert!((0..count).all(|key| reader.get(&(8 * key)).is_some()));
+        assert!((0..count).all(|key| reader.get(&(8 * key)).is_ok()));
         let all = Arc::strong_count(&value);
         assert!((count + 1..=2 * count + 1).contains(&all), "{all}");
         cache.clear();
@@ -387,8 +407,8 @@ mod tests {
                         let least = done.load(SeqCst);
                         let now = cache.now();
                         match now.get(&key) {
-                            Some(&found) => assert!(found >= least, "{found} was evicted before {least}"),
-                            None => now.insert(key, begun.load(SeqCst)),
+                            Ok(&found) => assert!(found >= least, "{found} was evicted before {least}"),
+                            Err(vacancy) => now.insert(vacancy, key, begun.load(SeqCst)),
                         }
                     }
                 });
@@ -415,7 +435,7 @@ mod tests {
         }
         thread_local! { static LAST: std::cell::RefCell<Option<LooksUp>> = const { std::cell::RefCell::new(None) }; }
         let (cache, seen) = (Arc::new(Numbers::new()), Arc::new(AtomicU64::new(0)));
-        cache.now().insert(1, 10);
+        insert(&cache.now(), 1, 10);
         let last = LooksUp(Arc::clone(&cache), Arc::clone(&seen));
         let thread = thread::spawn(move || {
             // Made first, so destroyed last: after whatever the look-up keeps for the thread.
@@ -434,14 +454,14 @@ mod tests {
         let cache = Cache::<Table<usize, crate::names::Name>>::new();
         let keys: Vec<usize> = (1..=20_000).map(|i| 0x7f12_3400_0000 + i * 0x48).collect();
         for &key in &keys {
-            cache.now().insert(key, "Namespace.Type.Method(int32, string[])".into());
+            insert(&cache.now(), key, "Namespace.Type.Method(int32, string[])".into());
         }
         for (what, keys) in [("one of 64", &keys[..64]), ("one of 20000", &keys[..])] {
             let rounds = ROUNDS * 20_000 / keys.len();
             let start = std::time::Instant::now();
             for _ in 0..rounds {
                 for key in keys {
-                    assert!(std::hint::black_box(cache.now().get(key).cloned()).is_some());
+                    assert!(std::hint::black_box(cache.now().get(key).ok().cloned()).is_some());
                 }
             }
             let each = start.elapsed().as_nanos() as f64 / (rounds * keys.len()) as f64;

@@ -13,7 +13,8 @@ use super::cache::Fibonacci;
 use crate::id::ModuleId;
 use crate::metadata::MetadataImport;
 
-pub(super) type PassingImports = Imports<ModuleId, Arc<MetadataImport<'static>>>;
+pub(super) type KeptImport = Arc<MetadataImport<'static>>;
+pub(super) type PassingImports = Imports<ModuleId, KeptImport>;
 
 pub(super) struct Imports<K, V> {
     shelf: RwLock<Shelf<K, V>>,

@@ -18,16 +18,15 @@ mod tests;
 
 use std::fmt;
 use std::hash::Hash;
-use std::sync::Arc;
 
 pub use name::Name;
 
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
-use crate::metadata::{MetadataImport, MethodDef};
-use cache::{Cache, Table};
-use imports::PassingImports;
+use crate::metadata::MethodDef;
+use cache::{Cache, Table, Vacancy};
+use imports::{KeptImport, PassingImports};
 use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
@@ -67,7 +66,7 @@ struct Known {
     csharp: Spelt,
     modules: Table<ModuleId, Name>,
     assemblies: Table<AssemblyId, Name>,
-    imports: Table<ModuleId, Arc<MetadataImport<'static>>>,
+    imports: Table<ModuleId, KeptImport>,
 }
 
 /// What is not the same in both spellings.
@@ -105,18 +104,18 @@ impl<'a> Names<'a> {
         let known = self.kept.known.now();
         let spelt = known.spelt(self.spelling);
         match spelt.functions.get(&function) {
-            Some(name) => name.clone(),
-            None => self.new_function(function, &known),
+            Ok(name) => name.clone(),
+            Err(vacancy) => self.new_function(function, &known, vacancy),
         }
     }
 
     #[inline(never)]
-    fn new_function(self, function: FunctionId, known: &Known) -> Name {
+    fn new_function(self, function: FunctionId, known: &Known, vacancy: Vacancy<'_, FunctionId, Name>) -> Name {
         let live = self.live(known);
         let mut speller = Speller::new(&live, self.spelling);
         let name = speller.function(function);
         if speller.is_lasting() {
-            known.spelt(self.spelling).functions.insert(function, name.clone());
+            known.spelt(self.spelling).functions.insert(vacancy, function, name.clone());
         }
         name
     }
@@ -204,12 +203,13 @@ impl fmt::Debug for NameCache {
 
 /// The name that is known, or the one worked out now, which is kept if it will last.
 fn remember<K: Copy + Eq + Hash>(known: &Table<K, Name>, key: K, work_out: impl FnOnce() -> (Name, bool)) -> Name {
-    if let Some(name) = known.get(&key) {
-        return name.clone();
-    }
+    let vacancy = match known.get(&key) {
+        Ok(name) => return name.clone(),
+        Err(vacancy) => vacancy,
+    };
     let (name, lasting) = work_out();
     if lasting {
-        known.insert(key, name.clone());
+        known.insert(vacancy, key, name.clone());
     }
     name
 }

@@ -1,9 +1,11 @@
 //! Where the parts of a name come from: the runtime and its metadata, or a test's own world.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::imports::PassingImports;
+use super::cache::Vacancy;
+use super::imports::{KeptImport, PassingImports};
 use super::spelling::Spelling;
 use super::{Known, Name};
 use crate::buffer::Units;
@@ -17,6 +19,11 @@ use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSp
 ///
 /// Names of types are given in an empty `name`, so that the text of a whole name is allocated once.
 pub(super) trait Source {
+    /// Where the name of a class that is not known may be kept.
+    type Vacancy<'v>
+    where
+        Self: 'v;
+
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo>;
     fn dynamic_function_name(&self, function: FunctionId) -> Result<String>;
     fn class_info(&self, class: ClassId) -> Result<ClassInfo>;
@@ -39,9 +46,9 @@ pub(super) trait Source {
     fn generic_params(&self, module: ModuleId, owner: Token) -> Result<Vec<String>>;
 
     /// The class's name if it is known already.
-    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>>;
+    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, Self::Vacancy<'_>>;
     /// Takes note of a class's name, found in full.
-    fn learn_class(&self, class: ClassId, name: Name);
+    fn learn_class<'v>(&'v self, vacancy: Self::Vacancy<'v>, class: ClassId, name: Name);
 }
 
 /// The running runtime, for the length of one look-up.
@@ -51,12 +58,14 @@ pub(super) struct Live<'a, 'cb> {
     /// What was known when the look-up began, and gets what it finds out.
     known: &'a Known,
     spelling: Spelling,
+    /// The metadata asked last: most of a name comes from one module.
+    last: Cell<Option<(ModuleId, &'a MetadataImport<'static>)>>,
 }
 
 /// Metadata for the length of a look-up.
 pub(super) enum Lent<'a> {
     Known(&'a MetadataImport<'static>),
-    Passing(Arc<MetadataImport<'static>>),
+    Passing(KeptImport),
 }
 
 impl Deref for Lent<'_> {
@@ -78,25 +87,33 @@ impl<'a, 'cb> Live<'a, 'cb> {
         known: &'a Known,
         spelling: Spelling,
     ) -> Self {
-        Self { cx, passing, known, spelling }
+        Self { cx, passing, known, spelling, last: Cell::new(None) }
     }
 
     #[inline]
     pub(super) fn metadata(&self, module: ModuleId) -> Result<Lent<'_>> {
+        if let Some((last, import)) = self.last.get()
+            && last == module
+        {
+            return Ok(Lent::Known(import));
+        }
         match self.known.imports.get(&module) {
-            Some(import) => Ok(Lent::Known(import)),
-            None => self.other_metadata(module).map(Lent::Passing),
+            Ok(import) => {
+                self.last.set(Some((module, import)));
+                Ok(Lent::Known(import))
+            }
+            Err(vacancy) => self.other_metadata(module, vacancy).map(Lent::Passing),
         }
     }
 
     #[cold]
-    fn other_metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
+    fn other_metadata(&self, module: ModuleId, vacancy: Vacancy<'_, ModuleId, KeptImport>) -> Result<KeptImport> {
         match self.passing.get(&module) {
             Ok(import) => Ok(import),
             Err(ticket) => {
                 let import = Arc::new(self.cx.kept_metadata(module)?);
                 if import.is_sure_to_stay() {
-                    self.known.imports.insert(module, Arc::clone(&import));
+                    self.known.imports.insert(vacancy, module, Arc::clone(&import));
                 } else {
                     self.passing.insert(ticket, module, Arc::clone(&import));
                 }
@@ -107,6 +124,11 @@ impl<'a, 'cb> Live<'a, 'cb> {
 }
 
 impl Source for Live<'_, '_> {
+    type Vacancy<'v>
+        = Vacancy<'v, ClassId, Name>
+    where
+        Self: 'v;
+
     #[inline]
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.cx.function_info(function)
@@ -158,12 +180,12 @@ impl Source for Live<'_, '_> {
     }
 
     #[inline]
-    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, Self::Vacancy<'_>> {
         self.known.spelt(self.spelling).classes.get(&class).map(Name::as_str)
     }
 
     #[inline]
-    fn learn_class(&self, class: ClassId, name: Name) {
-        self.known.spelt(self.spelling).classes.insert(class, name);
+    fn learn_class<'v>(&'v self, vacancy: Self::Vacancy<'v>, class: ClassId, name: Name) {
+        self.known.spelt(self.spelling).classes.insert(vacancy, class, name);
     }
 }

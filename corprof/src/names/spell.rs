@@ -51,10 +51,6 @@ enum Arguments {
 impl Arguments {
     const NONE: Self = Self::Known(Vec::new());
 
-    fn of(known: &[ClassId]) -> Self {
-        Self::Known(known.to_vec())
-    }
-
     fn rest(&self) -> Rest<'_, '_> {
         match self {
             Self::Known(classes) => Rest::Known(classes),
@@ -88,7 +84,7 @@ struct Scope<'a> {
     method_arguments: &'a Arguments,
 }
 
-pub(super) struct Speller<'s, S> {
+pub(super) struct Speller<'s, S: Source> {
     source: &'s S,
     spelling: Spelling,
     text: String,
@@ -101,7 +97,7 @@ pub(super) struct Speller<'s, S> {
     depth: usize,
     work: usize,
     /// The class that the text begins with and where its name ends, if it was found out on the way of a function's.
-    declaring: Option<(ClassId, usize)>,
+    declaring: Option<(S::Vacancy<'s>, ClassId, usize)>,
 }
 
 impl<'s, S: Source> Speller<'s, S> {
@@ -130,8 +126,8 @@ impl<'s, S: Source> Speller<'s, S> {
             Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
         let name = Name::from(self.text.as_str());
-        if let Some((class, end)) = self.declaring {
-            self.source.learn_class(class, name.beginning(end));
+        if let Some((vacancy, class, end)) = self.declaring.take() {
+            self.source.learn_class(vacancy, class, name.beginning(end));
         }
         name
     }
@@ -151,15 +147,16 @@ impl<'s, S: Source> Speller<'s, S> {
     /// Spells a class, and takes note of it.
     fn class(&mut self, class: ClassId) {
         self.nested(|this| {
-            if let Some(name) = this.source.known_class(class) {
-                return this.push(&name);
-            }
+            let vacancy = match this.source.known_class(class) {
+                Ok(name) => return this.push(&name),
+                Err(vacancy) => vacancy,
+            };
             // The outer name's gaps are no reason not to keep this one.
             let outer_missing = mem::take(&mut this.missing);
             let start = this.text.len();
             this.unlearnt_class(class);
             if this.is_whole() {
-                this.source.learn_class(class, Name::from(this.text.get(start..).unwrap_or_default()));
+                this.source.learn_class(vacancy, class, Name::from(this.text.get(start..).unwrap_or_default()));
             }
             this.missing |= outer_missing;
         });
@@ -208,7 +205,7 @@ impl<'s, S: Source> Speller<'s, S> {
         if let Some(class) = class {
             let known = self.source.known_class(class);
             // A class that has arguments shows them, so this one has none, and there is nothing to ask.
-            if let Some(name) = &known
+            if let Ok(name) = &known
                 && !name.contains('<')
             {
                 self.nested(|this| this.push(name));
@@ -217,10 +214,10 @@ impl<'s, S: Source> Speller<'s, S> {
             match self.source.class_info(class) {
                 Ok(info) => {
                     self.nested(|this| match known {
-                        Some(name) => this.push(&name),
-                        None => {
+                        Ok(name) => this.push(&name),
+                        Err(vacancy) => {
                             this.defined_class(&info);
-                            this.declaring = this.is_whole().then_some((class, this.text.len()));
+                            this.declaring = this.is_whole().then_some((vacancy, class, this.text.len()));
                         }
                     });
                     return Arguments::Known(info.type_args);
@@ -275,9 +272,13 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
+    #[inline]
     fn push_all_arguments(&mut self, arguments: &Arguments) {
         let mut rest = arguments.rest();
         let count = rest.len();
+        if count == 0 {
+            return;
+        }
         // Names and classes have no signature that could be wrong.
         let _ = self.push_arguments(&mut rest, count);
     }
@@ -480,7 +481,7 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 }
 
-impl<S> Drop for Speller<'_, S> {
+impl<S: Source> Drop for Speller<'_, S> {
     fn drop(&mut self) {
         let mut text = mem::take(&mut self.text);
         if text.capacity() <= MOST_KEPT {

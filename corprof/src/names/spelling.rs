@@ -11,7 +11,31 @@ pub(super) enum Spelling {
     CSharp,
 }
 
+/// By how many bytes the names of types that have an element type of their own are found.
+const ELEMENTS: usize = 0x20;
+
+const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
+    let mut names = [None; ELEMENTS];
+    let mut element = 0;
+    while element < ELEMENTS {
+        if let Some(primitive) = Primitive::from_element(element as u8) {
+            names[element] = Some(spelling.primitive(primitive));
+        }
+        element += 1;
+    }
+    names
+}
+
 impl Spelling {
+    /// The type that a signature's byte stands for, if it needs no more than that.
+    #[inline]
+    pub(super) fn element(self, element: u8) -> Option<&'static str> {
+        const NAMES: [[Option<&str>; ELEMENTS]; 2] = [elements(Spelling::Il), elements(Spelling::CSharp)];
+        let [il, csharp] = &NAMES;
+        let names = if self == Self::Il { il } else { csharp };
+        names.get(usize::from(element)).copied().flatten()
+    }
+
     pub(super) const fn primitive(self, primitive: Primitive) -> &'static str {
         match (self, primitive) {
             (Self::Il, _) => primitive.il_name(),

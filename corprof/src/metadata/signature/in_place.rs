@@ -47,18 +47,18 @@ impl Reader<'_> {
     /// Goes past a whole type.
     #[inline]
     pub(crate) fn skip(&mut self) -> Result<(), SignatureError> {
-        match self.primitive() {
+        match self.next_if(Primitive::from_element) {
             Some(_) => Ok(()),
             None => self.skip_type(0),
         }
     }
 
-    /// Goes past a type with a byte of its own, as most are, if that is next.
+    /// Goes past the next byte, if `of` makes something of it.
     #[inline]
-    pub(crate) fn primitive(&mut self) -> Option<Primitive> {
-        let primitive = self.peek().and_then(Primitive::from_element)?;
+    pub(crate) fn next_if<T>(&mut self, of: impl FnOnce(u8) -> Option<T>) -> Option<T> {
+        let some = self.peek().and_then(of)?;
         // A byte has been looked at, so there is one.
-        self.byte().ok().map(|_| primitive)
+        self.byte().ok().map(|_| some)
     }
 
     /// Goes past the dimensions of an array; returns how many they are.

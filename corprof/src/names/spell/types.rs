@@ -19,7 +19,7 @@ impl<S: Source> Speller<'_, S> {
         type_arguments: &Arguments,
         type_args: &[ClassId],
     ) {
-        let mut arguments = Arguments::of(type_args);
+        let mut arguments = Arguments::Known(type_args.to_vec());
         let mut reader = Reader::new(signature);
         let head = MethodHead::read(&mut reader).and_then(|head| reader.skip().map(|()| head));
         if head.is_ok_and(|head| head.generic_parameters as usize != type_args.len()) {
@@ -72,8 +72,8 @@ impl<S: Source> Speller<'_, S> {
     /// Once the name is cut, the reader may be anywhere.
     #[inline]
     pub(super) fn spelt(&mut self, reader: &mut Reader<'_>, scope: &Scope<'_>) -> Spelt {
-        if let Some(primitive) = reader.primitive() {
-            self.push(self.spelling.primitive(primitive));
+        if let Some(name) = reader.next_if(|element| self.spelling.element(element)) {
+            self.push(name);
             return Ok(());
         }
         let mut spelt = Ok(());

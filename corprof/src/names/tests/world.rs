@@ -116,19 +116,21 @@ impl World {
 
     pub(super) fn class_name(&self, class: usize) -> String {
         // As `Names::class` does.
-        if let Some(name) = self.known_class(class_id(class)) {
+        if let Ok(name) = self.known_class(class_id(class)) {
             return name.to_owned();
         }
         let mut speller = Speller::new(self, Spelling::Il);
         let name = speller.new_class(class_id(class));
         if speller.is_lasting() {
-            self.learn_class(class_id(class), name.clone());
+            self.learn_class((), class_id(class), name.clone());
         }
         name.as_str().to_owned()
     }
 }
 
 impl Source for World {
+    type Vacancy<'v> = ();
+
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.find(&self.functions, function)
     }
@@ -167,10 +169,10 @@ impl Source for World {
     fn generic_params(&self, _: ModuleId, owner: Token) -> Result<Vec<String>> {
         self.find(&self.generics, owner)
     }
-    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
-        self.learnt.borrow().get(&class).cloned()
+    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, ()> {
+        self.learnt.borrow().get(&class).cloned().ok_or(())
     }
-    fn learn_class(&self, class: ClassId, name: Name) {
+    fn learn_class(&self, (): (), class: ClassId, name: Name) {
         self.learnt.borrow_mut().insert(class, name);
     }
 }
