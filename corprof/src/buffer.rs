@@ -127,19 +127,23 @@ impl Units {
     }
 
     /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
-    #[inline]
     pub(crate) fn push_to(&self, text: &mut String) {
-        let units = self.units();
-        text.reserve(units.len());
+        text.reserve(self.len());
         // SAFETY: bytes are only added if all are ASCII, so the text stays UTF-8.
         let bytes = unsafe { text.as_mut_vec() };
-        // As nearly every name is, and many times faster.
-        if bytes.spare_capacity_mut().get_mut(..units.len()).is_some_and(|room| narrow(units, room)) {
+        match self.narrow_to(bytes.spare_capacity_mut()) {
             // SAFETY: so many bytes have been written behind the others, where there is room for them.
-            unsafe { bytes.set_len(bytes.len() + units.len()) };
-        } else {
-            self.push_odd_to(text);
+            Some(count) => unsafe { bytes.set_len(bytes.len() + count) },
+            None => self.push_odd_to(text),
         }
+    }
+
+    /// Writes the text to the front of `room` and returns its length, if it fits and is ASCII without a NUL, as nearly every
+    /// name is.
+    #[inline]
+    pub(crate) fn narrow_to(&self, room: &mut [MaybeUninit<u8>]) -> Option<usize> {
+        let units = self.units();
+        narrow(units, room.get_mut(..units.len())?).then_some(units.len())
     }
 
     #[cold]

@@ -4,6 +4,7 @@
 //! takes is written behind the backtick of its metadata name (`` Dictionary`2 ``).
 
 use super::spelling::Spelling;
+use super::text::Text;
 
 /// A type's metadata name without its arity suffix, and that arity.
 ///
@@ -37,7 +38,7 @@ impl Levels {
     ///
     /// Arguments that no suffix claims go to the innermost type, and a suffix that claims more than there are gets what is
     /// left.
-    pub(super) fn end(self, text: &mut String, start: usize, is_innermost: bool, left: usize) -> usize {
+    pub(super) fn end(self, text: &mut Text, start: usize, is_innermost: bool, left: usize) -> usize {
         if self.is_open && self.spelling == Spelling::Il {
             return 0;
         }
@@ -52,7 +53,7 @@ impl Levels {
         if (1..=64).contains(&arity) {
             text.truncate(plain);
             text.push('<');
-            text.extend((1..arity).map(|_| ','));
+            (1..arity).for_each(|_| text.push(','));
             text.push('>');
         }
         0
@@ -70,7 +71,7 @@ mod tests {
     }
 
     fn chain_in(spelling: Spelling, levels: &[&str], arguments: &[&str]) -> String {
-        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), String::new(), arguments);
+        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), Text::new(), arguments);
         for (at, level) in levels.iter().enumerate() {
             if at > 0 {
                 text.push(spelling.nested());
@@ -83,7 +84,7 @@ mod tests {
                 text.push_str(&format!("<{}>", own.join(", ")));
             }
         }
-        text
+        text.to_owned()
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod spell;
 mod spelling;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::fmt;
 use std::hash::Hash;

@@ -7,7 +7,6 @@
 
 mod types;
 
-use std::cell::Cell;
 use std::fmt::{Display, Write};
 use std::mem;
 
@@ -15,6 +14,7 @@ use super::Name;
 use super::generics::Levels;
 use super::source::Source;
 use super::spelling::Spelling;
+use super::text::Text;
 use crate::buffer::Units;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -28,16 +28,6 @@ const MAX_DEPTH: usize = 48;
 const MAX_LEVELS: usize = 32;
 /// How many bytes of text may be written for one name, intermediate ones included.
 const MAX_WORK: usize = 64 * 1024;
-/// Room for nearly every name.
-const USUAL_BYTES: usize = 256;
-/// How much memory a thread may keep to spell names in.
-const MOST_KEPT: usize = 1024;
-
-thread_local! {
-    /// Where the thread spelt its last name, and will spell the next.
-    static ROOM: Cell<String> = const { Cell::new(String::new()) };
-}
-
 /// The class of global methods, which metadata calls nil as often as by its name.
 const GLOBAL: &str = "<Module>";
 const ELLIPSIS: &str = "\u{2026}";
@@ -87,7 +77,7 @@ struct Scope<'a> {
 pub(super) struct Speller<'s, S: Source> {
     source: &'s S,
     spelling: Spelling,
-    text: String,
+    text: Text,
     /// Something could not be found out.
     missing: bool,
     /// The identifier may name something else before anybody is told.
@@ -102,10 +92,17 @@ pub(super) struct Speller<'s, S: Source> {
 
 impl<'s, S: Source> Speller<'s, S> {
     pub(super) fn new(source: &'s S, spelling: Spelling) -> Self {
-        // One that is being torn down has none.
-        let mut text = ROOM.try_with(Cell::take).unwrap_or_default();
-        text.reserve(USUAL_BYTES);
-        Self { source, spelling, text, missing: false, passing: false, cut: false, depth: 0, work: 0, declaring: None }
+        Self {
+            source,
+            spelling,
+            text: Text::new(),
+            missing: false,
+            passing: false,
+            cut: false,
+            depth: 0,
+            work: 0,
+            declaring: None,
+        }
     }
 
     /// Whether the name is worth keeping: it says all there is to say, or all that will ever fit, and stays true.
@@ -125,7 +122,7 @@ impl<'s, S: Source> Speller<'s, S> {
             Ok(info) => self.method(info.class, info.module, info.token, &info.type_args),
             Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
-        let name = Name::from(self.text.as_str());
+        let name = Name::from(&*self.text);
         if let Some((vacancy, class, end)) = self.declaring.take() {
             self.source.learn_class(vacancy, class, name.beginning(end));
         }
@@ -135,13 +132,13 @@ impl<'s, S: Source> Speller<'s, S> {
     /// A method as its module defines it: generic parameters by their own names.
     pub(super) fn method_def(&mut self, module: ModuleId, token: MethodDef) -> Name {
         self.method(None, module, token, &[]);
-        self.text.as_str().into()
+        (*self.text).into()
     }
 
     /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`. Who asks takes note of it.
     pub(super) fn new_class(&mut self, class: ClassId) -> Name {
         self.nested(|this| this.unlearnt_class(class));
-        self.text.as_str().into()
+        (*self.text).into()
     }
 
     /// Spells a class, and takes note of it.
@@ -250,7 +247,7 @@ impl<'s, S: Source> Speller<'s, S> {
             let type_arguments = self.declaring_class(class, module, declaring);
             self.push_dot();
             if is_fit {
-                name.push_to(&mut self.text);
+                self.text.push_units(name);
             } else {
                 self.text.push_str(ELLIPSIS);
             }
@@ -458,7 +455,7 @@ impl<'s, S: Source> Speller<'s, S> {
     /// The same for a name as the runtime gave it.
     fn push_name(&mut self, name: &Units) {
         if self.has_room(name.len()) {
-            name.push_to(&mut self.text);
+            self.text.push_units(name);
         } else {
             self.text.push_str(ELLIPSIS);
         }
@@ -478,16 +475,6 @@ impl<'s, S: Source> Speller<'s, S> {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "<unknown {what} {which}: {why}>");
         self.has_room(self.text.len() - start);
-    }
-}
-
-impl<S: Source> Drop for Speller<'_, S> {
-    fn drop(&mut self) {
-        let mut text = mem::take(&mut self.text);
-        if text.capacity() <= MOST_KEPT {
-            text.clear();
-            let _ = ROOM.try_with(|room| room.set(text));
-        }
     }
 }
 

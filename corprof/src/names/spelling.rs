@@ -1,5 +1,6 @@
 //! The two ways of writing a type: as IL assembly does, and as C# does.
 
+use super::text::Text;
 use crate::metadata::signature::{CallingConvention, Primitive};
 
 /// How types are written inside a name.
@@ -65,20 +66,21 @@ impl Spelling {
     }
 
     /// A class inside another name, which is what `text` says from `start` on: the core library's types by their keywords.
-    pub(super) fn argument(self, text: &mut String, start: usize) {
+    pub(super) fn argument(self, text: &mut Text, start: usize) {
         let full = text.get(start..).unwrap_or_default();
         if let Some(keyword) = self.keyword(full) {
             text.truncate(start);
             text.push_str(keyword);
         } else if self == Self::CSharp && is_nullable(full) {
-            text.replace_range(start..start + NULLABLE.len(), "");
-            text.pop();
+            let inner = text.split_off(start + NULLABLE.len());
+            text.truncate(start);
+            text.push_str(inner.strip_suffix('>').unwrap_or(&inner));
             text.push('?');
         }
     }
 
     /// A class in a signature, where the types that have an element type of their own are not given by name.
-    pub(super) fn named(self, text: &mut String, start: usize) {
+    pub(super) fn named(self, text: &mut Text, start: usize) {
         if self == Self::CSharp {
             self.argument(text, start);
         }
@@ -120,13 +122,14 @@ impl Spelling {
     }
 
     /// Makes an array of what `text` says from `start` on. IL writes the dimensions of the outer array last, C# first.
-    pub(super) fn array(self, text: &mut String, start: usize, rank: u32) {
+    pub(super) fn array(self, text: &mut Text, start: usize, rank: u32) {
         let at = match self {
             Self::Il => text.len(),
             Self::CSharp => start + start_of_dimensions(text.get(start..).unwrap_or_default()),
         };
         // The runtime allows 32; whatever else is asked for is not worth the memory.
         match rank.clamp(1, 32) as usize - 1 {
+            0 if at == text.len() => text.push_str("[]"),
             0 => text.insert_str(at, "[]"),
             commas => text.insert_str(at, &format!("[{}]", ",".repeat(commas))),
         }
@@ -200,14 +203,20 @@ mod tests {
     use super::Spelling::{CSharp, Il};
     use super::*;
 
+    fn text(whole: &str) -> Text {
+        let mut text = Text::new();
+        text.push_str(whole);
+        text
+    }
+
     fn argument(spelling: Spelling, full: &str) -> String {
-        let mut text = format!("A<{full}");
+        let mut text = text(&format!("A<{full}"));
         spelling.argument(&mut text, 2);
         text.split_off(2)
     }
 
     fn array(spelling: Spelling, element: &str, rank: u32) -> String {
-        let mut text = format!("[]{element}");
+        let mut text = text(&format!("[]{element}"));
         spelling.array(&mut text, 2, rank);
         text.split_off(2)
     }
@@ -227,9 +236,9 @@ mod tests {
     #[test]
     fn nullable_types_have_a_question_mark() {
         assert_eq!(argument(CSharp, "System.Nullable<int>"), "int?");
-        let mut text = "ref System.Nullable<A<b, c>>".to_owned();
+        let mut text = text("ref System.Nullable<A<b, c>>");
         CSharp.named(&mut text, 4);
-        assert_eq!(text, "ref A<b, c>?");
+        assert_eq!(&*text, "ref A<b, c>?");
         for full in ["System.Nullable<>", "System.Nullable<int>.Odd<string>", "N.Nullable<int>"] {
             assert_eq!(argument(CSharp, full), full);
         }
