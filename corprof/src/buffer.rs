@@ -3,7 +3,7 @@
 //! What is asked about may grow between the two calls (another thread loads something), so the fill is tried again with
 //! the new size a bounded number of times.
 
-use std::mem::{self, MaybeUninit};
+use std::mem::MaybeUninit;
 
 use windows_core::HRESULT;
 
@@ -103,14 +103,15 @@ fn read_blank_list_from<T: Copy>(
 /// Text as a call has written it: on the stack, unless it is longer than nearly all are.
 pub(crate) struct Units {
     usual: [u16; USUAL_UNITS],
+    /// How many of them there are, without the NUL at the end.
+    count: usize,
     /// The text instead, if it is that long.
     long: Vec<u16>,
-    count: usize,
 }
 
 impl Units {
     pub(crate) const fn new() -> Self {
-        Self { usual: [0; USUAL_UNITS], long: Vec::new(), count: 0 }
+        Self { usual: [0; USUAL_UNITS], count: 0, long: Vec::new() }
     }
 
     /// How many units it has, with what follows a NUL inside; for a limit.
@@ -121,9 +122,7 @@ impl Units {
 
     #[inline]
     fn units(&self) -> &[u16] {
-        let units = if self.long.is_empty() { self.usual.get(..self.count) } else { Some(&self.long[..]) };
-        let units = units.unwrap_or_default();
-        units.strip_suffix(&[0]).unwrap_or(units)
+        if self.long.is_empty() { self.usual.get(..self.count).unwrap_or_default() } else { &self.long }
     }
 
     /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
@@ -154,38 +153,42 @@ impl Units {
 
     #[cfg(test)]
     pub(crate) fn from_text(text: &str) -> Self {
-        Self { long: text.encode_utf16().chain([0]).collect(), ..Self::new() }
+        Self { long: text.encode_utf16().collect(), ..Self::new() }
     }
 }
 
 /// Writes the lower half of each unit into `room`, which has as many places. Says whether all are ASCII, and none the NUL.
 #[inline]
 fn narrow(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
-    // From the front: what the runtime has written last, unit by unit, cannot be read by fours at once.
-    let mut fours = units.as_chunks().0.iter().zip(room.as_chunks_mut().0);
-    if !fours.all(|(units, room)| narrow_four(units, room)) {
-        return false;
+    // Many at once are many times faster.
+    match units.len() {
+        8.. => narrow_by::<8>(units, room),
+        4.. => narrow_by::<4>(units, room),
+        _ => narrow_by::<1>(units, room),
     }
-    if let (Some(units), Some(room)) = (units.last_chunk(), room.last_chunk_mut()) {
-        // Some of them for the second time.
-        return narrow_four(units, room);
-    }
-    units.iter().zip(room).all(|(&unit, room)| {
-        room.write(unit as u8);
-        (1..0x80).contains(&unit)
-    })
 }
 
-/// The same for four, taken for one number, which is several times faster.
 #[inline]
-fn narrow_four(units: &[u16; 4], room: &mut [MaybeUninit<u8>; 4]) -> bool {
-    // SAFETY: both are eight bytes without a meaning beyond their bits.
-    let units = unsafe { mem::transmute::<[u16; 4], u64>(*units) };
-    let twos = (units | units >> 8) & 0x0000_ffff_0000_ffff;
-    // SAFETY: any byte is one that may be uninitialized; there are four of them.
-    *room = unsafe { mem::transmute::<u32, [MaybeUninit<u8>; 4]>((twos | twos >> 16) as u32) };
-    // More than seven bits of a unit if it is no ASCII, or is the NUL, which has to borrow.
-    (units | units.wrapping_sub(0x0001_0001_0001_0001)) & 0xff80_ff80_ff80_ff80 == 0
+fn narrow_by<const N: usize>(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
+    let mut all = units.as_chunks::<N>().0.iter().zip(room.as_chunks_mut::<N>().0);
+    if !all.all(|(units, room)| narrow_some(units, room)) {
+        return false;
+    }
+    // What is left, and some others once more.
+    match (units.last_chunk::<N>(), room.last_chunk_mut::<N>()) {
+        (Some(units), Some(room)) if N > 1 => narrow_some(units, room),
+        _ => true,
+    }
+}
+
+#[inline]
+fn narrow_some<const N: usize>(units: &[u16; N], room: &mut [MaybeUninit<u8>; N]) -> bool {
+    // Read first, and tested to the end: so the compiler sees that it may take all of them together.
+    let units = *units;
+    for (unit, room) in units.into_iter().zip(room) {
+        room.write(unit as u8);
+    }
+    units.iter().fold(true, |all, unit| all & (1..0x80).contains(unit))
 }
 
 /// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).
@@ -209,12 +212,13 @@ pub(crate) fn read_units(
     let code = fill(units.usual.as_mut_ptr(), USUAL_UNITS as u32, &mut count);
     if code != INSUFFICIENT_BUFFER {
         Error::check(code, call)?;
-        if count as usize <= USUAL_UNITS {
-            units.count = count as usize;
+        if let Some(text) = units.usual.get(..count as usize) {
+            units.count = text.strip_suffix(&[0]).unwrap_or(text).len();
             return Ok(());
         }
     }
     units.long = read_list(call, |room, count, start| fill(start, room, count))?;
+    units.long.pop_if(|last| *last == 0);
     Ok(())
 }
 
