@@ -12,8 +12,8 @@ use crate::error::{E_INVALIDARG, Error, INSUFFICIENT_BUFFER, Result};
 /// How often a growing answer is chased before the call counts as failed.
 const TRIES: usize = 8;
 
-/// The room for text that is tried first, on the stack.
-const USUAL_UNITS: usize = 128;
+/// The room for text that is tried first, on the stack: with the count, what is cleared without a call.
+const USUAL_UNITS: usize = 124;
 
 /// The room for a short list that is tried first, on the stack.
 const USUAL_ITEMS: usize = 8;

@@ -19,7 +19,7 @@ pub(crate) struct MethodHead {
 
 impl MethodHead {
     /// What a reader's signature begins with: the return type is next, and then the parameters.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SignatureError> {
         let start = reader.offset();
         let first = reader.byte()?;
