@@ -50,7 +50,7 @@ impl<'h> InSlowHook<'h> {
     }
 
     /// What tells the type arguments of shared code: hand it to
-    /// [`function_info_in_frame`](Info::function_info_in_frame). The runtime knows them when the function begins; when it ends
+    /// [`function_info_in_frame`](crate::Info::function_info_in_frame). The runtime knows them when the function begins; when it ends
     /// only the function.
     ///
     /// # Errors
