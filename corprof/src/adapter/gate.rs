@@ -196,12 +196,11 @@ impl Slot {
         (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
     }
 
-    /// Where the owner of a key looks first. Keys are addresses of thread control blocks, which are stacks apart: often a
-    /// multiple of a large power of two, so the sum takes in their upper bits. A product would do so as well, and is later.
+    /// Where the owner of a key looks first. Taking in more of the key's bits would send fewer threads to the same place, but
+    /// each instruction here counts in each hook.
     #[inline]
     const fn home(key: usize) -> usize {
-        const OFFSETS: usize = (SLOTS - 1) * size_of::<Slot>();
-        (((key >> 6) + (key >> 15)) & OFFSETS) / size_of::<Slot>()
+        key / system::THREAD_KEY_DISTANCE % SLOTS
     }
 
     /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around what asks. Only the owner may ask.
@@ -357,11 +356,16 @@ mod tests {
 
     #[test]
     fn homes_of_threads_lie_apart_whatever_their_stacks() {
-        // glibc's default with and without a guard page, .NET's 1.5 MiB, and control blocks on pages of their own.
-        for distance in [0x80_0000, 0x80_1000, 0x18_0000, 0x18_1000, 0x1000] {
+        // glibc's default with and without a guard page and as large pages align it, .NET's 1.5 MiB; and Windows' blocks.
+        const STACKS: [usize; 5] = [0x80_0000, 0x80_1000, 0xa0_0000, 0x18_0000, 0x18_1000];
+        const BLOCKS: [usize; 2] = [0x2000, 0x4000];
+        for &distance in if cfg!(windows) { &BLOCKS[..] } else { &STACKS[..] } {
+            let home = |at: usize| Slot::home(0x7f12_3456_7000 + at * distance + 0x640);
+            let homes: std::collections::HashSet<_> = (1..=128).map(home).collect();
+            assert_eq!(homes.len(), 128, "{distance:#x}: the first threads are all at home");
             let mut taken = [false; SLOTS];
-            let homeless = (1..=SLOTS / 4).filter(|at| {
-                let home = Slot::home(0x7f12_3456_7000 + at * distance + 0x640);
+            let homeless = (1..=SLOTS / 4).filter(|&at| {
+                let home = home(at);
                 let free = (0..PROBES).map(|step| (home + step) % SLOTS).find(|&slot| !taken[slot]);
                 free.is_none_or(|slot| std::mem::replace(&mut taken[slot], true))
             });

@@ -41,6 +41,9 @@ pub(crate) fn thread_key() -> usize {
     imp::thread_key()
 }
 
+/// How far apart the [keys](thread_key) of two threads are at least, as a rule: what differs between them is above that.
+pub(crate) const THREAD_KEY_DISTANCE: usize = imp::THREAD_KEY_DISTANCE;
+
 /// Fills `bytes` from an address of this process, and answers whether it could: there may be no memory, and the system may
 /// not let it be asked for. A fault cannot come of it. On systems where nobody has looked for a way it never succeeds.
 pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {

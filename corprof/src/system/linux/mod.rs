@@ -30,6 +30,9 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     usize::try_from(read) == Ok(bytes.len())
 }
 
+/// A control block lies at the end of its thread's stack, and stacks are seldom smaller than this.
+pub(super) const THREAD_KEY_DISTANCE: usize = 0x8_0000;
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn thread_key() -> usize {

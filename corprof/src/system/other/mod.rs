@@ -28,6 +28,9 @@ pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
     false
 }
 
+/// Threads' own memory is of all sizes: at least a cache line.
+pub(super) const THREAD_KEY_DISTANCE: usize = 64;
+
 pub(super) use super::thread_local_key as thread_key;
 
 /// Not known how.

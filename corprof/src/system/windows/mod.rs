@@ -49,6 +49,9 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     code != 0 && read == bytes.len()
 }
 
+/// Environment blocks lie side by side, on two pages each.
+pub(super) const THREAD_KEY_DISTANCE: usize = 0x2000;
+
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn thread_key() -> usize {
