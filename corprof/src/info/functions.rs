@@ -49,7 +49,9 @@ impl Info {
         if self.alive().is_sure_to_stay(function) {
             return self.ask_function(function);
         }
-        self.function_info_of_mortal(function)
+        // Taken apart, as it would otherwise be kept in memory in the usual case as well, where registers do.
+        let FunctionInfo { class, module, token, type_args } = self.function_info_of_mortal(function)?;
+        Ok(FunctionInfo { class, module, token, type_args })
     }
 
     #[cold]
