@@ -391,7 +391,9 @@ impl Alive {
     }
 }
 
-fn dead<I: Mortal>(call: &'static str) -> Error {
+/// Whoever is asked about has died.
+#[inline]
+pub(crate) fn dead<I: Mortal>(call: &'static str) -> Error {
     Error::new(sys::COR_E_OBJECTDISPOSED, call).about(I::KIND, I::RULE)
 }
 

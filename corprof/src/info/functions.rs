@@ -3,7 +3,9 @@
 use std::mem::MaybeUninit;
 
 use corprof_sys as sys;
+use windows_core::HRESULT;
 
+use crate::alive::dead;
 use crate::buffer::read_utf16;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
@@ -29,15 +31,16 @@ pub struct FunctionInfo {
 /// Room for the type arguments that nearly every generic function gets by with, on the stack.
 const USUAL_TYPE_ARGS: usize = 8;
 
-/// The classes of a generic function: most functions have none, and are not to pay for it.
+/// The classes of a generic function.
 ///
 /// # Safety
 /// All of them are initialized.
-#[cold]
 unsafe fn type_args(args: &[MaybeUninit<sys::ClassID>]) -> Vec<ClassId> {
     // SAFETY: vouched for by the caller.
     args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect()
 }
+
+const FUNCTION_INFO: &str = "GetFunctionInfo2";
 
 impl Info {
     /// Where `function` is defined, and with which type arguments.
@@ -47,17 +50,26 @@ impl Info {
     #[inline]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         if self.alive().is_sure_to_stay(function) {
-            return self.ask_function(function);
+            // Most have no type arguments; those that have are asked about again, so that the others do not pay for them.
+            if let Ok((info, 0)) = self.ask_function_into(function, 0, &mut []) {
+                return Ok(info);
+            }
         }
-        // Taken apart, as it would otherwise be kept in memory in the usual case as well, where registers do.
-        let FunctionInfo { class, module, token, type_args } = self.function_info_of_mortal(function)?;
-        Ok(FunctionInfo { class, module, token, type_args })
+        // Taken apart: what is handed on as it is would be in memory in the usual case as well, where registers do.
+        match self.function_info_rarely(function) {
+            Ok(FunctionInfo { class, module, token, type_args }) => {
+                Ok(FunctionInfo { class, module, token, type_args })
+            }
+            Err(sys::COR_E_OBJECTDISPOSED) => Err(dead::<FunctionId>(FUNCTION_INFO)),
+            Err(code) => Err(Error::new(code, FUNCTION_INFO)),
+        }
     }
 
+    /// As [`function_info`](Self::function_info), for any function.
     #[cold]
-    fn function_info_of_mortal(&self, function: FunctionId) -> Result<FunctionInfo> {
-        let held = self.hold(function, "GetFunctionInfo2")?;
-        let info = self.ask_function(function)?;
+    fn function_info_rarely(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
+        let held = self.hold(function, FUNCTION_INFO).map_err(|error| error.code())?;
+        let info = self.ask_function(function).map_err(|error| error.code())?;
         self.note_classes_of(&info);
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
@@ -82,12 +94,10 @@ impl Info {
     }
 
     /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
-    #[inline]
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.ask_function_of(function, 0)
     }
 
-    #[inline]
     fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo> {
         // Not initialized: most functions have none.
         let mut usual = [const { MaybeUninit::<sys::ClassID>::uninit() }; USUAL_TYPE_ARGS];
@@ -110,8 +120,7 @@ impl Info {
         frame: sys::COR_PRF_FRAME_INFO,
         type_args: &mut [MaybeUninit<sys::ClassID>],
     ) -> Result<(FunctionInfo, usize)> {
-        const CALL: &str = "GetFunctionInfo2";
-        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO)?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
         // SAFETY: no frame is given, or one of this function's that is alive; the call writes at most as many type arguments
         // as there is room for.
@@ -127,17 +136,16 @@ impl Info {
                 type_args.as_mut_ptr().cast(),
             )
         };
-        Error::check(code, CALL)?;
+        Error::check(code, FUNCTION_INFO)?;
         let info = FunctionInfo {
             class: ClassId::from_raw(class),
-            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
+            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, FUNCTION_INFO))?,
             token: MethodDef(token),
             type_args: Vec::new(),
         };
         Ok((info, count as usize))
     }
 
-    #[cold]
     fn many_type_args(
         &self,
         function: FunctionId,
