@@ -4,6 +4,7 @@
 //! the new size a bounded number of times.
 
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use windows_core::HRESULT;
 
@@ -12,11 +13,8 @@ use crate::error::{E_INVALIDARG, Error, INSUFFICIENT_BUFFER, Result};
 /// How often a growing answer is chased before the call counts as failed.
 const TRIES: usize = 8;
 
-/// The room for text that is tried first, on the stack: with the count, what is cleared without a call.
-const USUAL_UNITS: usize = 124;
-
-/// The room for a short list that is tried first, on the stack.
-const USUAL_ITEMS: usize = 8;
+/// The room for text that is tried first, on the stack.
+const USUAL_UNITS: usize = 256;
 
 /// The room to begin with when a call does not say how much it needs.
 const GUESS: usize = 64;
@@ -39,29 +37,6 @@ pub(crate) fn read_list_from<T: Copy + Default>(
     read_blank_list_from(call, room, T::default(), fill)
 }
 
-/// As [`read_list`], for a list that is nearly always empty or very short: it is asked for once, and then often allocates
-/// nothing. What `id` makes nothing of is left out.
-#[inline]
-pub(crate) fn read_short_list<T: Copy + Default, I>(
-    call: &'static str,
-    mut fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
-    id: impl Fn(T) -> Option<I>,
-) -> Result<Vec<I>> {
-    let mut usual = [T::default(); USUAL_ITEMS];
-    let mut count = 0;
-    let code = fill(USUAL_ITEMS as u32, &mut count, usual.as_mut_ptr());
-    if code.is_ok() && count == 0 {
-        return Ok(Vec::new());
-    }
-    if code != INSUFFICIENT_BUFFER {
-        Error::check(code, call)?;
-        if let Some(items) = usual.get(..count as usize) {
-            return Ok(items.iter().copied().filter_map(id).collect());
-        }
-    }
-    Ok(read_list(call, fill)?.into_iter().filter_map(id).collect())
-}
-
 /// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.
 pub(crate) fn read_blank_list<T: Copy>(
     call: &'static str,
@@ -82,7 +57,7 @@ fn read_blank_list_from<T: Copy>(
         let mut count = 0;
         let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         // A null buffer is how these calls are asked for the size alone.
-        let start = if buffer.is_empty() { std::ptr::null_mut() } else { buffer.as_mut_ptr() };
+        let start = if buffer.is_empty() { ptr::null_mut() } else { buffer.as_mut_ptr() };
         let code = fill(room, &mut count, start);
         let mut needed = count as usize;
         if code != INSUFFICIENT_BUFFER {
@@ -102,7 +77,8 @@ fn read_blank_list_from<T: Copy>(
 
 /// Text as a call has written it: on the stack, unless it is longer than nearly all are.
 pub(crate) struct Units {
-    usual: [u16; USUAL_UNITS],
+    /// Written as far as `count` says.
+    usual: [MaybeUninit<u16>; USUAL_UNITS],
     /// How many of them there are, without the NUL at the end.
     count: usize,
     /// The text instead, if it is that long.
@@ -111,7 +87,7 @@ pub(crate) struct Units {
 
 impl Units {
     pub(crate) const fn new() -> Self {
-        Self { usual: [0; USUAL_UNITS], count: 0, long: Vec::new() }
+        Self { usual: [const { MaybeUninit::uninit() }; USUAL_UNITS], count: 0, long: Vec::new() }
     }
 
     /// How many units it has, with what follows a NUL inside; for a limit.
@@ -122,7 +98,11 @@ impl Units {
 
     #[inline]
     fn units(&self) -> &[u16] {
-        if self.long.is_empty() { self.usual.get(..self.count).unwrap_or_default() } else { &self.long }
+        match self.usual.get(..self.count) {
+            // SAFETY: so many have been written.
+            Some(usual) if self.long.is_empty() => unsafe { &*(ptr::from_ref(usual) as *const [u16]) },
+            _ => &self.long,
+        }
     }
 
     /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
@@ -193,27 +173,32 @@ fn narrow_some<const N: usize>(units: &[u16; N], room: &mut [MaybeUninit<u8>; N]
 
 /// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).
 pub(crate) fn read_utf16(call: &'static str, fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT) -> Result<String> {
-    let mut units = Units::new();
-    read_units(call, &mut units, fill)?;
+    let mut units = Units { usual: [MaybeUninit::new(0); USUAL_UNITS], ..Units::new() };
+    // SAFETY: all the room is initialized.
+    unsafe { read_units(call, &mut units, fill)? };
     let mut text = String::new();
     units.push_to(&mut text);
     Ok(text)
 }
 
 /// As [`read_utf16`], into `units`, which are empty: nothing is allocated for text of usual length.
+///
+/// # Safety
+/// When the call succeeds, it has written as many as it counts, as far as there is room.
 #[inline]
-pub(crate) fn read_units(
+pub(crate) unsafe fn read_units(
     call: &'static str,
     units: &mut Units,
     mut fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT,
 ) -> Result<()> {
     // Nearly every name fits, and is then asked for once.
     let mut count = 0;
-    let code = fill(units.usual.as_mut_ptr(), USUAL_UNITS as u32, &mut count);
+    let code = fill(units.usual.as_mut_ptr().cast(), USUAL_UNITS as u32, &mut count);
     if code != INSUFFICIENT_BUFFER {
         Error::check(code, call)?;
-        if let Some(text) = units.usual.get(..count as usize) {
-            units.count = text.strip_suffix(&[0]).unwrap_or(text).len();
+        units.count = count as usize;
+        if units.count <= USUAL_UNITS {
+            units.count -= usize::from(units.units().ends_with(&[0]));
             return Ok(());
         }
     }

@@ -1,8 +1,9 @@
 //! Classes.
 
 use corprof_sys as sys;
+use windows_core::HRESULT;
 
-use crate::buffer::read_short_list;
+use crate::alive::dead;
 use crate::error::{E_INVALIDARG, Error, Result, S_FALSE};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ModuleId};
@@ -35,6 +36,8 @@ pub struct ArrayClass {
     pub rank: u32,
 }
 
+const CLASS_INFO: &str = "GetClassIDInfo2";
+
 impl Info {
     /// Where `class` is defined, and with which type arguments.
     #[doc = contract!(GetClassIDInfo2)]
@@ -45,32 +48,67 @@ impl Info {
     #[doc(alias = "GetClassIDInfo")]
     #[inline]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
-        let held = self.hold(class, "GetClassIDInfo2")?;
-        let info = self.ask_class(class)?;
-        if self.alive().is_unloading_possible() {
-            info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
+        if !self.alive().is_unloading_possible() {
+            // As `function_info`: most have no type arguments.
+            if let Ok((info, 0)) = self.ask_class_into(class, &mut []) {
+                return Ok(info);
+            }
         }
+        match self.class_info_rarely(class) {
+            Ok(ClassInfo { module, token, parent, type_args }) => Ok(ClassInfo { module, token, parent, type_args }),
+            Err(sys::COR_E_OBJECTDISPOSED) => Err(dead::<ClassId>(CLASS_INFO)),
+            Err(code) => Err(Error::new(code, CLASS_INFO)),
+        }
+    }
+
+    /// As [`class_info`](Self::class_info), for any class.
+    #[cold]
+    fn class_info_rarely(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
+        let held = self.hold(class, CLASS_INFO).map_err(|error| error.code())?;
+        let info = self.ask_class(class).map_err(|error| error.code())?;
+        info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
     }
 
     /// As [`class_info`](Self::class_info), for a class that cannot die meanwhile, and for no user's eyes.
-    #[inline]
     pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo> {
-        const CALL: &str = "GetClassIDInfo2";
-        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
-        let (mut module, mut token, mut parent) = (0, 0, 0);
-        let ask = |room, count: *mut u32, start| {
-            // SAFETY: the call writes the three locals, the count, and at most `room` type arguments.
-            unsafe { info.GetClassIDInfo2(class.as_raw(), &mut module, &mut token, &mut parent, room, count, start) }
+        let mut room = Vec::new();
+        loop {
+            let (mut info, count) = self.ask_class_into(class, &mut room)?;
+            if count <= room.len() {
+                info.type_args = room.iter().take(count).filter_map(|&arg| ClassId::from_raw(arg)).collect();
+                return Ok(info);
+            }
+            room.resize(count, 0);
+        }
+    }
+
+    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    #[inline]
+    fn ask_class_into(&self, class: ClassId, type_args: &mut [sys::ClassID]) -> Result<(ClassInfo, usize)> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO)?;
+        let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
+        // SAFETY: the call writes the locals, and at most as many type arguments as there is room for.
+        let code = unsafe {
+            info.GetClassIDInfo2(
+                class.as_raw(),
+                &mut module,
+                &mut token,
+                &mut parent,
+                u32::try_from(type_args.len()).unwrap_or(u32::MAX),
+                &mut count,
+                type_args.as_mut_ptr(),
+            )
         };
-        let type_args = read_short_list(CALL, ask, ClassId::from_raw)?;
-        Ok(ClassInfo {
-            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CALL))?,
+        Error::check(code, CLASS_INFO)?;
+        let info = ClassInfo {
+            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CLASS_INFO))?,
             token: TypeDef(token),
             parent: ClassId::from_raw(parent),
-            type_args,
-        })
+            type_args: Vec::new(),
+        };
+        Ok((info, count as usize))
     }
 
     /// What `class` is an array of, or nothing if it is none.

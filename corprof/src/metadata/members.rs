@@ -148,9 +148,9 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
         let (mut name, mut blob) = (Units::new(), Blob::default());
-        read_units("GetMethodProps", &mut name, |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
-            unsafe {
+        // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps nothing.
+        unsafe {
+            read_units("GetMethodProps", &mut name, |start, room, count| {
                 raw.GetMethodProps(
                     method.as_raw(),
                     &mut class,
@@ -163,8 +163,8 @@ impl MetadataImport<'_> {
                     &mut code_rva,
                     &mut impl_flags,
                 )
-            }
-        })?;
+            })?;
+        }
         Ok(read(&MethodRow {
             class: TypeDef(class),
             name: &name,

@@ -102,10 +102,13 @@ impl MetadataImport<'_> {
     pub(crate) fn read_type_def(&self, definition: TypeDef, name: &mut Units) -> Result<(sys::CorTypeAttr, Token)> {
         let raw = self.raw()?;
         let (mut flags, mut extends) = (0, 0);
-        read_units("GetTypeDefProps", name, |start, room, count| {
-            // SAFETY: the call writes the two locals, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends) }
-        })?;
+        // SAFETY: the call writes the two locals, the count, and as many units of text as there are, at most `room`; it keeps
+        // nothing.
+        unsafe {
+            read_units("GetTypeDefProps", name, |start, room, count| {
+                raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends)
+            })?;
+        }
         Ok((sys::CorTypeAttr::from_bits_retain(flags), Token(extends)))
     }
 
@@ -196,10 +199,12 @@ impl MetadataImport<'_> {
     pub(crate) fn read_type_ref(&self, reference: TypeRef, name: &mut Units) -> Result<Token> {
         let raw = self.raw()?;
         let mut scope = 0;
-        read_units("GetTypeRefProps", name, |start, room, count| {
-            // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
-            unsafe { raw.GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count) }
-        })?;
+        // SAFETY: as in `read_type_def`, with one local.
+        unsafe {
+            read_units("GetTypeRefProps", name, |start, room, count| {
+                raw.GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count)
+            })?;
+        }
         Ok(Token(scope))
     }
 
