@@ -12,6 +12,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use corprof::metadata::TypeDef;
@@ -19,8 +20,10 @@ use corprof::metadata::signature::{MethodSignature, Type};
 use corprof::prelude::*;
 use libloading::Library;
 
-/// Counts what the thread that measures allocates.
+/// Counts what the thread that measures allocates, while nothing is timed: C has nobody to count.
 struct Counting;
+
+static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -29,8 +32,10 @@ thread_local! {
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending is none that measures.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        if IS_COUNTING.load(Relaxed) {
+            // A thread that is ending is none that measures.
+            let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        }
         // SAFETY: passed on as it came.
         unsafe { System.alloc(layout) }
     }
@@ -110,6 +115,15 @@ impl Default for Calls {
     }
 }
 
+/// How often `work` allocates.
+fn allocations<R>(work: impl FnOnce() -> R) -> u64 {
+    let before = ALLOCATIONS.get();
+    IS_COUNTING.store(true, Relaxed);
+    black_box(work());
+    IS_COUNTING.store(false, Relaxed);
+    ALLOCATIONS.get() - before
+}
+
 fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
     let start = Instant::now();
     let answer = black_box(work());
@@ -171,9 +185,9 @@ impl Calls {
         cx.names().function(simple[0]);
         // SAFETY: as above; nobody asks after this callback.
         assert_ne!(unsafe { (in_c.keep_import)(core.as_raw(), import) }, 0);
-        let mut allocated = 0;
-        let slices = simple[1..].chunks_exact(NAMES);
-        let names = slices.len() * NAMES;
+        let mut slices = simple[1..].chunks_exact(NAMES);
+        let counted = slices.next().unwrap();
+        let allocated = allocations(|| counted.iter().for_each(|&function| drop(cx.names().function(function))));
         for (at, functions) in slices.enumerate() {
             let calls = || {
                 // SAFETY: asks as corprof does, about this module's functions.
@@ -196,12 +210,7 @@ impl Calls {
                 (took[side], lengths[side]) = match side {
                     0 => timed(calls),
                     1 => timed(c),
-                    _ => {
-                        let before = ALLOCATIONS.get();
-                        let timed = timed(corprof);
-                        allocated += ALLOCATIONS.get() - before;
-                        timed
-                    }
+                    _ => timed(corprof),
                 };
             }
             assert_eq!(lengths[1], lengths[2], "a name that misses");
@@ -214,7 +223,7 @@ impl Calls {
             self.tell("name that misses", NAMES, c, corprof);
             self.tell("calls of a name that misses", NAMES, calls, corprof);
         }
-        eprintln!("allocations of misses {allocated} {names}");
+        eprintln!("allocations of misses {allocated} {NAMES}");
     }
 }
 
@@ -286,11 +295,7 @@ impl Callbacks for Calls {
             let names = || cycled.iter().map(|&function| cx.names().function(function).as_str().len()).sum::<usize>();
             *hit = timed(names).0;
         }
-        let before = ALLOCATIONS.get();
-        for &function in &cycled {
-            black_box(cx.names().function(function));
-        }
-        let allocated = ALLOCATIONS.get() - before;
+        let allocated = allocations(|| cycled.iter().for_each(|&function| drop(cx.names().function(function))));
         let mut told = self.told.lock().unwrap();
         // The first slice had to find them out.
         for hit in &hits[1..] {
