@@ -44,7 +44,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 ///
 /// The threads stand still only while their stacks are written down in numbers. Then they run again, and the profiler's
 /// closure is called on the sampler's thread: what it does costs the application no standstill, and rounds are skipped, never
-/// piled up, while it is busy. How long threads may stand still in all is limited, to 2 % of the time unless
+/// piled up, while it is busy. What that may cost in all is limited, to 2 % of the time unless
 /// [`budget`](Self::budget) says otherwise; above that, rounds are skipped. Each round brings a
 /// [`Report`](super::Report) of what it cost and what could not be seen.
 ///
@@ -117,7 +117,9 @@ impl Sampler {
         self
     }
 
-    /// The share of the time that threads may stand still: 0.02 is 2 %. From 1 on there is no limit.
+    /// The share of its time that the application may lose: 0.02 is 2 %. From 1 on there is no limit.
+    ///
+    /// Four fifths of that are for threads that stand still, which is measured; the rest is for what goes with it.
     #[must_use]
     pub fn budget(mut self, share: f64) -> Self {
         self.budget = if share.is_finite() { share.max(0.0001) } else { 1.0 };

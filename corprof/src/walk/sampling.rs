@@ -76,8 +76,12 @@ impl Sampling {
             let missed = now.saturating_duration_since(next).div_duration_f64(interval) as u32;
             self.report.skipped.late += u64::from(missed);
             next += interval * missed.saturating_add(1);
-            if !self.budget.allows(now) {
-                self.report.skipped.budget += 1;
+            let wait = self.budget.wait(now);
+            if !wait.is_zero() {
+                // Waking up would cost something as well.
+                let more = wait.div_duration_f64(interval) as u32;
+                self.report.skipped.budget += 1 + u64::from(more);
+                next += interval * more;
                 continue;
             }
             // A thread that has become a managed one would wait for itself (suspension rule 1).

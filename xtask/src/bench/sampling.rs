@@ -56,7 +56,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
         let of = |rate| sides.iter().find(|side| side.0 == rate).map(|side| &side.1);
         for (rate, names, target) in RATES {
             let (Some(sampled), Some(bare)) = (of(Some(rate)), of(None)) else { continue };
-            let slower = sampled.compared(bare, |sampled, bare| 100.0 * (sampled / bare - 1.0));
+            let slower = sampled.compared_by_round(bare, |sampled, bare| 100.0 * (sampled / bare - 1.0));
             let line = Line::stated(SLOW_DOWN, names[number], slower.value, "%").spread(slower.spread);
             lines.push(target.into_iter().fold(line, Line::target));
         }
