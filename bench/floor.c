@@ -66,9 +66,9 @@ static HRESULT nothing(void) { return S_OK; }
 /* AddRef and Release of a constant: the answer must only not be 0. */
 static HRESULT one(void) { return 1; }
 
+#ifdef COUNT
 static uint64_t counted;
 
-#ifdef COUNT
 static HRESULT object_allocated(void) {
     __atomic_fetch_add(&counted, 1, __ATOMIC_RELAXED);
     return S_OK;
@@ -151,15 +151,12 @@ static HRESULT shutdown(void) {
 #elif defined SHADOW
     report_calls();
 #elif defined COUNT_CALLS
-    uint64_t all_left = none.left;
-    counted = none.entered;
+    uint64_t counted = none.entered, all_left = none.left;
     for (Calls *each = __atomic_load_n(&all_calls, __ATOMIC_ACQUIRE); each; each = each->next) {
         counted += each->entered;
         all_left += each->left;
     }
     fprintf(stderr, "counted=%llu\nleft=%llu\n", (unsigned long long)counted, (unsigned long long)all_left);
-#else
-    (void)counted;
 #endif
     return S_OK;
 }

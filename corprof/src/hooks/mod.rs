@@ -67,11 +67,12 @@
 //!
 //! # Where the files are
 //!
-//! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector registers kept, `installed.rs`
-//! leads from a stub to the user's method, `threads.rs` keeps each thread's state, `shadow.rs` is a stack of what is running,
-//! and `unwind.rs` tells what exceptions have left of it. `rarely.rs` calls what they seldom do at no price for the rest. What hooks find goes through `events.rs` to a reader; `call_log.rs`
-//! does that for calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in
-//! `call_paths.rs`, and `call_tree.rs` is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
+//! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector
+//! registers kept, `installed.rs` leads from a stub to the user's method, and `threads.rs` keeps each thread's state.
+//! `rarely.rs` calls what hooks seldom do at no price for the rest. `shadow.rs` is a stack of what is running, and `unwind.rs`
+//! tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs` does that for
+//! calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in `call_paths.rs`,
+//! and `call_tree.rs` is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
 
 mod call_log;
 mod call_paths;
