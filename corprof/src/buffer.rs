@@ -16,6 +16,9 @@ const TRIES: usize = 8;
 /// The room for text that is tried first, on the stack.
 const USUAL_UNITS: usize = 256;
 
+/// The room for a short list that is tried first, on the stack.
+const USUAL_ITEMS: usize = 8;
+
 /// The room to begin with when a call does not say how much it needs.
 const GUESS: usize = 64;
 
@@ -35,6 +38,26 @@ pub(crate) fn read_list_from<T: Copy + Default>(
     fill: impl FnMut(u32, *mut u32, *mut T) -> HRESULT,
 ) -> Result<Vec<T>> {
     read_blank_list_from(call, room, T::default(), fill)
+}
+
+/// Reads a list that is nearly always empty or short, and whatever goes with it, from a call that writes as far as there is room
+/// and answers how many there are; of these, what `id` makes something of.
+pub(crate) fn read_short_list<R, T: Copy + Default, I>(
+    mut ask: impl FnMut(&mut [T]) -> Result<(R, usize)>,
+    id: impl Fn(T) -> Option<I>,
+) -> Result<(R, Vec<I>)> {
+    let mut usual = [T::default(); USUAL_ITEMS];
+    let (answer, count) = ask(&mut usual)?;
+    let mut many = Vec::new();
+    let list = match usual.get(..count) {
+        Some(usual) => usual,
+        None => {
+            many.resize(count, T::default());
+            ask(&mut many)?;
+            &many
+        }
+    };
+    Ok((answer, list.iter().copied().filter_map(id).collect()))
 }
 
 /// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.
@@ -221,6 +244,22 @@ pub(crate) fn to_utf16(call: &'static str, text: &str) -> Result<Vec<u16>> {
 mod tests {
     use super::*;
     use crate::error::{E_FAIL, S_OK};
+
+    #[test]
+    fn short_lists_are_asked_for_once_and_long_ones_twice() {
+        for (count, most_asked) in [(0, 1), (USUAL_ITEMS, 1), (USUAL_ITEMS + 1, 2), (100, 2)] {
+            let mut asked = 0;
+            let ask = |room: &mut [usize]| {
+                asked += 1;
+                room.iter_mut().take(count).enumerate().for_each(|(at, item)| *item = at);
+                Ok(("answer", count))
+            };
+            let (answer, odd) = read_short_list(ask, |item| (item % 2 == 1).then_some(item)).unwrap();
+            assert_eq!((answer, odd), ("answer", (0..count).filter(|item| item % 2 == 1).collect()), "{count}");
+            assert_eq!(asked, most_asked, "{count}");
+        }
+        assert!(read_short_list(|_: &mut [u8]| Err::<((), _), _>(Error::new(E_FAIL, "X")), Some).is_err());
+    }
 
     fn answer(text: &[u16], start: *mut u16, room: u32, count: *mut u32) -> HRESULT {
         // SAFETY: `count` is the reader's local; `start` has room for `room` units.

@@ -4,6 +4,7 @@ use corprof_sys as sys;
 use windows_core::HRESULT;
 
 use crate::alive::dead;
+use crate::buffer::read_short_list;
 use crate::error::{E_INVALIDARG, Error, Result, S_FALSE};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ModuleId};
@@ -73,15 +74,9 @@ impl Info {
 
     /// As [`class_info`](Self::class_info), for a class that cannot die meanwhile, and for no user's eyes.
     pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo> {
-        let mut room = Vec::new();
-        loop {
-            let (mut info, count) = self.ask_class_into(class, &mut room)?;
-            if count <= room.len() {
-                info.type_args = room.iter().take(count).filter_map(|&arg| ClassId::from_raw(arg)).collect();
-                return Ok(info);
-            }
-            room.resize(count, 0);
-        }
+        let ask = |type_args: &mut [_]| self.ask_class_into(class, type_args);
+        let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
+        Ok(ClassInfo { type_args, ..info })
     }
 
     /// All but the type arguments, which are written as far as there is room for them; and how many there are.

@@ -1,12 +1,10 @@
 //! Functions.
 
-use std::mem::MaybeUninit;
-
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
 use crate::alive::dead;
-use crate::buffer::read_utf16;
+use crate::buffer::{read_short_list, read_utf16};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -26,18 +24,6 @@ pub struct FunctionInfo {
     pub token: MethodDef,
     /// The type arguments of the function itself, without those of its class.
     pub type_args: Vec<ClassId>,
-}
-
-/// Room for the type arguments that nearly every generic function gets by with, on the stack.
-const USUAL_TYPE_ARGS: usize = 8;
-
-/// The classes of a generic function.
-///
-/// # Safety
-/// All of them are initialized.
-unsafe fn type_args(args: &[MaybeUninit<sys::ClassID>]) -> Vec<ClassId> {
-    // SAFETY: vouched for by the caller.
-    args.iter().filter_map(|arg| ClassId::from_raw(unsafe { arg.assume_init() })).collect()
 }
 
 const FUNCTION_INFO: &str = "GetFunctionInfo2";
@@ -99,17 +85,9 @@ impl Info {
     }
 
     fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo> {
-        // Not initialized: most functions have none.
-        let mut usual = [const { MaybeUninit::<sys::ClassID>::uninit() }; USUAL_TYPE_ARGS];
-        let (mut info, count) = self.ask_function_into(function, frame, &mut usual)?;
-        if count != 0 {
-            info.type_args = match usual.get(..count) {
-                // SAFETY: there was room for as many as there are, so the call that succeeded wrote all of them.
-                Some(args) => unsafe { type_args(args) },
-                None => self.many_type_args(function, frame, count)?,
-            };
-        }
-        Ok(info)
+        let ask = |type_args: &mut [_]| self.ask_function_into(function, frame, type_args);
+        let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
+        Ok(FunctionInfo { type_args, ..info })
     }
 
     /// All but the type arguments, which are written as far as there is room for them; and how many there are.
@@ -118,7 +96,7 @@ impl Info {
         &self,
         function: FunctionId,
         frame: sys::COR_PRF_FRAME_INFO,
-        type_args: &mut [MaybeUninit<sys::ClassID>],
+        type_args: &mut [sys::ClassID],
     ) -> Result<(FunctionInfo, usize)> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO)?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
@@ -133,7 +111,7 @@ impl Info {
                 &mut token,
                 u32::try_from(type_args.len()).unwrap_or(u32::MAX),
                 &mut count,
-                type_args.as_mut_ptr().cast(),
+                type_args.as_mut_ptr(),
             )
         };
         Error::check(code, FUNCTION_INFO)?;
@@ -144,18 +122,6 @@ impl Info {
             type_args: Vec::new(),
         };
         Ok((info, count as usize))
-    }
-
-    fn many_type_args(
-        &self,
-        function: FunctionId,
-        frame: sys::COR_PRF_FRAME_INFO,
-        count: usize,
-    ) -> Result<Vec<ClassId>> {
-        let mut args = vec![MaybeUninit::new(0); count];
-        self.ask_function_into(function, frame, &mut args)?;
-        // SAFETY: initialized when it was made.
-        Ok(unsafe { type_args(&args) })
     }
 
     /// The name of a dynamic method: one without metadata.
