@@ -51,8 +51,10 @@ impl Info {
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         if !self.alive().is_unloading_possible() {
             // As `function_info`: most have no type arguments.
-            if let Ok((info, 0)) = self.ask_class_into(class, &mut []) {
-                return Ok(info);
+            match self.ask_class_into(class, &mut []) {
+                Ok((info, 0)) => return Ok(info),
+                Ok(_) => {}
+                Err(error) => return Err(error),
             }
         }
         match self.class_info_rarely(class) {

@@ -37,8 +37,10 @@ impl Info {
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         if self.alive().is_sure_to_stay(function) {
             // Most have no type arguments; those that have are asked about again, so that the others do not pay for them.
-            if let Ok((info, 0)) = self.ask_function_into(function, 0, &mut []) {
-                return Ok(info);
+            match self.ask_function_into(function, 0, &mut []) {
+                Ok((info, 0)) => return Ok(info),
+                Ok(_) => {}
+                Err(error) => return Err(error),
             }
         }
         // Taken apart: what is handed on as it is would be in memory in the usual case as well, where registers do.

@@ -342,7 +342,7 @@ mod tests {
     fn grows_and_keeps_what_it_has() {
         let cache = Numbers::new();
         // As the runtime's identifiers are: aligned, close together.
-        let keys = || (1..fewer(20_000, 600)).map(|i| 0x7f12_3400_0000 + i * 0x48);
+        let keys = || (1..fewer(20_000, 1000)).map(|i| 0x7f12_3400_0000 + i * 0x48);
         // For which it must not matter how often the table grows before it is answered.
         let early = cache.now();
         for key in keys() {
