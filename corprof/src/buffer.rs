@@ -42,10 +42,10 @@ pub(crate) fn read_list_from<T: Copy + Default>(
 
 /// Reads a list that is nearly always empty or short, and whatever goes with it, from a call that writes as far as there is room
 /// and answers how many there are; of these, what `id` makes something of.
-pub(crate) fn read_short_list<R, T: Copy + Default, I>(
-    mut ask: impl FnMut(&mut [T]) -> Result<(R, usize)>,
+pub(crate) fn read_short_list<R, T: Copy + Default, I, E>(
+    mut ask: impl FnMut(&mut [T]) -> Result<(R, usize), E>,
     id: impl Fn(T) -> Option<I>,
-) -> Result<(R, Vec<I>)> {
+) -> Result<(R, Vec<I>), E> {
     let mut usual = [T::default(); USUAL_ITEMS];
     let (answer, count) = ask(&mut usual)?;
     let mut many = Vec::new();
@@ -252,7 +252,7 @@ mod tests {
             let ask = |room: &mut [usize]| {
                 asked += 1;
                 room.iter_mut().take(count).enumerate().for_each(|(at, item)| *item = at);
-                Ok(("answer", count))
+                Ok::<_, Error>(("answer", count))
             };
             let (answer, odd) = read_short_list(ask, |item| (item % 2 == 1).then_some(item)).unwrap();
             assert_eq!((answer, odd), ("answer", (0..count).filter(|item| item % 2 == 1).collect()), "{count}");

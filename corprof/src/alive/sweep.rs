@@ -166,7 +166,7 @@ impl Fates<'_> {
         if let Some(array) = self.info.ask_array(class)? {
             return Ok(array.element.map_or(Fate::Goes, |element| self.class(element, depth)));
         }
-        let class = self.info.ask_class(class)?;
+        let Ok(class) = self.info.ask_class(class) else { return Ok(Fate::Goes) };
         let args = class.type_args.iter().map(|&arg| self.class(arg, depth));
         Ok(args.fold(self.module(class.module), Fate::max))
     }

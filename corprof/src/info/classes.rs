@@ -54,7 +54,7 @@ impl Info {
             match self.ask_class_into(class, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
-                Err(error) => return Err(error),
+                Err(code) => return Err(Error::new(code, CLASS_INFO)),
             }
         }
         match self.class_info_rarely(class) {
@@ -68,14 +68,14 @@ impl Info {
     #[cold]
     fn class_info_rarely(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
         let held = self.hold(class, CLASS_INFO).map_err(|error| error.code())?;
-        let info = self.ask_class(class).map_err(|error| error.code())?;
+        let info = self.ask_class(class)?;
         info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
     }
 
     /// As [`class_info`](Self::class_info), for a class that cannot die meanwhile, and for no user's eyes.
-    pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo> {
+    pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
         let ask = |type_args: &mut [_]| self.ask_class_into(class, type_args);
         let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
         Ok(ClassInfo { type_args, ..info })
@@ -83,8 +83,8 @@ impl Info {
 
     /// All but the type arguments, which are written as far as there is room for them; and how many there are.
     #[inline]
-    fn ask_class_into(&self, class: ClassId, type_args: &mut [sys::ClassID]) -> Result<(ClassInfo, usize)> {
-        let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO)?;
+    fn ask_class_into(&self, class: ClassId, type_args: &mut [sys::ClassID]) -> Result<(ClassInfo, usize), HRESULT> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
         let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
         // SAFETY: the call writes the locals, and at most as many type arguments as there is room for.
         let code = unsafe {
@@ -98,9 +98,11 @@ impl Info {
                 type_args.as_mut_ptr(),
             )
         };
-        Error::check(code, CLASS_INFO)?;
+        if code.is_err() {
+            return Err(code);
+        }
         let info = ClassInfo {
-            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, CLASS_INFO))?,
+            module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
             token: TypeDef(token),
             parent: ClassId::from_raw(parent),
             type_args: Vec::new(),

@@ -40,7 +40,7 @@ impl Info {
             match self.ask_function_into(function, 0, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
-                Err(error) => return Err(error),
+                Err(code) => return Err(Error::new(code, FUNCTION_INFO)),
             }
         }
         // Taken apart: what is handed on as it is would be in memory in the usual case as well, where registers do.
@@ -57,7 +57,7 @@ impl Info {
     #[cold]
     fn function_info_rarely(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         let held = self.hold(function, FUNCTION_INFO).map_err(|error| error.code())?;
-        let info = self.ask_function(function).map_err(|error| error.code())?;
+        let info = self.ask_function(function)?;
         self.note_classes_of(&info);
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
@@ -72,7 +72,8 @@ impl Info {
     /// # Errors
     /// As [`function_info`](Self::function_info).
     pub fn function_info_in_frame(&self, frame: FrameInfo<'_>) -> Result<FunctionInfo> {
-        let info = self.ask_function_of(frame.function(), frame.as_raw())?;
+        let info = self.ask_function_of(frame.function(), frame.as_raw());
+        let info = info.map_err(|code| Error::new(code, FUNCTION_INFO))?;
         self.note_classes_of(&info);
         Ok(info)
     }
@@ -82,11 +83,11 @@ impl Info {
     }
 
     /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
-    pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo> {
+    pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         self.ask_function_of(function, 0)
     }
 
-    fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo> {
+    fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo, HRESULT> {
         let ask = |type_args: &mut [_]| self.ask_function_into(function, frame, type_args);
         let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
         Ok(FunctionInfo { type_args, ..info })
@@ -99,8 +100,8 @@ impl Info {
         function: FunctionId,
         frame: sys::COR_PRF_FRAME_INFO,
         type_args: &mut [sys::ClassID],
-    ) -> Result<(FunctionInfo, usize)> {
-        let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO)?;
+    ) -> Result<(FunctionInfo, usize), HRESULT> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
         // SAFETY: no frame is given, or one of this function's that is alive; the call writes at most as many type arguments
         // as there is room for.
@@ -116,10 +117,12 @@ impl Info {
                 type_args.as_mut_ptr(),
             )
         };
-        Error::check(code, FUNCTION_INFO)?;
+        if code.is_err() {
+            return Err(code);
+        }
         let info = FunctionInfo {
             class: ClassId::from_raw(class),
-            module: ModuleId::from_raw(module).ok_or(Error::new(E_INVALIDARG, FUNCTION_INFO))?,
+            module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
             token: MethodDef(token),
             type_args: Vec::new(),
         };
