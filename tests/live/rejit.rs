@@ -20,9 +20,11 @@ fn a_body_takes_effect_and_is_reverted() -> Result<()> {
         let run = Run::new(&runtime, "ReJit").env("COMPlus_TieredCompilation", "0");
         let outcome = run.profiler_named(LIBRARY, "Replaces").run()?;
         outcome.exited_with(0)?;
-        // There Caller calls Inlined, as its machine code shows (`sub rsp, 28h; nop; call`); without ReJIT it does inline it. So
-        // the new body is in effect at once, and there is no inliner. Why is not known: Linux and .NET 8 inline it.
-        let is_inlined = !(runtime.is_windows() && runtime.major == 3);
+        // There Caller mostly calls Inlined, as its machine code shows (`sub rsp, 28h; nop; call`), so that the new body is in
+        // effect at once, and there is no inliner; without ReJIT, and now and then with it, it does inline it. Why is not
+        // known: Linux and .NET 8 always inline it.
+        let is_open = runtime.is_windows() && runtime.major == 3;
+        let is_inlined = !is_open || outcome.stdout.contains("inlined: 42 52 51 61");
         let expected = if is_inlined {
             REPLACED_AND_REVERTED.to_owned()
         } else {
