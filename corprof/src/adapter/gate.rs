@@ -356,10 +356,12 @@ mod tests {
 
     #[test]
     fn homes_of_threads_lie_apart_whatever_their_stacks() {
-        // glibc's default with and without a guard page and as large pages align it, .NET's 1.5 MiB; and Windows' blocks.
-        const STACKS: [usize; 5] = [0x80_0000, 0x80_1000, 0xa0_0000, 0x18_0000, 0x18_1000];
-        const BLOCKS: [usize; 2] = [0x2000, 0x4000];
-        for &distance in if cfg!(windows) { &BLOCKS[..] } else { &STACKS[..] } {
+        let distances: &[usize] = match system::THREAD_KEY_DISTANCE {
+            // glibc's default with and without a guard page and as large pages align it, and .NET's 1.5 MiB.
+            0x8_0000 => &[0x80_0000, 0x80_1000, 0xa0_0000, 0x18_0000, 0x18_1000],
+            least => &[least, 2 * least, 5 * least],
+        };
+        for &distance in distances {
             let home = |at: usize| Slot::home(0x7f12_3456_7000 + at * distance + 0x640);
             let homes: std::collections::HashSet<_> = (1..=128).map(home).collect();
             assert_eq!(homes.len(), 128, "{distance:#x}: the first threads are all at home");

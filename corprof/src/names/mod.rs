@@ -2,9 +2,9 @@
 //!
 //! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
 //! A name is worked out once and kept until what it names goes away, so asking again is cheap. What cannot be found out is
-//! said in the name, in angle brackets; no look-up fails. `spell` puts names together, in one of two ways that `spelling`
-//! knows; `source` has the questions, `cache` keeps the answers, `imports` the metadata. A look-up asks the runtime with no
-//! lock held, and takes none for a name that is known.
+//! said in the name, in angle brackets; no look-up fails. `spell` puts names together in a `text`, in one of two ways that
+//! `spelling` knows; `source` has the questions, `cache` keeps the answers, `imports` the metadata. A look-up asks the runtime
+//! with no lock held, and takes none for a name that is known.
 
 mod cache;
 mod generics;

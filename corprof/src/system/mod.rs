@@ -61,6 +61,13 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     imp::cpu_time(os_thread_id)
 }
 
+/// How far apart those of [`thread_local_key`] are: threads' own memory is of all sizes, at least a cache line.
+#[cfg(not(any(
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(windows, target_arch = "x86_64")
+)))]
+const THREAD_LOCAL_KEY_DISTANCE: usize = 64;
+
 /// The thread key of systems and processors on which nobody has looked for a cheaper one.
 #[cfg(not(any(
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),

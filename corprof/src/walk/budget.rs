@@ -30,7 +30,7 @@ impl Budget {
         let passed = now.saturating_duration_since(self.as_of).as_secs_f64();
         self.as_of = now;
         self.account = (self.account + passed * self.share).min(self.share * MOST_SAVED);
-        // A debt is at most what some rounds have cost.
+        // Of an account that is not overdrawn this is negative, which is no duration.
         Duration::try_from_secs_f64(-self.account / self.share).unwrap_or_default()
     }
 

@@ -31,6 +31,7 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
 }
 
 /// A control block lies at the end of its thread's stack, and stacks are seldom smaller than this.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const THREAD_KEY_DISTANCE: usize = 0x8_0000;
 
 #[cfg(target_arch = "x86_64")]
@@ -56,7 +57,7 @@ pub(super) fn thread_key() -> usize {
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) use super::thread_local_key as thread_key;
+pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 #[cfg(feature = "testing")]
 pub(super) fn os_thread_id() -> u32 {

@@ -28,10 +28,7 @@ pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
     false
 }
 
-/// Threads' own memory is of all sizes: at least a cache line.
-pub(super) const THREAD_KEY_DISTANCE: usize = 64;
-
-pub(super) use super::thread_local_key as thread_key;
+pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 /// Not known how.
 pub(super) fn cpu_time(_os_thread_id: u32) -> Option<std::time::Duration> {

@@ -50,6 +50,7 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
 }
 
 /// Environment blocks lie side by side, on two pages each.
+#[cfg(target_arch = "x86_64")]
 pub(super) const THREAD_KEY_DISTANCE: usize = 0x2000;
 
 #[cfg(target_arch = "x86_64")]
@@ -64,7 +65,7 @@ pub(super) fn thread_key() -> usize {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use super::thread_local_key as thread_key;
+pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 #[cfg(feature = "testing")]
 pub(super) fn os_thread_id() -> u32 {
