@@ -37,8 +37,6 @@ pub(crate) struct Alive {
     is_unloading_possible: AtomicBool,
     /// Where dynamic methods have been compiled: other functions are known from them without a look into the table.
     dynamic_pages: Pages,
-    /// Where functions are that can die: these, and all others once something that can be unloaded was loaded.
-    mortal_pages: Pages,
     /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
     unloading: AtomicU32,
     /// Odd while the stacks of all threads are looked at ([`Looking`]), and another number each time.
@@ -262,7 +260,6 @@ impl Alive {
         Self {
             is_unloading_possible: AtomicBool::new(false),
             dynamic_pages: Pages::new(),
-            mortal_pages: Pages::new(),
             unloading: AtomicU32::new(0),
             looking: AtomicU32::new(0),
             delayed: AtomicU64::new(0),
@@ -304,7 +301,7 @@ impl Alive {
     /// that can be unloaded. If something is from now on, this function was there before.
     #[inline]
     pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {
-        !self.mortal_pages.may_have(function.as_raw())
+        !self.is_unloading_possible() && !self.dynamic_pages.may_have(function.as_raw())
     }
 
     /// How often the set of loaded modules has changed.
@@ -366,7 +363,6 @@ impl Alive {
 
     pub(crate) fn dynamic_method_compiled(&self, function: usize) {
         self.dynamic_pages.add(function);
-        self.mortal_pages.add(function);
         self.dynamic_methods.insert(function, State::Mortal).set(State::Mortal);
     }
 

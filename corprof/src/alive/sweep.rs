@@ -34,7 +34,6 @@ impl Alive {
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
             // Before anything in it can be handed out.
             self.is_unloading_possible.store(true, Ordering::Relaxed);
-            self.mortal_pages.add_all();
             self.modules.insert(module, State::Mortal).set(State::Mortal);
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);

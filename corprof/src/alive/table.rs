@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
 const CHAINS: usize = 1 << 14;
@@ -178,34 +178,32 @@ impl Table {
 }
 
 /// Which pages of memory something may be in: one that is not among them is told by a single load.
-pub(super) struct Pages([AtomicBool; PAGES]);
+pub(super) struct Pages([AtomicU64; PAGE_WORDS]);
 
 /// Pages that are 4 MiB apart are taken for one.
-const PAGES: usize = 1024;
+const PAGE_WORDS: usize = 16;
 const PAGE_SHIFT: u32 = 12;
 
 impl Pages {
     pub(super) const fn new() -> Self {
-        Self([const { AtomicBool::new(false) }; PAGES])
+        Self([const { AtomicU64::new(0) }; PAGE_WORDS])
     }
 
     pub(super) fn add(&self, id: usize) {
-        self.page(id).store(true, Ordering::Relaxed);
-    }
-
-    /// From now on it may be anywhere.
-    pub(super) fn add_all(&self) {
-        self.0.iter().for_each(|page| page.store(true, Ordering::Relaxed));
+        let (word, bit) = self.place(id);
+        word.fetch_or(bit, Ordering::Relaxed);
     }
 
     #[inline]
     pub(super) fn may_have(&self, id: usize) -> bool {
-        self.page(id).load(Ordering::Relaxed)
+        let (word, bit) = self.place(id);
+        word.load(Ordering::Relaxed) & bit != 0
     }
 
     #[inline]
-    fn page(&self, id: usize) -> &AtomicBool {
-        &self.0[(id >> PAGE_SHIFT) % PAGES]
+    fn place(&self, id: usize) -> (&AtomicU64, u64) {
+        let page = id >> PAGE_SHIFT;
+        (&self.0[page / u64::BITS as usize % PAGE_WORDS], 1 << (page % u64::BITS as usize))
     }
 }
 
@@ -254,9 +252,6 @@ mod tests {
         assert!(pages.may_have(0x7f12_3456_7890) && pages.may_have(0x7f12_3456_7000));
         assert!((1..1024).all(|page| !pages.may_have(0x7f12_3456_7890 + (page << PAGE_SHIFT))));
         (0..2000).for_each(|page| pages.add(page << PAGE_SHIFT));
-        assert!((0..2000).all(|page| pages.may_have(page << PAGE_SHIFT)));
-        let pages = Pages::new();
-        pages.add_all();
         assert!((0..2000).all(|page| pages.may_have(page << PAGE_SHIFT)));
     }
 
