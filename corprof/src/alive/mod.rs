@@ -166,6 +166,15 @@ impl Info {
     /// Takes note of a class that the runtime hands out.
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
+        if self.alive().is_unloading_possible() {
+            self.note_mortal_class(class);
+        }
+    }
+
+    // Apart, so that nothing is made ready for it when there is nothing to take note of.
+    #[cold]
+    #[inline(never)]
+    fn note_mortal_class(&self, class: ClassId) {
         let alive = self.alive();
         alive.note(&alive.classes, class.as_raw(), || alive.is_immortal_class(self, class));
     }
@@ -194,6 +203,14 @@ impl Info {
     /// Takes note of a function that the runtime hands out.
     #[inline]
     pub(crate) fn note_function(&self, function: FunctionId) {
+        if self.alive().is_unloading_possible() {
+            self.note_mortal_function(function);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_mortal_function(&self, function: FunctionId) {
         let alive = self.alive();
         alive.note(&alive.functions, function.as_raw(), || alive.is_immortal_function(self, function));
     }
@@ -310,17 +327,10 @@ impl Alive {
     }
 
     /// Takes note of what the runtime hands out, once it can die.
-    #[inline]
+    ///
+    /// It is alive, also if something else at its address has died; unless it is handed out while it goes. What is seen for the
+    /// first time then is behind the sweep: it counts as dead, if it is not immortal.
     fn note(&self, table: &Table, id: usize, is_immortal: impl FnOnce() -> bool) {
-        if self.is_unloading_possible.load(Ordering::Relaxed) {
-            self.note_mortal(table, id, is_immortal);
-        }
-    }
-
-    /// What is handed out is alive, also if something else at its address has died; unless it is handed out while it goes. What
-    /// is seen for the first time then is behind the sweep: it counts as dead, if it is not immortal.
-    #[cold]
-    fn note_mortal(&self, table: &Table, id: usize, is_immortal: impl FnOnce() -> bool) {
         if self.unloading.load(Ordering::Acquire) != 0 {
             if table.get(id).is_none() {
                 table.insert(id, if is_immortal() { State::Immortal } else { State::Dead });
