@@ -2,6 +2,7 @@
 //
 //     Bench alloc SLICES OBJECTS   allocates OBJECTS small objects SLICES times; prints how many there were in all, with those
 //                                  of the warm-up, and what each slice took
+//     Bench load SLICES OBJECTS    the same after it has loaded all types of the core library, so that a profiler may ask about them
 //     Bench call SLICES CALLS      the same with calls of a method that does nothing; and at the end the peak of resident
 //                                  memory, where /proc tells it
 //     Bench spin SLICES CALLS THREADS
@@ -25,6 +26,7 @@ static class Bench
         switch (args.Length > 0 ? args[0] : "")
         {
             case "alloc": return Slices(int.Parse(args[1]), int.Parse(args[2]));
+            case "load": return Load() == 0 ? 1 : Slices(int.Parse(args[1]), int.Parse(args[2]));
             case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "spin": return Spin(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
             case "throw": return Throw(int.Parse(args[1]));
@@ -59,6 +61,14 @@ static class Bench
     {
         // Each is stored, so that no compiler can leave it out.
         for (int i = 0; i < objects; i++) last = new Small();
+    }
+
+    static int Load()
+    {
+        int loaded = 0;
+        foreach (Type type in typeof(object).Assembly.GetTypes())
+            if (type.TypeHandle.Value != IntPtr.Zero) loaded++;
+        return loaded;
     }
 
     static int CallSlices(int slices, int calls)

@@ -178,13 +178,14 @@ impl Calls {
     fn misses(&self, cx: &InCallback<'_>, core: ModuleId) {
         let (info, in_c) = (InC::info(cx), &self.in_c);
         let simple = Self::simple_functions(cx, core);
-        let import = cx.metadata(core).unwrap();
+        let metadata = cx.metadata(core).unwrap();
         // SAFETY: it is kept for the length of this callback, in which the module stays.
-        let import = windows_core::Interface::as_raw(unsafe { import.as_raw() });
+        let import = windows_core::Interface::as_raw(unsafe { metadata.as_raw() });
         // The module's metadata is looked up once, on either side.
         cx.names().function(simple[0]);
         // SAFETY: as above; nobody asks after this callback.
         assert_ne!(unsafe { (in_c.keep_import)(core.as_raw(), import) }, 0);
+        let signature = |function| metadata.method(cx.function_info(function).unwrap().token).unwrap().signature;
         let mut slices = simple[1..].chunks_exact(NAMES);
         let counted = slices.next().unwrap();
         let allocated = allocations(|| counted.iter().for_each(|&function| drop(cx.names().function(function))));
@@ -203,6 +204,7 @@ impl Calls {
                 || functions.iter().map(|&function| cx.names().function(function).as_str().len()).sum::<usize>();
             // So that nobody is the one who brings the metadata into the processor's cache for the others.
             black_box(calls());
+            functions.iter().for_each(|&function| drop(black_box(signature(function))));
             let mut took = [Duration::ZERO; 3];
             let mut lengths = [0; 3];
             for turn in at..at + 3 {

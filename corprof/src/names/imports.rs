@@ -6,10 +6,9 @@
 //! between the two, so a miss gives a [`Ticket`] that an eviction voids.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash};
+use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::cache::Fibonacci;
 use crate::id::ModuleId;
 use crate::metadata::MetadataImport;
 
@@ -21,7 +20,7 @@ pub(super) struct Imports<K, V> {
 }
 
 struct Shelf<K, V> {
-    entries: HashMap<K, V, BuildHasherDefault<Fibonacci>>,
+    entries: HashMap<K, V>,
     /// How many evictions there have been.
     evictions: u64,
 }

@@ -18,7 +18,6 @@ mod tests;
 mod text;
 
 use std::fmt;
-use std::hash::Hash;
 
 pub use name::Name;
 
@@ -26,7 +25,7 @@ use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::MethodDef;
-use cache::{Cache, Table, Vacancy};
+use cache::{Cache, Key, Table};
 use imports::{KeptImport, PassingImports};
 use source::Live;
 use spell::{Speller, code_name};
@@ -63,18 +62,17 @@ pub(crate) struct NameCache {
 /// The names themselves, and the metadata of modules that cannot be unloaded.
 #[derive(Default)]
 struct Known {
-    il: Spelt,
-    csharp: Spelt,
-    modules: Table<ModuleId, Name>,
-    assemblies: Table<AssemblyId, Name>,
-    imports: Table<ModuleId, KeptImport>,
+    /// Those of functions and classes, as IL assembly has them, and all that are the same in both spellings.
+    il: Table<Kept>,
+    csharp: Table<Kept>,
+    imports: Table<KeptImport>,
 }
 
-/// What is not the same in both spellings.
-#[derive(Default)]
-struct Spelt {
-    functions: Table<FunctionId, Name>,
-    classes: Table<ClassId, Name>,
+/// A name that was found out. What is found by a class may be the name of one of its functions, which begins with that of the
+/// class.
+struct Kept {
+    name: Name,
+    end_of_class: usize,
 }
 
 impl<'a> Names<'a> {
@@ -103,33 +101,24 @@ impl<'a> Names<'a> {
     /// identifier may be another's soon.
     pub fn function(self, function: FunctionId) -> Name {
         let known = self.kept.known.now();
-        let spelt = known.spelt(self.spelling);
-        match spelt.functions.get(&function) {
-            Ok(name) => name.clone(),
-            Err(vacancy) => self.new_function(function, &known, vacancy),
+        match known.spelt(self.spelling).get(function) {
+            Some(kept) => kept.name.clone(),
+            None => self.new_function(function, &known),
         }
     }
 
     #[inline(never)]
-    fn new_function(self, function: FunctionId, known: &Known, vacancy: Vacancy<'_, FunctionId, Name>) -> Name {
-        let live = self.live(known);
-        let mut speller = Speller::new(&live, self.spelling);
-        let name = speller.function(function);
-        if speller.is_lasting() {
-            known.spelt(self.spelling).functions.insert(vacancy, function, name.clone());
-        }
-        name
+    fn new_function(self, function: FunctionId, known: &Known) -> Name {
+        Speller::new(&self.live(known), self.spelling).function(function)
     }
 
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
         let known = self.kept.known.now();
-        remember(&known.spelt(self.spelling).classes, class, || {
-            let live = self.live(&known);
-            let mut speller = Speller::new(&live, self.spelling);
-            let name = speller.new_class(class);
-            (name, speller.is_lasting())
-        })
+        match known.spelt(self.spelling).get(class) {
+            Some(kept) => kept.name.beginning(kept.end_of_class),
+            None => Speller::new(&self.live(&known), self.spelling).new_class(class),
+        }
     }
 
     /// The name of a method as its module defines it, generic parameters by their own names:
@@ -145,7 +134,7 @@ impl<'a> Names<'a> {
     pub fn module(self, module: ModuleId) -> Name {
         let known = self.kept.known.now();
         let metadata_name = || self.live(&known).metadata(module).and_then(|m| m.module_name());
-        remember(&known.modules, module, || match self.cx.module_info(module) {
+        remember(&known, module, || match self.cx.module_info(module) {
             // Emitted in memory: no file, but the metadata has a name.
             Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
             Ok(info) => (file_name(&info.path).into(), true),
@@ -155,7 +144,7 @@ impl<'a> Names<'a> {
 
     /// The name of an assembly, without version and culture.
     pub fn assembly(self, assembly: AssemblyId) -> Name {
-        remember(&self.kept.known.now().assemblies, assembly, || {
+        remember(&self.kept.known.now(), assembly, || {
             known_or(self.cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
         })
     }
@@ -188,11 +177,18 @@ impl NameCache {
 
 impl Known {
     #[inline]
-    fn spelt(&self, spelling: Spelling) -> &Spelt {
+    fn spelt(&self, spelling: Spelling) -> &Table<Kept> {
         match spelling {
             Spelling::Il => &self.il,
             Spelling::CSharp => &self.csharp,
         }
+    }
+}
+
+impl Kept {
+    #[inline]
+    fn class_name(&self) -> &str {
+        self.name.get(..self.end_of_class).unwrap_or_default()
     }
 }
 
@@ -203,14 +199,13 @@ impl fmt::Debug for NameCache {
 }
 
 /// The name that is known, or the one worked out now, which is kept if it will last.
-fn remember<K: Copy + Eq + Hash>(known: &Table<K, Name>, key: K, work_out: impl FnOnce() -> (Name, bool)) -> Name {
-    let vacancy = match known.get(&key) {
-        Ok(name) => return name.clone(),
-        Err(vacancy) => vacancy,
-    };
+fn remember(known: &Known, key: impl Key, work_out: impl FnOnce() -> (Name, bool)) -> Name {
+    if let Some(kept) = known.il.get(key) {
+        return kept.name.clone();
+    }
     let (name, lasting) = work_out();
-    if lasting {
-        known.insert(vacancy, key, name.clone());
+    if lasting && let Some(mut writer) = known.il.writer() {
+        writer.insert(key, Kept { name: name.clone(), end_of_class: 0 });
     }
     name
 }

@@ -4,10 +4,9 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::cache::Vacancy;
 use super::imports::{KeptImport, PassingImports};
 use super::spelling::Spelling;
-use super::{Known, Name};
+use super::{Kept, Known, Name};
 use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
@@ -19,11 +18,6 @@ use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSp
 ///
 /// Names of types are given in an empty `name`, so that the text of a whole name is allocated once.
 pub(super) trait Source {
-    /// Where the name of a class that is not known may be kept.
-    type Vacancy<'v>
-    where
-        Self: 'v;
-
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo>;
     fn dynamic_function_name(&self, function: FunctionId) -> Result<String>;
     fn class_info(&self, class: ClassId) -> Result<ClassInfo>;
@@ -46,9 +40,9 @@ pub(super) trait Source {
     fn generic_params(&self, module: ModuleId, owner: Token) -> Result<Vec<String>>;
 
     /// The class's name if it is known already.
-    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, Self::Vacancy<'_>>;
-    /// Takes note of a class's name, found in full.
-    fn learn_class<'v>(&'v self, vacancy: Self::Vacancy<'v>, class: ClassId, name: Name);
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>>;
+    /// Takes note of a name that was found in full: the function's, and of the class, which ends there.
+    fn learn(&self, name: &Name, function: Option<FunctionId>, class: Option<(ClassId, usize)>);
 }
 
 /// The running runtime, for the length of one look-up.
@@ -97,23 +91,25 @@ impl<'a, 'cb> Live<'a, 'cb> {
         {
             return Ok(Lent::Known(import));
         }
-        match self.known.imports.get(&module) {
-            Ok(import) => {
+        match self.known.imports.get(module) {
+            Some(import) => {
                 self.last.set(Some((module, import)));
                 Ok(Lent::Known(import))
             }
-            Err(vacancy) => self.other_metadata(module, vacancy).map(Lent::Passing),
+            None => self.other_metadata(module).map(Lent::Passing),
         }
     }
 
     #[cold]
-    fn other_metadata(&self, module: ModuleId, vacancy: Vacancy<'_, ModuleId, KeptImport>) -> Result<KeptImport> {
+    fn other_metadata(&self, module: ModuleId) -> Result<KeptImport> {
         match self.passing.get(&module) {
             Ok(import) => Ok(import),
             Err(ticket) => {
                 let import = Arc::new(self.cx.kept_metadata(module)?);
                 if import.is_sure_to_stay() {
-                    self.known.imports.insert(vacancy, module, Arc::clone(&import));
+                    if let Some(mut writer) = self.known.imports.writer() {
+                        writer.insert(module, Arc::clone(&import));
+                    }
                 } else {
                     self.passing.insert(ticket, module, Arc::clone(&import));
                 }
@@ -124,11 +120,6 @@ impl<'a, 'cb> Live<'a, 'cb> {
 }
 
 impl Source for Live<'_, '_> {
-    type Vacancy<'v>
-        = Vacancy<'v, ClassId, Name>
-    where
-        Self: 'v;
-
     #[inline]
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.cx.function_info(function)
@@ -180,12 +171,22 @@ impl Source for Live<'_, '_> {
     }
 
     #[inline]
-    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, Self::Vacancy<'_>> {
-        self.known.spelt(self.spelling).classes.get(&class).map(Name::as_str)
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+        self.known.spelt(self.spelling).get(class).map(Kept::class_name)
     }
 
     #[inline]
-    fn learn_class<'v>(&'v self, vacancy: Self::Vacancy<'v>, class: ClassId, name: Name) {
-        self.known.spelt(self.spelling).classes.insert(vacancy, class, name);
+    fn learn(&self, name: &Name, function: Option<FunctionId>, class: Option<(ClassId, usize)>) {
+        if function.is_none() && class.is_none() {
+            return;
+        }
+        let Some(mut writer) = self.known.spelt(self.spelling).writer() else { return };
+        let kept = Kept { name: name.clone(), end_of_class: class.map_or(0, |(_, end)| end) };
+        match (function, class) {
+            (Some(function), Some((class, _))) => writer.insert_for_both(function, class, kept),
+            (Some(function), None) => writer.insert(function, kept),
+            (None, Some((class, _))) => writer.insert(class, kept),
+            (None, None) => {}
+        }
     }
 }

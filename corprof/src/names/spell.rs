@@ -87,7 +87,7 @@ pub(super) struct Speller<'s, S: Source> {
     depth: usize,
     work: usize,
     /// The class that the text begins with and where its name ends, if it was found out on the way of a function's.
-    declaring: Option<(S::Vacancy<'s>, ClassId, usize)>,
+    declaring: Option<(ClassId, usize)>,
 }
 
 impl<'s, S: Source> Speller<'s, S> {
@@ -123,9 +123,7 @@ impl<'s, S: Source> Speller<'s, S> {
             Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
         let name = Name::from(&*self.text);
-        if let Some((vacancy, class, end)) = self.declaring.take() {
-            self.source.learn_class(vacancy, class, name.beginning(end));
-        }
+        self.source.learn(&name, self.is_lasting().then_some(function), self.declaring);
         name
     }
 
@@ -135,25 +133,27 @@ impl<'s, S: Source> Speller<'s, S> {
         (*self.text).into()
     }
 
-    /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`. Who asks takes note of it.
+    /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`.
     pub(super) fn new_class(&mut self, class: ClassId) -> Name {
         self.nested(|this| this.unlearnt_class(class));
-        (*self.text).into()
+        let name = Name::from(&*self.text);
+        self.source.learn(&name, None, self.is_lasting().then_some((class, name.len())));
+        name
     }
 
     /// Spells a class, and takes note of it.
     fn class(&mut self, class: ClassId) {
         self.nested(|this| {
-            let vacancy = match this.source.known_class(class) {
-                Ok(name) => return this.push(&name),
-                Err(vacancy) => vacancy,
-            };
+            if let Some(name) = this.source.known_class(class) {
+                return this.push(&name);
+            }
             // The outer name's gaps are no reason not to keep this one.
             let outer_missing = mem::take(&mut this.missing);
             let start = this.text.len();
             this.unlearnt_class(class);
             if this.is_whole() {
-                this.source.learn_class(vacancy, class, Name::from(this.text.get(start..).unwrap_or_default()));
+                let name = Name::from(this.text.get(start..).unwrap_or_default());
+                this.source.learn(&name, None, Some((class, name.len())));
             }
             this.missing |= outer_missing;
         });
@@ -202,7 +202,7 @@ impl<'s, S: Source> Speller<'s, S> {
         if let Some(class) = class {
             let known = self.source.known_class(class);
             // A class that has arguments shows them, so this one has none, and there is nothing to ask.
-            if let Ok(name) = &known
+            if let Some(name) = &known
                 && !name.contains('<')
             {
                 self.nested(|this| this.push(name));
@@ -211,10 +211,10 @@ impl<'s, S: Source> Speller<'s, S> {
             match self.source.class_info(class) {
                 Ok(info) => {
                     self.nested(|this| match known {
-                        Ok(name) => this.push(&name),
-                        Err(vacancy) => {
+                        Some(name) => this.push(&name),
+                        None => {
                             this.defined_class(&info);
-                            this.declaring = this.is_whole().then_some((vacancy, class, this.text.len()));
+                            this.declaring = this.is_whole().then_some((class, this.text.len()));
                         }
                     });
                     return Arguments::Known(info.type_args);

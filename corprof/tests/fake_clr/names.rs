@@ -35,6 +35,12 @@ impl Callbacks for Scribe {
     }
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
         self.note(format!("jit {}", cx.names().function(function)));
+        // Nobody has asked for the class in these words: it is known from the function.
+        let name = cx.names().csharp().function(function);
+        if let Some(class) = cx.function_info(function).unwrap().class {
+            let class = cx.names().csharp().class(class);
+            assert!(name.starts_with(&format!("{class}.")) && !class.contains('('), "{class} of {name}");
+        }
     }
     fn dynamic_method_jit_compilation_started(
         &self,

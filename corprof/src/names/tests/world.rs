@@ -116,21 +116,14 @@ impl World {
 
     pub(super) fn class_name(&self, class: usize) -> String {
         // As `Names::class` does.
-        if let Ok(name) = self.known_class(class_id(class)) {
+        if let Some(name) = self.known_class(class_id(class)) {
             return name.to_owned();
         }
-        let mut speller = Speller::new(self, Spelling::Il);
-        let name = speller.new_class(class_id(class));
-        if speller.is_lasting() {
-            self.learn_class((), class_id(class), name.clone());
-        }
-        name.as_str().to_owned()
+        Speller::new(self, Spelling::Il).new_class(class_id(class)).as_str().to_owned()
     }
 }
 
 impl Source for World {
-    type Vacancy<'v> = ();
-
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         self.find(&self.functions, function)
     }
@@ -169,11 +162,11 @@ impl Source for World {
     fn generic_params(&self, _: ModuleId, owner: Token) -> Result<Vec<String>> {
         self.find(&self.generics, owner)
     }
-    fn known_class(&self, class: ClassId) -> std::result::Result<impl Deref<Target = str>, ()> {
-        self.learnt.borrow().get(&class).cloned().ok_or(())
+    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+        self.learnt.borrow().get(&class).cloned()
     }
-    fn learn_class(&self, (): (), class: ClassId, name: Name) {
-        self.learnt.borrow_mut().insert(class, name);
+    fn learn(&self, name: &Name, _: Option<FunctionId>, class: Option<(ClassId, usize)>) {
+        self.learnt.borrow_mut().extend(class.map(|(class, end)| (class, name.beginning(end))));
     }
 }
 
