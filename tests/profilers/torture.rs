@@ -2,6 +2,7 @@
 //! besides it what `TORTURE_PARTS` lists. Twice a second and at Shutdown it tells on standard error what it has counted.
 
 mod kept;
+mod stacks;
 mod watched;
 
 use std::collections::VecDeque;
@@ -16,6 +17,7 @@ use corprof::testing::standstill;
 use corprof::walk::{Report, Round, Strategy};
 
 use kept::{Answers, Kept};
+use stacks::{Stacks, StacksAndValues};
 
 /// How many identifiers are kept, the newest: asking about all of them takes a while.
 const KEPT: usize = 2000;
@@ -35,6 +37,9 @@ struct Counts {
     hooks: AtomicU64,
     /// Hooks of a function that was not on top of its thread's shadow stack.
     strays: AtomicU64,
+    /// Arguments and results that were read, and those of them that could not be.
+    values: AtomicU64,
+    unreadable: AtomicU64,
     /// Rounds whose counts contradict each other.
     inconsistent: AtomicU64,
     named: AtomicU64,
@@ -145,6 +150,8 @@ impl Shared {
             ("suspensions", &counts.suspensions),
             ("hooks", &counts.hooks),
             ("strays", &counts.strays),
+            ("values", &counts.values),
+            ("unreadable", &counts.unreadable),
             ("inconsistent", &counts.inconsistent),
             ("asked.good", &answers.good),
             ("asked.unexpected", &answers.unexpected),
@@ -186,8 +193,11 @@ impl Callbacks for Torture {
                 cx.remove_events(events)?;
             }
         }
-        if has("hooks") {
-            cx.hook_functions(Hooks(self.0.clone()))?;
+        // .NET Core 3.1 is not up to values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
+        if has("values") && cx.runtime_info()?.major >= 5 {
+            cx.hook_functions(StacksAndValues(Stacks(self.0.clone())))?;
+        } else if has("hooks") {
+            cx.hook_functions(Stacks(self.0.clone()))?;
         }
         if has("keeps") {
             let shared = self.0.clone();
@@ -278,61 +288,6 @@ impl Callbacks for Torture {
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
         self.0.tell("shutdown");
-    }
-}
-
-/// Keeps a shadow stack of every function.
-struct Hooks(Arc<Shared>);
-
-#[derive(Default)]
-struct Stack {
-    frames: Vec<(FunctionId, usize)>,
-    hooks: u64,
-    strays: u64,
-}
-
-impl Stack {
-    fn pop(&mut self, cx: &InHook<'_>) {
-        self.hooks += 1;
-        // An exception leaves functions without a hook.
-        while self.frames.last().is_some_and(|&(_, stack_pointer)| stack_pointer < cx.stack_pointer()) {
-            self.frames.pop();
-        }
-        self.strays += u64::from(self.frames.pop() != Some((cx.function(), cx.stack_pointer())));
-    }
-}
-
-impl FunctionHooks for Hooks {
-    type Function = ();
-    type Thread = Stack;
-
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
-        if cx.names().function(function).is_empty() { Hook::No } else { Hook::Yes(()) }
-    }
-
-    fn thread_started(&self) -> Stack {
-        Stack::default()
-    }
-
-    fn enter(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
-        while thread.frames.last().is_some_and(|&(_, stack_pointer)| stack_pointer <= cx.stack_pointer()) {
-            thread.frames.pop();
-        }
-        thread.frames.push((cx.function(), cx.stack_pointer()));
-        thread.hooks += 1;
-    }
-
-    fn leave(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
-        thread.pop(cx);
-    }
-
-    fn tailcall(&self, cx: &InHook<'_>, thread: &mut Stack, (): &()) {
-        thread.pop(cx);
-    }
-
-    fn thread_ended(&self, thread: Stack) {
-        self.0.counts.hooks.fetch_add(thread.hooks, Relaxed);
-        self.0.counts.strays.fetch_add(thread.strays, Relaxed);
     }
 }
 

@@ -59,7 +59,10 @@ impl Runtime {
     }
 
     /// The built library of the example `name`.
-    fn library(&self, name: &str) -> Result<PathBuf> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn library(&self, name: &str) -> Result<PathBuf> {
         let file = if self.is_windows() { format!("{name}.dll") } else { format!("{DLL_PREFIX}{name}{DLL_SUFFIX}") };
         let library = prepared("CORPROF_PROFILERS")?.join(file);
         ensure!(

@@ -29,6 +29,8 @@ pub use session::{Amount, Bed};
 pub use summary::Summary;
 
 const PROFILER: &str = "torture";
+/// What is put between the runtime and glibc: see tests/profilers/exited_threads.rs.
+pub const PRELOADED: &str = "exited_threads";
 
 /// Sample an application at 1 kHz that makes it as hard as it can, over and over.
 ///
@@ -79,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let compile = |name: &str| managed::compile(&compiler, &managed::sources_dir().join(name), &folder);
     let [app, _, _] = [compile("Torture.cs")?, compile("Generics.cs")?, compile("Throw.cs")?];
 
-    announce("Building the profiler `torture` (tests/profilers/torture.rs, optimised)");
+    announce("Building the profiler `torture` (tests/profilers/torture.rs, optimised), and `exited_threads`");
     let mut build = match &wine {
         Some(_) => Target::prepare(&metadata.target_directory)?.cargo("build"),
         None => {
@@ -88,9 +90,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             command
         }
     };
-    let libraries = cargo::build_examples(build.args(["--release", "-p", "corprof-tests", "--example", PROFILER]))?;
-    let library = libraries.into_iter().find(|(name, _)| name == PROFILER).map(|(_, library)| library);
-    let library = library.context("cargo built no library for the example `torture`")?.canonicalize()?;
+    let examples = [PROFILER, PRELOADED].into_iter().flat_map(|name| ["--example", name]);
+    let libraries = cargo::build_examples(build.args(["--release", "-p", "corprof-tests"]).args(examples))?;
+    let library = |name: &str| {
+        let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
+        let library = library.with_context(|| format!("cargo built no library for the example `{name}`"))?;
+        anyhow::Ok(library.canonicalize()?)
+    };
+    let (library, preloaded) = (library(PROFILER)?, library(PRELOADED)?);
     let clsid = profiler::pick(&library, None)?.clsid;
 
     let seed = args.seed.unwrap_or_else(any_number);
@@ -108,8 +115,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Ok(command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path()))))
             }),
             folder: folder.join(format!("on-{}", runtime.version)),
+            preloaded: (!args.windows).then(|| preloaded.clone()),
             exits: runtime.wine.is_none() || runtime.version.major != 8,
-            fails_fast: true,
         };
         summaries.push(bed.torture(seed, amount)?);
     }

@@ -83,9 +83,10 @@ impl Ending {
     }
 }
 
-/// What the profiler may do besides sampling. Not besides, but instead: `seeded` has the sampler stop single threads, on
-/// Windows; elsewhere it does nothing.
-const PARTS: [&str; 8] = ["walks", "keeps", "hooks", "collections", "suspensions", "budget", "on-cpu", "seeded"];
+/// What the profiler may do besides sampling. Not besides, but instead: `values` has hooks that read arguments and results, from
+/// .NET 5 on; and `seeded` has the sampler stop single threads, on Windows. Elsewhere these do nothing.
+const PARTS: [&str; 9] =
+    ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded"];
 
 /// Settings of the runtime, which older ones know by the prefix `COMPlus_` only.
 const SETTINGS: [(&str, &str); 4] = [

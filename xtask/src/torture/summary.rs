@@ -101,6 +101,7 @@ impl fmt::Display for Summary {
         writeln!(f, "  own walks          {}, {} refused", get("own.walks"), get("own.refused"))?;
         writeln!(f, "  kept identifiers   {} answers, {} refused as dead", get("asked.good"), get("asked.dead"))?;
         writeln!(f, "  hooks              {}, {} out of turn", get("hooks"), get("strays"))?;
+        writeln!(f, "  values             {} read, {} unreadable", get("values"), get("unreadable"))?;
         write!(f, "  collections        {}", get("collections.started"))?;
         failures.iter().try_for_each(|failure| write!(f, "\n  FAILED {failure}"))
     }
