@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
-use xtask::torture::PRELOADED;
 
 const LIBRARY: &str = "sampling";
 
@@ -13,8 +12,7 @@ fn sample(runtime: &Runtime, app: &str, args: &[&str], settings: &[(&str, u64)])
     let run = Run::new(runtime, app).args(args).profiler_named(LIBRARY, "Counts");
     let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value.to_string()));
     // Some of the programs have native threads that end: see tests/profilers/exited_threads.rs.
-    let preloaded = (!runtime.is_windows()).then(|| runtime.library(PRELOADED)).transpose()?;
-    let run = preloaded.iter().fold(run, |run, library| run.env("LD_PRELOAD", library));
+    let run = runtime.preloaded()?.iter().fold(run, |run, library| run.env("LD_PRELOAD", library));
     let outcome = run.run()?;
     ensure!(told(&outcome, "violations")? == 0, "memory or a lock was touched while threads stood still: {outcome}");
     ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");

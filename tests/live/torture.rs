@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
-use xtask::torture::{Amount, Bed, PRELOADED, any_number};
+use xtask::torture::{Amount, Bed, any_number};
 
 /// Runs are begun for so long on each runtime.
 const TIME: Duration = Duration::from_secs(12);
@@ -24,7 +24,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
                 if is_profiled { run.profiler("torture").command() } else { run.command() }
             }),
             folder: programs.join("torture").join(runtime.name),
-            preloaded: (!runtime.is_windows()).then(|| runtime.library(PRELOADED)).transpose()?,
+            preloaded: runtime.preloaded()?,
             exits: !runtime.is_windows() || runtime.major != 8,
         };
         let seed = any_number();

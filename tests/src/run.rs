@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use xtask::profiler;
 use xtask::runtime::profiler_environment;
+use xtask::torture::PRELOADED;
 use xtask::windows::Wine;
 
 /// Long enough for any test on a busy machine, short enough for a person to wait for.
@@ -58,11 +59,16 @@ impl Runtime {
         self.wine.is_some() || cfg!(windows)
     }
 
-    /// The built library of the example `name`.
+    /// What to preload where native threads end, on Linux: see tests/profilers/exited_threads.rs.
     ///
     /// # Errors
-    /// If there is none.
-    pub fn library(&self, name: &str) -> Result<PathBuf> {
+    /// If it has not been built.
+    pub fn preloaded(&self) -> Result<Option<PathBuf>> {
+        (!self.is_windows()).then(|| self.library(PRELOADED)).transpose()
+    }
+
+    /// The built library of the example `name`.
+    fn library(&self, name: &str) -> Result<PathBuf> {
         let file = if self.is_windows() { format!("{name}.dll") } else { format!("{DLL_PREFIX}{name}{DLL_SUFFIX}") };
         let library = prepared("CORPROF_PROFILERS")?.join(file);
         ensure!(

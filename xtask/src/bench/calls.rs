@@ -11,7 +11,7 @@
 //!   module's metadata up in a table. This is the one with the target. corprof keeps the name of the class besides.
 //! - `name, its calls`: and nothing else; the answers stay where they are, and the metadata is at hand.
 //!
-//! Some thousand names are looked up, each of another class and each once. The calls have been made once before, so that the
+//! About a thousand names are looked up, each of another class and each once. The calls have been made once before, so that the
 //! metadata is in the processor's cache for all.
 
 use anyhow::{Context, Result, bail, ensure};
