@@ -156,10 +156,7 @@ impl Windows {
             self.wine.run_what_is_built(&mut command);
             prepared.run(args, command)
         };
-        note(
-            "torture, and the end in the middle of a round, are left out on .NET Core 3.1 for Windows, where they do not hold",
-        );
-        note("see tests/live/torture.rs and tests/live/sampling.rs");
+        note("torture is left out on .NET Core 3.1 for Windows, where it does not hold: see tests/live/torture.rs");
         // Each tells what it knows, whatever the other finds.
         let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
         live.and(com)

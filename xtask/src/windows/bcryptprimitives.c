@@ -10,7 +10,9 @@
  *    begins in the thread's environment block. .NET 6 and later leave a handler by setting the registers themselves, not
  *    by RtlRestoreContext, so Wine does not learn that the frame is gone, and at the next exception it calls whatever lies
  *    there by then: the second exception of any program hangs it or crashes it. So before each exception is dispatched,
- *    and before the runtime unwinds, frames that are no longer on the stack are taken out of the list.
+ *    and before the runtime unwinds, frames that are no longer on the stack are taken out of the list; and before it does call
+ *    RtlRestoreContext, which goes through the list, at the end of an exception or of a collection for which it has stopped the
+ *    thread.
  *    (Windows itself, and later Wines, have no such list on x64.)
  *
  * 3. It completes what GetThreadContext tells the runtime of a stopped thread. Windows says in a flag that the registers are
@@ -181,6 +183,16 @@ static VOID WINAPI unwind(PVOID frame, PVOID ip, PEXCEPTION_RECORD record, PVOID
     RtlUnwind(frame, ip, record, value);
 }
 
+static VOID(WINAPI *real_restore_context)(PCONTEXT context, PEXCEPTION_RECORD record);
+
+static VOID WINAPI restore_context(PCONTEXT context, PEXCEPTION_RECORD record)
+{
+    CONTEXT here;
+    RtlCaptureContext(&here);
+    mend(&here);
+    real_restore_context(context, record);
+}
+
 /* Where all calls of the system end, and the code that Wine has a thread run when an exception begins. */
 static ULONG64 ntdll, ntdll_end;
 
@@ -235,12 +247,14 @@ BOOL WINAPI DllMain(HINSTANCE self, DWORD reason, LPVOID reserved)
         slot = TlsAlloc();
         if (!kernel || !runtime || !system || slot == TLS_OUT_OF_INDEXES)
             return TRUE;
+        real_restore_context = (void *)GetProcAddress(kernel, "RtlRestoreContext");
         ntdll = (ULONG64)system;
         ntdll_end = ntdll + header_of((BYTE *)system)->SizeOfImage;
         GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN, (void *)self, &kept);
         AddVectoredExceptionHandler(TRUE, before_dispatch);
         replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "RtlUnwindEx"), (void *)unwind_ex);
         replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "RtlUnwind"), (void *)unwind);
+        replace((BYTE *)runtime, (void *)real_restore_context, (void *)restore_context);
         replace((BYTE *)runtime, (void *)GetProcAddress(kernel, "GetThreadContext"), (void *)get_thread_context);
     } else if (reason == DLL_THREAD_DETACH && slot != TLS_OUT_OF_INDEXES) {
         HeapFree(GetProcessHeap(), 0, TlsGetValue(slot));

@@ -22,6 +22,9 @@ const PACKAGES: Packages = Packages {
 /// The C compiler for Windows, which is also the linker that Rust calls for the target.
 const GCC: &str = "x86_64-w64-mingw32-gcc";
 
+/// The C compiler for this system, which is also the linker that Rust calls for it.
+const CC: &str = "cc";
+
 /// Has Wine and the linker installed.
 ///
 /// # Errors

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::GCC;
+use super::{CC, GCC};
 use crate::cache::Cache;
 use crate::process::{self, announce, note};
 use crate::runtime::profiler_environment;
@@ -21,6 +22,10 @@ const SHIM_SOURCE: &str = include_str!("bcryptprimitives.c");
 /// What runs instead of dotnet.exe, and has the process laid out as on Windows.
 const HOST: &str = "corprof-dotnet.exe";
 const HOST_SOURCE: &str = include_str!("dotnet.c");
+
+/// A library, of this system, that is preloaded into Wine and has threads end in peace.
+const EXITS: &str = "exits.so";
+const EXITS_SOURCE: &str = include_str!("exits.c");
 
 /// Wine, and the prefix (its drive C: and its registry) that it works in.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +43,7 @@ impl Wine {
         // It reads `wine-8.0 (Debian 8.0~repack-4)`. A prefix serves the Wine that made it.
         let version = process::output(quiet(&mut Command::new("wine")).arg("--version"))?;
         let version = version.split_whitespace().next().context("`wine --version` says nothing")?;
-        let sources = hex(&Sha256::digest([SHIM_SOURCE, HOST_SOURCE].concat()));
+        let sources = hex(&Sha256::digest([SHIM_SOURCE, HOST_SOURCE, EXITS_SOURCE].concat()));
         let prefix = cache.install(&format!("{version}-prefix-{}", &sources[..8]), |content| {
             announce(format_args!("Making a Wine prefix (some 700 MB) in {}", cache.path("").display()));
             Self { prefix: content.to_owned() }.make()
@@ -47,6 +52,8 @@ impl Wine {
     }
 
     fn make(&self) -> Result<()> {
+        // Everything that is started below is to find it in its place.
+        self.compile(CC, EXITS_SOURCE, &self.exits(), &["-shared", "-fPIC"], &["-ldl"])?;
         // Neither Mono nor a browser is wanted in it, nor entries in the user's menus.
         let boot = self.tool("wine").args(["wineboot", "--init"]).env(OVERRIDES, WITHOUT).output();
         let boot = boot.context("cannot start wine")?;
@@ -62,22 +69,26 @@ impl Wine {
             let said = String::from_utf8_lossy(&boot.stderr);
             anyhow::bail!("`wine wineboot --init` made no prefix: {}\n{}", boot.status, said.trim_end());
         }
-        self.compile(HOST_SOURCE, &system.join(HOST), &["-municode"], &[])?;
+        self.compile(GCC, HOST_SOURCE, &system.join(HOST), &["-municode"], &[])?;
         if system.join(SHIM).is_file() {
             return Ok(());
         }
         note(format_args!("this Wine has no {SHIM}: compiling one into the prefix"));
-        self.compile(SHIM_SOURCE, &system.join(SHIM), &["-shared", "-Wno-array-bounds"], &["-ladvapi32"])
+        self.compile(GCC, SHIM_SOURCE, &system.join(SHIM), &["-shared", "-Wno-array-bounds"], &["-ladvapi32"])
     }
 
-    fn compile(&self, text: &str, output: &Path, options: &[&str], libraries: &[&str]) -> Result<()> {
+    fn exits(&self) -> PathBuf {
+        self.prefix.join(EXITS)
+    }
+
+    fn compile(&self, compiler: &str, text: &str, output: &Path, options: &[&str], libraries: &[&str]) -> Result<()> {
         let name = output.file_name().context("the output has no name")?;
         let source = self.prefix.join(name).with_extension("c");
         fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
-        let mut gcc = Command::new(GCC);
-        gcc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-s"]).args(options);
-        gcc.arg("-o").arg(output).arg(source).args(libraries);
-        process::run_as_progress(&mut gcc)
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-s"]).args(options);
+        command.arg("-o").arg(output).arg(source).args(libraries);
+        process::run_as_progress(&mut command)
     }
 
     /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the
@@ -96,7 +107,9 @@ impl Wine {
 
     /// Has `cargo`, a command of that name, start the programs that it builds for Windows by Wine.
     pub fn run_what_is_built<'c>(&self, cargo: &'c mut Command) -> &'c mut Command {
-        cargo.env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", "wine");
+        // Cargo and the compiler themselves have no need of what is preloaded. JSON's lists of strings are TOML's, too.
+        let runner = json!(["env", format!("{PRELOAD}={}", self.exits().display()), "wine"]);
+        cargo.arg("--config").arg(format!("target.x86_64-pc-windows-gnu.runner={runner}"));
         quiet(cargo).env("WINEPREFIX", &self.prefix)
     }
 
@@ -118,11 +131,12 @@ impl Wine {
 
     fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(name);
-        quiet(&mut command).env("WINEPREFIX", &self.prefix);
+        quiet(&mut command).env("WINEPREFIX", &self.prefix).env(PRELOAD, self.exits());
         command
     }
 }
 
+const PRELOAD: &str = "LD_PRELOAD";
 const OVERRIDES: &str = "WINEDLLOVERRIDES";
 const WITHOUT: &str = "mscoree=;mshtml=;winemenubuilder.exe=";
 
@@ -149,5 +163,14 @@ mod tests {
         let variables: Vec<_> = command.get_envs().collect();
         assert!(variables.contains(&("WINEPREFIX".as_ref(), Some("/cache/prefix".as_ref()))), "{variables:?}");
         assert!(variables.contains(&("WINEDEBUG".as_ref(), Some("-all".as_ref()))), "{variables:?}");
+        assert!(variables.contains(&("LD_PRELOAD".as_ref(), Some("/cache/prefix/exits.so".as_ref()))), "{variables:?}");
+    }
+
+    #[test]
+    fn what_cargo_builds_is_run_by_wine() {
+        let mut cargo = Command::new("cargo");
+        Wine { prefix: "/a cache/prefix".into() }.run_what_is_built(&mut cargo);
+        let runner = r#"target.x86_64-pc-windows-gnu.runner=["env","LD_PRELOAD=/a cache/prefix/exits.so","wine"]"#;
+        assert_eq!(cargo.get_args().collect::<Vec<_>>(), ["--config", runner]);
     }
 }
