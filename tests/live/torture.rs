@@ -13,8 +13,8 @@ const TIME: Duration = Duration::from_secs(12);
 #[test]
 fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz() -> Result<()> {
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
-    // On .NET Core 3.1 under Wine the program crashes in one of ten runs without a profiler, and under this one some runs hang that
-    // end by Main's return, which is not explained yet: `cargo xtask torture --windows --runtime 3.1` has it.
+    // On .NET Core 3.1 under Wine some runs hang that end by Main's return, which is not explained yet:
+    // `cargo xtask torture --windows --runtime 3.1` has it.
     for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows() || runtime.major == 8) {
         let bed = Bed {
             runtime: runtime.to_string(),

@@ -185,7 +185,13 @@ static class Jobs
     static WeakReference LoadAndRun(string path)
     {
         object context = Activator.CreateInstance(Context, new object[] { "passing", true });
-        Assembly assembly = (Assembly)Context.GetMethod("LoadFromAssemblyPath").Invoke(context, new object[] { path });
+        // On Windows the runtime loads a file like a library. Wine changes its list of libraries while it looks others up to unwind
+        // their frames: a thread that throws just then crashes, with or without a profiler.
+        bool asBytes = Foreign.IsWindows;
+        MethodInfo load = Context.GetMethod(asBytes ? "LoadFromStream" : "LoadFromAssemblyPath",
+            new[] { asBytes ? typeof(Stream) : typeof(string) });
+        object from = asBytes ? new MemoryStream(File.ReadAllBytes(path)) : (object)path;
+        Assembly assembly = (Assembly)load.Invoke(context, new[] { from });
         MethodInfo main = assembly.EntryPoint;
         object[] arguments = main.GetParameters().Length == 0 ? null : new object[] { new[] { "1" } };
         Thread thread = new Thread(() => main.Invoke(null, arguments));

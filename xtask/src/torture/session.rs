@@ -1,6 +1,6 @@
 //! Runs one after another on one runtime, until the time is over.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -12,11 +12,14 @@ use crate::process::{exit_code, note};
 use super::judge;
 use super::plan::{Ending, Plan, arguments};
 use super::summary::{Summary, Told};
-use super::watch;
+use super::watch::{self, Run};
 
 /// After so long a run is taken to hang. On an idle machine it takes some five seconds; threads that do not get on
 /// are waited for by the program, for 40 seconds.
 const LIMIT: Duration = Duration::from_secs(180);
+
+/// So often a run without a profiler may fail. Under Wine one does now and then.
+const TRIES: u32 = 3;
 
 /// How much is run.
 #[derive(Debug, Clone, Copy)]
@@ -67,11 +70,7 @@ impl Bed<'_> {
     pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
         let start = Instant::now();
         let folder = self.folder.join(format!("run-{seed}"));
-        let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO))?;
-        let alone = watch::run(&mut command, &folder, LIMIT)?;
-        if alone.status.map(exit_code) != Some(0) {
-            bail!("the program fails without a profiler: {alone:?}");
-        }
+        let alone = self.alone(&folder)?;
         let pulse = Told::last(&alone.stderr, "pulse:").unwrap_or_default();
         note(format_args!("{}: {:.1} s without a profiler", self.runtime, alone.duration.as_secs_f64()));
         let mut summary =
@@ -91,6 +90,23 @@ impl Bed<'_> {
             summary.elapsed = start.elapsed();
         }
         Ok(summary)
+    }
+
+    /// A run without a profiler. If it fails, that says nothing about a profiler, and it is tried again.
+    fn alone(&self, folder: &Path) -> Result<Run> {
+        let mut tries = 1;
+        loop {
+            let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO))?;
+            let run = watch::run(&mut command, folder, LIMIT)?;
+            if run.status.map(exit_code) == Some(0) {
+                return Ok(run);
+            }
+            if tries == TRIES {
+                bail!("the program fails without a profiler, {tries} times: {run:?}");
+            }
+            note(format_args!("{}: the program fails without a profiler; once more: {run:?}", self.runtime));
+            tries += 1;
+        }
     }
 
     /// One run; its files stay if it fails.
