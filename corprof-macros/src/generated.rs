@@ -283,13 +283,13 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "runtime_thread_suspended",
         event: "RuntimeThreadSuspended",
-        signature: "fn runtime_thread_suspended(&self, cx: &Info, thread: ThreadId)",
+        signature: "fn runtime_thread_suspended(&self, cx: &Info, thread: Inert<ThreadId>)",
         params: 3usize,
     },
     Callback {
         name: "runtime_thread_resumed",
         event: "RuntimeThreadResumed",
-        signature: "fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: ThreadId)",
+        signature: "fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: Inert<ThreadId>)",
         params: 3usize,
     },
     Callback {

@@ -111,11 +111,12 @@ impl NativeCode {
     }
 }
 
-/// An identifier about which nothing can be asked: what it names is not there yet, or not any more.
+/// An identifier about which nothing can be asked: what it names is not there yet, or not any more, or stands still just now.
 ///
 /// The runtime does not refuse such questions, it follows the identifier into memory that is not what it takes it for. So
 /// callbacks at the beginning of a loading and at the end of an unloading get identifiers in this form, which can be
-/// compared and printed, and which no call accepts.
+/// compared and printed, and which no call accepts. While threads are stopped one by one, even to take note of one that was not
+/// heard of before would ask for memory (suspension rule 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Inert<I>(pub(crate) I);

@@ -377,7 +377,7 @@ impl Callbacks for Sequence {
     fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {
         self.state().of_collection(cx, "RuntimeSuspendStarted", reason.to_string());
     }
-    fn runtime_thread_suspended(&self, info: &Info, thread: ThreadId) {
+    fn runtime_thread_suspended(&self, info: &Info, thread: corprof::Inert<ThreadId>) {
         let mut state = self.state();
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(info, "RuntimeThreadSuspended", name);
@@ -391,7 +391,7 @@ impl Callbacks for Sequence {
     fn runtime_resume_started(&self, cx: &InCallback<'_>) {
         self.state().of_collection(cx, "RuntimeResumeStarted", "");
     }
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: ThreadId) {
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: corprof::Inert<ThreadId>) {
         let mut state = self.state();
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(cx, "RuntimeThreadResumed", name);

@@ -282,7 +282,7 @@ impl Callbacks for Torture {
     }
 
     // The threads stand still: a count and no more.
-    fn runtime_thread_suspended(&self, _cx: &Info, _thread: ThreadId) {
+    fn runtime_thread_suspended(&self, _cx: &Info, _thread: corprof::Inert<ThreadId>) {
         add(&self.0.counts.suspensions);
     }
 

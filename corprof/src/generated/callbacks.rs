@@ -610,7 +610,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadSuspended`).
     #[doc(alias = "RuntimeThreadSuspended")]
-    fn runtime_thread_suspended(&self, cx: &Info, thread: ThreadId) {}
+    fn runtime_thread_suspended(&self, cx: &Info, thread: Inert<ThreadId>) {}
     /// A managed thread runs again.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -619,7 +619,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadResumed`).
     #[doc(alias = "RuntimeThreadResumed")]
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: ThreadId) {}
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: Inert<ThreadId>) {}
     /// A compacting collection has moved these ranges of the heap. Lengths of 4 GiB and more are cut off: prefer `moved_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.

@@ -231,7 +231,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "runtime_resume_finished");
     }
 
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: ThreadId) {
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: corprof::Inert<ThreadId>) {
         in_callback(cx, "runtime_thread_resumed");
     }
 
