@@ -8,10 +8,14 @@
 //     Bench spin SLICES CALLS THREADS
 //                                  the same on so many threads at once, each slice on new ones
 //     Bench throw DEPTH            throws an exception at the bottom of DEPTH calls, and catches it at the top
+//     Bench unload SLICES CONTEXTS loads this assembly into CONTEXTS collectible contexts SLICES times, runs a little of it, and waits
+//                                  until all are unloaded
 //     Bench wait                   prints a line and waits until standard input ends, so that its memory can be looked at
 using System;
+using System.Collections.Generic;
 using System.Diagnostics;
 using System.IO;
+using System.Reflection;
 using System.Runtime.CompilerServices;
 using System.Threading;
 
@@ -30,6 +34,7 @@ static class Bench
             case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "spin": return Spin(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
             case "throw": return Throw(int.Parse(args[1]));
+            case "unload": return Unload(int.Parse(args[1]), int.Parse(args[2]));
             case "wait": return Wait();
             default: return 2;
         }
@@ -133,6 +138,54 @@ static class Bench
     {
         if (depth == 0) throw new InvalidOperationException();
         return Down(depth - 1) + 1;
+    }
+
+    struct Item { public int Number; }
+
+    /// What is loaded and unloaded: classes, code, and instantiations over what goes.
+    static int Work(int count)
+    {
+        List<Item> items = new List<Item>();
+        Dictionary<int, Item> numbers = new Dictionary<int, Item>();
+        for (int i = 0; i < count; i++)
+        {
+            items.Add(new Item { Number = Next(i) });
+            numbers[i] = items[i];
+        }
+        return items.Count + numbers.Count;
+    }
+
+    static int Unload(int slices, int contexts)
+    {
+        // By reflection, because the compiler's libraries may not have it.
+        Type context = Type.GetType("System.Runtime.Loader.AssemblyLoadContext, System.Private.CoreLib", true);
+        WeakReference[] all = new WeakReference[contexts];
+        for (int i = 0; i <= slices; i++)
+        {
+            long start = Stopwatch.GetTimestamp();
+            for (int n = 0; n < contexts; n++) all[n] = Pass(context);
+            while (!Array.TrueForAll(all, one => !one.IsAlive))
+            {
+                GC.Collect();
+                GC.WaitForPendingFinalizers();
+            }
+            // The first warms up.
+            if (i > 0) Console.WriteLine("slice_ns={0:F0}", (Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency);
+        }
+        Console.WriteLine("contexts={0}", (slices + 1) * contexts);
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static WeakReference Pass(Type type)
+    {
+        object context = Activator.CreateInstance(type, new object[] { "passing", true });
+        string path = Assembly.GetExecutingAssembly().Location;
+        Assembly assembly = (Assembly)type.GetMethod("LoadFromAssemblyPath").Invoke(context, new object[] { path });
+        MethodInfo work = assembly.GetType("Bench").GetMethod("Work", BindingFlags.NonPublic | BindingFlags.Static);
+        work.Invoke(null, new object[] { 10 });
+        type.GetMethod("Unload").Invoke(context, null);
+        return new WeakReference(context);
     }
 
     static int Wait()

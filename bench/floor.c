@@ -5,12 +5,13 @@
  *
  *     cc -O2 -shared -fPIC -o libfloor_nothing.so floor.c              asks for no event
  *     cc -O2 -shared -fPIC -DCOUNT -o libfloor_count.so floor.c        counts allocated objects
+ *     cc -O2 -shared -fPIC -DCOUNT_LOADS -o libfloor_loads.so floor.c  counts modules that go, and classes and code that come
  *     cc -O2 -shared -fPIC -DCOUNT_CALLS -o libfloor_calls.so floor.c hooks.S     counts calls, each thread by itself
  *     cc -O2 -shared -fPIC -DHOOK_RETURNS -o libfloor_return.so floor.c hooks.S   has hooks that only return
  *     cc -O2 -shared -fPIC -DSHADOW -o libfloor_shadow.so floor.c shadow.c hooks.S   knows what runs and since when
  *
- * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_hooks.rs and
- * bench_shadow.rs.
+ * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_loads.rs,
+ * bench_hooks.rs and bench_shadow.rs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,9 @@ typedef struct { const Method *vtable; } Object;
 #define E_POINTER ((HRESULT)0x80004003)
 #define CLASS_E_CLASSNOTAVAILABLE ((HRESULT)0x80040111)
 
+#define COR_PRF_MONITOR_CLASS_LOADS 0x00000002u
+#define COR_PRF_MONITOR_MODULE_LOADS 0x00000004u
+#define COR_PRF_MONITOR_JIT_COMPILATION 0x00000020u
 #define COR_PRF_MONITOR_OBJECT_ALLOCATED 0x00000100u
 #define COR_PRF_MONITOR_ENTERLEAVE 0x00001000u
 #define COR_PRF_ENABLE_OBJECT_ALLOCATED 0x00800000u
@@ -76,6 +80,25 @@ static HRESULT object_allocated(void) {
 #define OBJECT_ALLOCATED object_allocated
 /* corprof asks for the loads of modules besides, for its own bookkeeping; that is part of what it costs. */
 #define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
+#elif defined COUNT_LOADS
+static uint64_t modules, classes, functions;
+
+static HRESULT module_unload_started(void) {
+    __atomic_fetch_add(&modules, 1, __ATOMIC_RELAXED);
+    return S_OK;
+}
+
+static HRESULT class_load_finished(void) {
+    __atomic_fetch_add(&classes, 1, __ATOMIC_RELAXED);
+    return S_OK;
+}
+
+static HRESULT jit_compilation_started(void) {
+    __atomic_fetch_add(&functions, 1, __ATOMIC_RELAXED);
+    return S_OK;
+}
+#define OBJECT_ALLOCATED nothing
+#define EVENTS (COR_PRF_MONITOR_MODULE_LOADS | COR_PRF_MONITOR_CLASS_LOADS | COR_PRF_MONITOR_JIT_COMPILATION)
 #elif defined COUNT_CALLS || defined HOOK_RETURNS || defined SHADOW
 #define HOOKS
 #define OBJECT_ALLOCATED nothing
@@ -148,6 +171,9 @@ static HRESULT initialize(Object *this, Object *runtime) {
 static HRESULT shutdown(void) {
 #ifdef COUNT
     fprintf(stderr, "counted=%llu\n", (unsigned long long)__atomic_load_n(&counted, __ATOMIC_RELAXED));
+#elif defined COUNT_LOADS
+    fprintf(stderr, "modules=%llu\nclasses=%llu\nfunctions=%llu\n", (unsigned long long)modules, (unsigned long long)classes,
+            (unsigned long long)functions);
 #elif defined SHADOW
     report_calls();
 #elif defined COUNT_CALLS
@@ -183,7 +209,17 @@ static const Method PROFILER_VTABLE[98] = {
     [2] = (Method)one,
     [3] = (Method)initialize,
     [4] = (Method)shutdown,
+#ifdef COUNT_LOADS
+    [5 ... 14] = (Method)nothing,
+    [15] = (Method)module_unload_started,
+    [16 ... 18] = (Method)nothing,
+    [19] = (Method)class_load_finished,
+    [20 ... 22] = (Method)nothing,
+    [23] = (Method)jit_compilation_started,
+    [24 ... 49] = (Method)nothing,
+#else
     [5 ... 49] = (Method)nothing,
+#endif
     [50] = (Method)OBJECT_ALLOCATED,
     [51 ... 96] = (Method)nothing,
     [97] = (Method)load_as_notification_only,

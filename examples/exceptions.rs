@@ -5,15 +5,16 @@
 //! thrown inside of a filter, finally or catch block stands under it; `throw;` throws anew. An exception that nobody
 //! catches ends the process, and there is no summary.
 //!
-//! How versions differ: .NET 8 and .NET Core 3.1 (x64) tell the same of the same frames, and leave out the same.
+//! How versions differ: .NET 10, .NET 8 and .NET Core 3.1 (x64) tell the same of the same frames, and leave out the same.
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
 //! - Nor has an exception that goes from managed code into the runtime. That of a static constructor is unwound, then a
 //!   TypeInitializationException is thrown.
 //! - An exception that leaves a filter is unwound up to the filter, which then declines.
+//! - A function whose finally block throws is unwound twice, for both exceptions.
 //!
-//! What differs is the framework in between: on .NET 8 `MethodInfo.Invoke` catches what the method throws, and throws a
-//! TargetInvocationException; on 3.1 the runtime does, and no catch is told. .NET 9 handles exceptions in another way. It
-//! has not been tried; it is reported to unwind a function twice whose finally block throws (dotnet/runtime#123351).
+//! What differs is the framework in between: from .NET 8 on `MethodInfo.Invoke` catches what the method throws, and throws a
+//! TargetInvocationException; on 3.1 the runtime does, and no catch is told. On .NET 10 managed code runs static constructors
+//! (`InitHelpers.InitClassSlow`), and is searched and unwound like any other.
 
 use corprof::{prelude::*, sync::Mutex};
 use std::io::{Write, stderr};

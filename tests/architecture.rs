@@ -115,6 +115,68 @@ fn every_path_that_the_documents_name_exists() -> Result<()> {
     Ok(())
 }
 
+/// The rows of the table of contexts in a document, without the links of rustdoc.
+fn context_table(text: &str) -> Vec<String> {
+    let lines = text.lines().map(|line| line.trim_start_matches("//! "));
+    let table = lines.skip_while(|line| !line.starts_with("| context |")).take_while(|line| line.starts_with('|'));
+    table.map(|line| line.replace("[`", "`").replace("`]", "`")).collect()
+}
+
+#[test]
+fn the_tables_of_contexts_agree() -> Result<()> {
+    let rust = read("corprof/src/context.rs")?;
+    let expected = context_table(&rust);
+    assert_eq!(expected.len(), 9, "{expected:#?}");
+    for document in ["ARCHITECTURE.md", "book/src/who-may-call-what.md"] {
+        assert_eq!(context_table(&read(document)?), expected, "{document} and corprof/src/context.rs differ");
+    }
+    let exported = read("corprof/src/lib.rs")?;
+    for row in &expected[2..] {
+        let context = row.split('`').nth(1).unwrap_or_default();
+        assert!(exported.contains(context), "corprof exports no {context}");
+    }
+    Ok(())
+}
+
+/// What the comments of sources and tables name in backticks or brackets, if it is a path below the root.
+fn paths_in_comments(text: &str, sign: &str) -> Vec<String> {
+    let comments = text.lines().filter_map(|line| line.split_once(sign).map(|(_, comment)| comment));
+    let words = comments.flat_map(|comment| comment.split([' ', '`', '(', ')', '[', ']', ',', ';', '"', '\'']));
+    let paths = words.map(|word| word.trim_end_matches(['.', ':'])).filter(|word| word.contains('/') && is_path(word));
+    paths.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_file_that_comments_name_exists() -> Result<()> {
+    let mut missing = Vec::new();
+    let sources = files_with("rs")?.into_iter().map(|path| (path, "//"));
+    for (path, sign) in sources.chain(files_with("toml")?.into_iter().map(|path| (path, "#"))) {
+        let text = read(&path)?;
+        if text.starts_with("// @generated") {
+            continue;
+        }
+        for named in paths_in_comments(&text, sign) {
+            let is_file = [".rs", ".md", ".toml", ".cs", ".c"].iter().any(|extension| named.ends_with(extension));
+            // From the root, from the package, or from beside the file: somebody who reads it finds it.
+            let is_there = path.ancestors().any(|folder| folder.starts_with(root()) && folder.join(&named).exists())
+                || path
+                    .ancestors()
+                    .any(|folder| folder.starts_with(root()) && folder.join("src").join(&named).exists());
+            let is_the_runtimes = ["src/coreclr/", "docs/design/coreclr/"].iter().any(|root| named.starts_with(root));
+            if is_file && !named.starts_with("..") && !named.contains('*') && !is_the_runtimes && !is_there {
+                missing.push(format!("{}: {named}", shown(&path)));
+            }
+        }
+        for note in ["NOTES (", "NOTES.md"] {
+            if text.contains(note) && !path.ends_with("architecture.rs") {
+                missing.push(format!("{}: {note}", shown(&path)));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "comments name files that are not in the repository: {missing:#?}");
+    Ok(())
+}
+
 #[test]
 fn the_map_has_every_package() -> Result<()> {
     let map = code_spans(&read("ARCHITECTURE.md")?);

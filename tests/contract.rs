@@ -62,6 +62,11 @@ pub(crate) fn checks(row: &InfoRow, major: u32) -> (Entry, bool) {
     (entry, earlier.and_then(|version| version.triggers).unwrap_or(row.triggers))
 }
 
+/// Whether a collection may move objects during the call, on some runtime: it starts one, or lets one in.
+pub(crate) fn may_move_objects(row: &InfoRow) -> bool {
+    ever_triggers(row) || row.lets_gc_in == Some(true)
+}
+
 /// Whether any runtime takes the call for one that may start a collection.
 pub(crate) fn ever_triggers(row: &InfoRow) -> bool {
     row.triggers || row.versions.iter().any(|version| version.triggers == Some(true))

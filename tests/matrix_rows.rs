@@ -66,7 +66,7 @@ fn every_call_is_offered_where_the_table_says() {
         let row = contract::info(&contracts, method);
         let expected = match row.entry {
             // What older runtimes take for a triggering call is one on all.
-            _ if contract::ever_triggers(row) => "InTriggers",
+            _ if contract::may_move_objects(row) => "InTriggers",
             Entry::Async | Entry::None => "Info",
             Entry::Sync => "InCallback",
             Entry::InitOnly => "InInitialize",

@@ -439,7 +439,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "garbage_collection_started",
         event: "GarbageCollectionStarted",
-        signature: "fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, reason: GcReason)",
+        signature: "fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, reason: GcReason)",
         params: 4usize,
     },
     Callback {
@@ -577,7 +577,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "event_pipe_provider_created",
         event: "EventPipeProviderCreated",
-        signature: "fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, provider: EventPipeProviderId)",
+        signature: "fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>)",
         params: 3usize,
     },
     Callback {

@@ -3,15 +3,15 @@
 //! A callback gets a context as its first argument, and the calls are methods of contexts. Which context offers a call is
 //! read off the contract table (corprof-sys/gen/contracts.toml), so a call that the runtime would refuse does not compile:
 //!
-//! | context | who has it | what it offers |
+//! | context | who has it | offers |
 //! |---|---|---|
-//! | [`Info`] | anybody, on any thread | calls that the runtime answers everywhere ("async") |
-//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those with an `ObjectId` | + calls from inside a callback that start no collection |
-//! | [`InTriggers`] | the other callbacks | + calls that may start a collection: they take `&mut self` |
-//! | [`InInitialize`] | `initialize` | + what can only be asked for at start-up |
-//! | [`InHook`] | enter, leave and tailcall hooks | what [`Info`] offers, and whose hook it is |
-//! | [`InSlowHook`] | the same hooks, if they are told arguments and results | what [`InCallback`] offers |
-//! | [`OwnThread`] | a thread that the profiler has had made | what [`InTriggers`] offers, and what no callback may ask for |
+//! | [`Info`] | anybody, on any thread | calls that the runtime answers everywhere (async) |
+//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those that hand out objects | those of `Info`, and calls from inside a callback that let no collection in |
+//! | [`InTriggers`] | the other callbacks | those of `InCallback`, and by `&mut self` calls that start a collection or let one in |
+//! | [`InInitialize`] | `initialize` | those of `InTriggers`, and what can be asked for at start-up only |
+//! | [`OwnThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
+//! | [`InHook`] | enter, leave and tailcall hooks | those of `Info`, and whose hook it is |
+//! | [`InSlowHook`] | the same hooks, if they are told arguments and results | those of `InCallback` |
 //!
 //! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`] and `OwnThread` to
 //! [`InTriggers`]. They cannot outlive their callback and cannot leave
@@ -40,6 +40,7 @@ use crate::hooks::{InHook, InSlowHook};
 use crate::info::Info;
 use crate::names::Names;
 use crate::own_thread::OwnThread;
+use crate::walk::WalkStart;
 
 /// Whether objects stay where they are while a context lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +55,15 @@ pub(crate) enum Heap {
     StillAndMarked,
 }
 
+/// What has called the profiler, and so where the own stack begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// The runtime, which knows where managed code has called it.
+    Callback,
+    /// Managed code, by way of the runtime's wrapper: with the registers there, if the wrapper has noted them.
+    SlowHook(Option<WalkStart>),
+}
+
 /// The calling thread is inside a callback from which no collection may be started.
 ///
 /// Offers the calls that the contract table marks *sync* and not *triggers*, besides everything that [`Info`] offers.
@@ -62,6 +72,7 @@ pub struct InCallback<'cb> {
     heap: Heap,
     /// The number of the collection callback that this is the context of; 0 for other callbacks.
     report: u64,
+    place: Place,
     /// The permission belongs to the thread that the runtime called.
     _not_send: PhantomData<*mut ()>,
 }
@@ -86,10 +97,26 @@ static_assertions::assert_not_impl_any!(InTriggers<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone);
 
 impl<'cb> InCallback<'cb> {
-    /// Only the adapter makes contexts, and only for the length of one callback.
+    /// The context of a place in which `heap` is true of the heap.
+    ///
+    /// # Safety
+    /// Until the context is gone, the calling thread is where the runtime answers sync calls that start no collection: inside a
+    /// callback, or on a thread without managed code. Where `heap` is not [`Heap::Moves`], no collection moves or frees objects
+    /// meanwhile, as long as nothing is called that lets one in.
     #[inline]
-    pub(crate) fn new(info: &'cb Info, heap: Heap, report: u64) -> Self {
-        Self { info, heap, report, _not_send: PhantomData }
+    pub(crate) unsafe fn new(info: &'cb Info, heap: Heap, report: u64) -> Self {
+        Self { info, heap, report, place: Place::Callback, _not_send: PhantomData }
+    }
+
+    /// The same in a slow hook, which walks from there.
+    #[inline]
+    pub(crate) fn in_slow_hook(self, start: Option<WalkStart>) -> Self {
+        Self { place: Place::SlowHook(start), ..self }
+    }
+
+    /// Where a walk of the own stack begins.
+    pub(crate) fn place(&self) -> Place {
+        self.place
     }
 
     /// The runtime, for as long as the context may live.
@@ -143,15 +170,26 @@ impl<'cb> InCallback<'cb> {
 }
 
 impl<'cb> InTriggers<'cb> {
+    /// The context of a place in which a collection may start.
+    ///
+    /// # Safety
+    /// Until the context is gone, the calling thread is where the runtime answers all sync calls: inside a callback of which the
+    /// contract table says so, or on a thread without managed code.
     #[inline]
-    pub(crate) fn new(info: &'cb Info) -> Self {
-        Self { inner: InCallback::new(info, Heap::Moves, 0) }
+    pub(crate) unsafe fn new(info: &'cb Info) -> Self {
+        // SAFETY: the caller's promise is more than is asked for.
+        Self { inner: unsafe { InCallback::new(info, Heap::Moves, 0) } }
     }
 }
 
 impl<'cb> InInitialize<'cb> {
-    pub(crate) fn new(info: &'cb Info) -> Self {
-        Self { inner: InTriggers::new(info) }
+    /// The context of `initialize`.
+    ///
+    /// # Safety
+    /// Until the context is gone, the calling thread is inside `Initialize`.
+    pub(crate) unsafe fn new(info: &'cb Info) -> Self {
+        // SAFETY: `Initialize` is a callback from which the runtime answers all sync calls.
+        Self { inner: unsafe { InTriggers::new(info) } }
     }
 }
 

@@ -11,6 +11,13 @@
 //! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::ErrorKind))
 //! instead of passing it on; a call under way holds the end up. Identifiers may be kept and compared as long as one likes. But
 //! the runtime uses addresses again: an identifier that was dead may one day name something else.
+//!
+//! What goes with a module is refused when `module_unload_started` returns; names that were known before then stay known until
+//! `module_unload_finished`, and a class may be asked about once more in its `class_unload_started`. Before .NET 10 the runtime
+//! does not say over which types shared generic code was made ([`FunctionInfo::class`](crate::info::FunctionInfo) is none). Such
+//! a function is known to stay if its code lies on a page with code that stays, which it nearly always does. Otherwise, if it was
+//! first seen after a module was loaded that goes now, it is looked for when it is next asked about; while the module goes, which
+//! takes a millisecond, the call waits for that, 50 ms at most, and then refuses it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -81,9 +88,7 @@ ids! {
     ContextId;
     /// A garbage-collection handle; dead after `handle_destroyed`.
     HandleId;
-    /// An EventPipe provider, alive as long as the process.
-    EventPipeProviderId;
-    /// A kind of event that an EventPipe provider has defined, alive as long as the process.
+    /// A kind of event that an EventPipe provider of this profiler's has defined, alive as long as the process.
     EventPipeEventId;
 }
 
@@ -145,6 +150,59 @@ impl<I> From<I> for Inert<I> {
 #[repr(transparent)]
 pub struct ReJitId(pub usize);
 
+/// An EventPipe provider.
+///
+/// One that this profiler has made lives as long as the process: `EventPipeProviderId<'static>`. Callbacks are given those of
+/// the application as well, which deletes them: an `EventSource` is disposed of or collected. So these end with their callback.
+/// What has to be kept of one is its name ([`event_pipe_provider_info`](crate::Info::event_pipe_provider_info)):
+///
+/// ```compile_fail,E0521
+/// # use corprof::prelude::*;
+/// # use std::sync::Mutex;
+/// struct Keeper { providers: Mutex<Vec<EventPipeProviderId<'static>>> }
+/// # #[callbacks]
+/// impl Callbacks for Keeper {
+///     fn event_pipe_provider_created(&self, _cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>) {
+///         self.providers.lock().unwrap().push(provider); // borrowed data escapes
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct EventPipeProviderId<'cb> {
+    id: NonZeroUsize,
+    _valid: PhantomData<&'cb ()>,
+}
+
+impl EventPipeProviderId<'_> {
+    /// The provider with this number, unless it is 0.
+    ///
+    /// Whoever calls this vouches, by the lifetime, that the provider is not deleted while the identifier is in use.
+    pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
+        match NonZeroUsize::new(raw) {
+            Some(id) => Some(Self { id, _valid: PhantomData }),
+            None => None,
+        }
+    }
+
+    /// The value that goes over the wire. As a number it may be kept and compared.
+    pub const fn as_raw(self) -> usize {
+        self.id.get()
+    }
+}
+
+impl fmt::Debug for EventPipeProviderId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventPipeProviderId({:#x})", self.id)
+    }
+}
+
+impl fmt::LowerHex for EventPipeProviderId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.id, f)
+    }
+}
+
 /// A session of EventPipe that this profiler has started, until it is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
@@ -187,8 +245,9 @@ pub struct ObjectId<'gc> {
 impl ObjectId<'_> {
     /// The object at this address, unless it is 0.
     ///
-    /// Whoever calls this vouches, by the lifetime, that no collection runs while the identifier is in use.
-    pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
+    /// # Safety
+    /// `raw` is 0 or the address of an object, and no collection moves or frees that object as long as the lifetime lasts.
+    pub(crate) const unsafe fn from_raw(raw: usize) -> Option<Self> {
         match NonZeroUsize::new(raw) {
             Some(address) => Some(Self { address, _valid: PhantomData }),
             None => None,

@@ -62,12 +62,14 @@ mod wire;
 
 pub use corprof_macros::{Profiler, callbacks};
 pub use corprof_sys as sys;
+/// What raw calls take and answer: `HRESULT`, `BOOL`, `GUID` and `Interface`, in the version that [`sys`] uses.
+pub use windows_core;
 pub use windows_core::GUID as Guid;
 
 pub use context::{Context, InCallback, InInitialize, InTriggers};
 pub use error::{Error, ErrorKind, Result};
 pub use event_mask::{Event, EventMask, EventSet};
-pub use hooks::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook};
+pub use hooks::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ValueHooks};
 pub use id::{
     AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,
     HandleId, Inert, ModuleId, NativeCode, ObjectId, ReJitId, ThreadId,
@@ -84,7 +86,7 @@ pub mod prelude {
     pub use crate::args::*;
     pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
     pub use crate::hooks::{
-        Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, Value,
+        Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, Value, ValueHooks,
     };
     pub use crate::id::*;
     pub use crate::metadata::MethodDef;

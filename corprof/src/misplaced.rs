@@ -43,7 +43,7 @@ macro_rules! shadows {
 // `wait` and `is_stopping` are left out: too many other types have methods of these names.
 shadows! {
     OnlyInsideACallback if InsideACallback {
-        app_domain_static_address array_object_info assembly_info box_class_layout class_of create_handle enum_threads
+        app_domain_static_address array_object_info assembly_info box_class_layout class_of create_handle
         enumerate_non_gc_objects enumerate_object_references function_from_token generation_bounds handle_from_thread
         il_to_native_mapping in_memory_symbols_length initialize_current_thread is_frozen_object jitted_functions
         loh_object_size_threshold metadata metadata_emit names notified_exception_clause_info object_generation object_size
@@ -52,7 +52,7 @@ shadows! {
     }
     OnlyWhereACollectionMayStart if WhereACollectionMayStart {
         app_domain_info app_domains_containing_module apply_meta_data class_from_token enum_modules
-        enumerate_gc_heap_objects event_pipe_add_provider_to_session event_pipe_create_provider
+        enum_threads enumerate_gc_heap_objects event_pipe_add_provider_to_session event_pipe_create_provider
         event_pipe_create_provider_with event_pipe_define_event event_pipe_start_session event_pipe_stop_session
         function_from_token_and_type_args function_version_from_ip jitted_function_versions native_code_ranges
         ngen_inliners rejit_ids set_il_function_body set_il_instrumented_code_map spawn_own_thread

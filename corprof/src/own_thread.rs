@@ -91,7 +91,8 @@ impl InTriggers<'_> {
 fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'_>)) {
     let threads = seat.take();
     let life = || {
-        let mut cx = OwnThread { inner: InTriggers::new(info) };
+        // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls on it.
+        let mut cx = OwnThread { inner: unsafe { InTriggers::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),
             Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),

@@ -12,57 +12,168 @@
 //!     *guard += 1;
 //! }
 //! ```
+//!
+//! # Calls that make a callback on the calling thread
+//!
+//! Some calls that may be made under a lock make a callback before they return, on the same thread. A callback that takes the
+//! same lock can never get it:
+//!
+//! | call | callback | when |
+//! |---|---|---|
+//! | [`create_handle`](crate::InCallback::create_handle) | `handle_created` | with `MONITOR_GC` |
+//! | [`ObjectHandle::destroy`](crate::info::ObjectHandle::destroy), and dropping an `ObjectHandle` | `handle_destroyed` | with `MONITOR_GC` |
+//! | [`event_pipe_write_event`](crate::Info::event_pipe_write_event) | `event_pipe_event_delivered` | while a session listens to the provider |
+//! | any call in which the runtime writes an event of its own | `event_pipe_event_delivered` | while a session listens to that event |
+//!
+//! [`Mutex`] knows which thread holds it, and panics there instead of waiting for ever; the message names both places. The
+//! adapter catches the panic as it does any other: the profiler is silent from then on, and the application goes on. The
+//! standard library's `Mutex` waits for ever in this place, and so does the application. Keep what such a callback needs under
+//! a lock of its own, or end the guard before the call.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::{self, PoisonError};
+use std::panic::Location;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::{self, PoisonError, TryLockError};
 
 use crate::context::Context;
+use crate::system;
 
 /// A mutual exclusion lock whose guard borrows the context of the callback that takes it.
 ///
 /// A panic while it is held does not poison it: the profiler goes quiet then, and only `shutdown` looks at the data again.
 #[derive(Default)]
-pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
+pub struct Mutex<T: ?Sized> {
+    holder: Holder,
+    data: sync::Mutex<T>,
+}
 
 /// Access to the data of a [`Mutex`], for as long as the context is only shared.
 pub struct MutexGuard<'a, T: ?Sized> {
+    holder: &'a Holder,
     guard: sync::MutexGuard<'a, T>,
     _context: PhantomData<&'a dyn Context>,
+}
+
+/// The thread that holds a lock, and the place where it took it.
+///
+/// Relaxed loads and stores are enough: a thread only compares `thread` with its own key, which nobody else stores, and reads
+/// `place` only after that comparison has found its own store.
+#[derive(Default)]
+struct Holder {
+    /// The [`system::thread_key`], or 0 while nobody holds the lock.
+    thread: AtomicUsize,
+    /// From a `&'static Location`, or null before the first time.
+    place: AtomicPtr<Location<'static>>,
+}
+
+impl Holder {
+    const fn nobody() -> Self {
+        Self { thread: AtomicUsize::new(0), place: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// The calling thread has the lock.
+    #[inline]
+    fn set(&self, place: &'static Location<'static>) {
+        self.place.store(ptr::from_ref(place).cast_mut(), Relaxed);
+        self.thread.store(system::thread_key(), Relaxed);
+    }
+
+    /// The calling thread is about to give the lock back.
+    #[inline]
+    fn clear(&self) {
+        self.thread.store(0, Relaxed);
+    }
+
+    /// Panics if the calling thread has the lock already.
+    #[track_caller]
+    fn forbid_second_time(&self) {
+        if self.thread.load(Relaxed) != system::thread_key() {
+            return;
+        }
+        // SAFETY: `set` alone writes it, from a reference that is good for ever, or nobody has.
+        let first = unsafe { self.place.load(Relaxed).as_ref() };
+        second_time(first);
+    }
+}
+
+/// A lock would be waited for by the thread that holds it.
+#[cold]
+#[track_caller]
+#[allow(
+    clippy::panic,
+    reason = "waiting would hang the application; whoever called the user's code catches this panic"
+)]
+fn second_time(first: Option<&Location<'_>>) -> ! {
+    let second = Location::caller();
+    let first: &dyn fmt::Display = first.map_or(&"an unknown place", |place| place as &dyn fmt::Display);
+    panic!(
+        "a corprof::sync::Mutex is locked twice on one thread: at {first}, and again at {second} before that guard ended. \
+         If the second place is in another callback, a call under the first guard made it (see corprof::sync): end the guard \
+         before the call, or keep what the callback needs under a lock of its own"
+    )
 }
 
 impl<T> Mutex<T> {
     /// A lock around `value`.
     pub const fn new(value: T) -> Self {
-        Self(sync::Mutex::new(value))
+        Self { holder: Holder::nobody(), data: sync::Mutex::new(value) }
     }
 
     /// The data, when the lock is no longer needed.
     pub fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.data.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     ///
-    /// Taking one lock twice on one thread waits for ever, as with the standard library's.
-    ///
     /// A test under the fake CLR has no context: it looks by `corprof::testing::FakeClr::lock`.
+    ///
+    /// # Panics
+    /// If the calling thread holds this lock already, as it could never get it a second time. This happens when a call under
+    /// the lock makes a callback that takes the same lock: see the [module](self).
+    #[track_caller]
+    #[inline]
     pub fn lock<'a>(&'a self, _cx: &'a impl Context) -> MutexGuard<'a, T> {
         self.lock_anywhere()
     }
 
     /// For those who know that no collection starts while the guard lives, whatever the types say.
+    #[track_caller]
+    #[inline]
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
         crate::walk::standstill::forbid("a lock of the profiler's");
-        MutexGuard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), _context: PhantomData }
+        let guard = match self.data.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait(),
+        };
+        self.holder.set(Location::caller());
+        MutexGuard { holder: &self.holder, guard, _context: PhantomData }
+    }
+
+    /// As [`lock_anywhere`](Self::lock_anywhere), when somebody has the lock.
+    #[cold]
+    #[track_caller]
+    fn wait(&self) -> sync::MutexGuard<'_, T> {
+        self.holder.forbid_second_time();
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The data, without locking: `&mut self` says that nobody else has it.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.data.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.holder.clear();
     }
 }
 
@@ -82,12 +193,59 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.data.fmt(f)
     }
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// What a second lock on this thread panics with.
+    fn second_lock(lock: &Mutex<u32>) -> String {
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(lock.lock_anywhere()))).unwrap_err();
+        panic.downcast_ref::<String>().unwrap().clone()
+    }
+
+    #[test]
+    fn a_second_time_on_one_thread_names_both_places() {
+        let lock = Mutex::new(1);
+        let guard = lock.lock_anywhere();
+        let first = line!() - 1;
+        let text = second_lock(&lock);
+        let file = file!();
+        assert!(text.contains(&format!("at {file}:{first}:")) && text.matches(file).count() == 2, "{text}");
+        drop(guard);
+        assert_eq!(*lock.lock_anywhere(), 1);
+    }
+
+    #[test]
+    fn other_threads_wait() {
+        let lock = Mutex::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10_000).for_each(|_| *lock.lock_anywhere() += 1));
+            }
+        });
+        assert_eq!(lock.into_inner(), 40_000);
+    }
+
+    #[test]
+    fn a_panic_under_the_lock_leaves_it_usable() {
+        let lock = Mutex::new(0);
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = lock.lock_anywhere();
+            std::panic::resume_unwind(Box::new(()));
+        }));
+        *lock.lock_anywhere() += 1;
+        assert_eq!(lock.into_inner(), 1);
     }
 }

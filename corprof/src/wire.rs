@@ -40,7 +40,12 @@ macro_rules! ids_from_wire {
                 Some(from_wire(info, wire))
             }
         }
+    )* };
+}
 
+/// Identifiers of things that may not be there: nothing can be asked about them.
+macro_rules! inert_ids_from_wire {
+    ($($id:ty)*) => { $(
         impl FromWire<usize> for Inert<$id> {
             #[inline]
             fn from_wire(_info: &Info, wire: usize) -> Option<Self> {
@@ -50,15 +55,19 @@ macro_rules! ids_from_wire {
     )* };
 }
 
+inert_ids_from_wire!(AppDomainId AssemblyId ClassId FunctionId HandleId ModuleId ThreadId);
+
 ids_from_wire! {
     AppDomainId => |_, raw| Self::from_raw(raw),
     AssemblyId => |_, raw| Self::from_raw(raw),
     ClassId => Info::class,
-    EventPipeProviderId => |_, raw| Self::from_raw(raw),
+    EventPipeProviderId<'_> => |_, raw| Self::from_raw(raw),
     FunctionId => Info::function,
     HandleId => |_, raw| Self::from_raw(raw),
     ModuleId => |_, raw| Self::from_raw(raw),
-    ObjectId<'_> => |_, raw| Self::from_raw(raw),
+    // SAFETY: only thunks read arguments off the wire. The runtime keeps an object that it hands to a callback in place until
+    // the callback returns, unless that lets a collection in, which the callbacks with objects have no context for.
+    ObjectId<'_> => |_, raw| unsafe { Self::from_raw(raw) },
     ThreadId => Info::thread,
 }
 

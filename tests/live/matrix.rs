@@ -4,9 +4,10 @@
 //! What is asked where is in `tests/profilers/matrix/`, and its completeness in `tests/matrix_rows.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_gen::contracts::{Contracts, Entry, SyncInfo, Wrapper};
+use corprof_gen::contracts::{Contracts, Entry, InfoRow, SyncInfo, Wrapper};
 use corprof_tests::{Outcome, Run, Runtime};
 
 use crate::contract;
@@ -24,6 +25,8 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("initialize", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "no thread is managed yet"),
     ("own thread", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
     ("own thread", "GetRVAStaticAddress", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
+    ("*", "GetRVAStaticAddress", "CORPROF_E_DATAINCOMPLETE", "10 never marks the compiler's class as initialized"),
+    ("initialize", "EnumerateGCHeapObjects", "CORPROF_E_RUNTIME_UNINITIALIZED", "there is no heap to walk yet"),
     ("*", "ReadInMemorySymbols", "E_INVALIDARG", "the module came from a file, and has no symbols to read"),
     ("*", "EnumNgenModuleMethodsInliningThisMethod", "CORPROF_E_DATAINCOMPLETE", "without precompiled code"),
     ("object_references", "GetObjectGeneration", "CORPROF_E_NOT_GC_OBJECT", "some objects are frozen"),
@@ -107,6 +110,14 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>) -> Re
     let is_expected = OTHER_ANSWERS
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer);
+    // corprof's own refusals where the runtime would read what an unload has freed: for good, or while the unload lasts.
+    let is_of_unload = answer == NOT_ALLOWED
+        && match method {
+            "EnumerateNonGCObjects" => runtime.major < 10,
+            "EnumJITedFunctions" | "EnumJITedFunctions2" => runtime.major >= 10 && place.contains("unload"),
+            _ => false,
+        };
+    let is_expected = is_expected || is_of_unload;
     let is_right =
         if is_there { answer == "ok" || is_expected } else { ["E_NOINTERFACE", NOTHING_YET].contains(&answer) };
     // What corprof refuses by itself, it refuses where the runtime lacks the call, too.
@@ -186,7 +197,52 @@ fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
         for row in &contracts.callback {
             let comes = row.fired_by_runtime && row.wrapper == Wrapper::Calls && row.sync_info != SyncInfo::None;
             let is_expected = comes && !left_out.contains(row.method.as_str());
+            // Its framework is IL only, so that whether a search comes once everything is known is chance.
+            if runtime.is_emulated() && row.method.starts_with("JITCachedFunctionSearch") {
+                println!("SKIPPED on {runtime}: whether {} comes", row.method);
+                continue;
+            }
             ensure!(seen.contains(&row.method) == is_expected, "{} on {runtime}: expected {is_expected}", row.method);
+        }
+    }
+    Ok(())
+}
+
+/// What takes an object, so that the thread is in cooperative mode.
+const OF_OBJECTS: &[&str] = &[
+    "CreateHandle",
+    "EnumerateObjectReferences",
+    "GetArrayObjectInfo",
+    "GetClassFromObject",
+    "GetObjectGeneration",
+    "GetObjectIDFromHandle",
+    "GetObjectSize2",
+    "IsFrozenObject",
+];
+
+/// What is offered by `&self` can be called beside an `ObjectId`, in a hook, and under a `sync::Mutex`.
+#[test]
+fn no_call_by_shared_reference_lets_a_collection_in_or_waits_for_one() -> Result<()> {
+    let contracts = contract::contracts();
+    let offered = contract::offered(&contracts);
+    let is_by_reference = |row: &&&InfoRow| !contract::may_move_objects(row);
+    let expected: BTreeSet<&str> = offered.iter().filter(is_by_reference).map(|row| row.method.as_str()).collect();
+    for runtime in Runtime::all()? {
+        for check in ["leaves", "waits"] {
+            let run = Run::new(&runtime, "Matrix").profiler("matrix").env("COMPlus_TieredCompilation", "0");
+            let outcome = run.env("MATRIX_MODES", check).timeout(Duration::from_secs(180)).run()?;
+            outcome.exited_with(0)?;
+            let mut seen = BTreeSet::new();
+            for line in outcome.stderr.lines().filter_map(|line| line.strip_prefix("modes|")) {
+                let [of, method, times, faults] = line.split('|').collect::<Vec<_>>()[..] else { bail!("{line}") };
+                ensure!(of == check && faults == "0", "{method}: {faults} of {times} times: {check}, on {runtime}");
+                seen.insert(method);
+            }
+            let mut expected = expected.clone();
+            if check == "waits" {
+                expected.retain(|method| !OF_OBJECTS.contains(method));
+            }
+            ensure!(expected.is_subset(&seen), "{check} was asked of {seen:?}, not of all of {expected:?}: {outcome}");
         }
     }
     Ok(())
@@ -232,7 +288,7 @@ fn calls_past_the_contexts_are_refused_as_the_table_says() -> Result<()> {
                 ensure!(is_right, "{method} answered {answer} in {place}, the table says {expected:?}: {outcome}");
             }
 
-            let there = |row: &&corprof_gen::contracts::InfoRow| contract::has(row, version(&runtime));
+            let there = |row: &&InfoRow| contract::has(row, version(&runtime));
             let offered = contract::offered(&contracts);
             let sync: BTreeSet<&str> = offered
                 .iter()
@@ -280,19 +336,19 @@ fn on_the_threads_of_a_server_collection_nothing_waits_for_the_collection() -> R
         ensure!(outcome.stderr.contains("matrix: others done: true"), "the profiler's threads are not done: {outcome}");
         let mut refused = BTreeSet::new();
         for line in lines(&outcome)?.iter().filter(|line| line.level != "raw") {
-            // corprof's own refusal: the runtime would wait there for ever.
+            // corprof's own refusals: the runtime would wait there for ever, or take the thread for the one that suspends.
             let needs_managed = ["GetNotifiedExceptionClauseInfo", "GetRVAStaticAddress"].contains(&line.method);
-            if line.method == "EnumThreads" && line.answer == NOT_ALLOWED {
-                refused.insert(line.place);
+            let is_own = ["EnumThreads", "EnumerateGCHeapObjects"].contains(&line.method) && line.answer == NOT_ALLOWED;
+            if is_own {
+                refused.insert((line.place, line.method));
             } else if !(needs_managed && line.answer == "CORPROF_E_NOT_MANAGED_THREAD") {
                 check_answer(&contracts, &runtime, line).with_context(|| outcome.to_string())?;
             }
         }
-        ensure!(refused.contains("garbage_collection_started"), "{refused:?}: {outcome}");
-        for place in refused.iter().filter(|place| !place.starts_with("runtime_")) {
-            let during_gc = contract::callback(&contracts, place).is_some_and(|row| row.during_gc);
-            ensure!(during_gc, "EnumThreads is refused in {place}: {outcome}");
-        }
+        // The one callback of a collector's thread from which a collection may start.
+        let place = "runtime_resume_finished";
+        ensure!(refused.contains(&(place, "EnumThreads")), "{refused:?}: {outcome}");
+        ensure!(refused.iter().all(|(refused, _)| *refused == place), "{refused:?}: {outcome}");
     }
     Ok(())
 }

@@ -150,7 +150,12 @@ fn the_end_may_come_in_the_middle_of_a_walk() -> Result<()> {
             let outcome = sample(&runtime, app, args, &[("EVERY_US", "100"), ("SEEDED", "1")])?;
             outcome.exited_with(code)?;
             let has_reason = app == "Abandon" && told(&outcome, "abandoned") >= 5;
-            ensure!(has_reason || outcome.stderr.contains("strategy: Seeded\n"), "another strategy: {outcome}");
+            // On a busy machine Exit may end before the first round, and before that the profiler has no report to print.
+            let is_over = told(&outcome, "rounds") == 0;
+            ensure!(
+                has_reason || is_over || outcome.stderr.contains("strategy: Seeded\n"),
+                "another strategy: {outcome}"
+            );
             ensure!(outcome.stdout == text, "the application prints something else: {outcome}");
             rounds += told(&outcome, "rounds");
         }

@@ -13,17 +13,22 @@ const TIME: Duration = Duration::from_secs(12);
 #[test]
 fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz() -> Result<()> {
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
-    // On .NET Core 3.1 under Wine some runs hang that end by Main's return, which is not explained yet:
-    // `cargo xtask torture --windows --runtime 3.1` has it.
-    for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows() || runtime.major == 8) {
+    for runtime in Runtime::all()? {
+        // On .NET Core 3.1 some runs hang under Wine that end by Main's return, which is not explained yet. On .NET 10 too few runs
+        // have been made there to know how long one takes.
+        if runtime.is_windows() && runtime.major != 8 {
+            println!("SKIPPED on {runtime}: `cargo xtask torture --windows` has it");
+            continue;
+        }
         let bed = Bed {
             runtime: runtime.to_string(),
             is_windows: runtime.is_windows(),
+            is_emulated: runtime.is_emulated(),
             command: Box::new(|is_profiled| {
                 let run = Run::new(&runtime, "Torture");
                 if is_profiled { run.profiler("torture").command() } else { run.command() }
             }),
-            folder: programs.join("torture").join(runtime.name),
+            folder: programs.join("torture").join(&runtime.name),
             preloaded: runtime.preloaded()?,
             exits: !runtime.is_windows() || runtime.major != 8,
         };

@@ -15,6 +15,15 @@ const SHARED: &str = "<its type is a type parameter of code that is shared betwe
 const BEHIND: &str = "<it is an object reference behind a by-ref, and nothing proves that there is an object>";
 const NOWHERE: &str = "<there is no memory at its address, or none that can be read safely>";
 
+/// As [`EXPECTED`], in QEMU 7.2: it does not implement `process_vm_readv` (ENOSYS), by which corprof reads memory that nothing
+/// proves to be there. Then numbers behind by-refs are not read, and hooks are told so.
+const EMULATED: &[(&str, &str, &str)] = &[
+    ("Values.ByRefs.Ref", "a=ref NOWHERE b=ref NOWHERE c=ref NOWHERE", "void"),
+    ("Values.ByRefs.Cell", "at=1", "ref NOWHERE"),
+    ("Values.ByRefs.Struct", "a=ref { Name: BEHIND, Age: NOWHERE } b=ref { I: NOWHERE, D: NOWHERE }", "37"),
+    ("Shapes.Counter.Add", "ref { Count: NOWHERE } by=2", "42"),
+];
+
 /// The calls of one method in order: what it was called with, and what it returned.
 type Calls = Vec<(String, String)>;
 
@@ -41,7 +50,7 @@ fn calls(outcome: &Outcome) -> Result<BTreeMap<String, Calls>> {
 fn both(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
     let bare = Run::new(runtime, APP).run()?;
     bare.exited_with(0)?;
-    ensure!(bare.stdout.lines().count() == 61, "{bare}");
+    ensure!(bare.stdout.lines().count() == 62, "{bare}");
     let outcome = Run::new(runtime, APP).profiler_named(LIBRARY, profiler).run()?;
     outcome.exited_with(0)?;
     ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
@@ -92,6 +101,8 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("Values.Structs.FourDoubles", "a={ A: 1.5, B: 2.5, C: 3.5, D: 4.5 }", "{ A: 1.5, B: 2.5, C: 3.5, D: 5.5 }"),
     ("Values.Structs.FloatThenDouble", "a={ F: 1.5, D: 2.5 }", "REGISTERS{ F: 1.5, D: 3.5 }"),
     ("Values.Structs.IntAndDouble", "a={ I: 1, D: 2.5 }", "REGISTERS{ I: 1, D: 3.5 }"),
+    // Both are in one integer register, so that .NET Core 3.1 shows all of it.
+    ("Values.Structs.FloatAndInt", "a={ F: 1.5, I: 2 }", "{ F: 1.5, I: 3 }"),
     ("Values.Structs.DoubleAndInt", "a={ D: 1.5, I: 2 }", "REGISTERS{ D: 1.5, I: 3 }"),
     ("Values.Structs.Bytes3", "a={ A: 1, B: 2, C: 3 }", "{ A: 1, B: 2, C: 4 }"),
     ("Values.Structs.Longs2", "a={ A: 1, B: 2 }", "REGISTERS{ A: 1, B: 3 }"),
@@ -135,15 +146,59 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("Shapes.Counter.Add", "ref { Count: 40 } by=2", "42"),
     ("Values.Generic<int32>.Echo", "(Values.Generic<int32>) a=8", "8"),
     ("Values.Generic<float64>.Echo", "(Values.Generic<float64>) a=8.5", "8.5"),
-    ("Values.Generic<T>.Echo", "(Values.Generic<string>) a=SHARED", "SHARED"),
     (
         "Values.Generic<Shapes.IntAndDouble>.Echo",
         "(Values.Generic<Shapes.IntAndDouble>) a={ I: 1, D: 2.5 }",
         "REGISTERS{ I: 1, D: 2.5 }",
     ),
     ("Values.Generic<int32>.Choose<float32>", "a=1 b=2.5 c={ First: 3, Second: 4.5 }", "1"),
-    ("Values.Generic<T>.Choose<int32>", "a=SHARED b=2 c=SHARED", "SHARED"),
 ];
+
+/// What is told of code that is shared between instantiations over reference types. On .NET 10 it has a class of its own, so
+/// values of its type parameters are known to be objects.
+struct Shared {
+    name: &'static str,
+    args: &'static str,
+    args_with_class: &'static str,
+}
+
+const SHARED_CODE: [Shared; 2] = [
+    Shared {
+        name: "Values.Generic<T>.Echo",
+        args: "(Values.Generic<string>) a=SHARED",
+        args_with_class: "(Values.Generic<string>) a=(System.String)",
+    },
+    Shared {
+        name: "Values.Generic<T>.Choose<int32>",
+        args: "a=SHARED b=2 c=SHARED",
+        args_with_class: "a=(System.String) b=2 c={ First: object, Second: 4 }",
+    },
+];
+
+/// Names of shared code as this runtime has them.
+fn shared_name(runtime: &Runtime, name: &str) -> String {
+    if has_shared_class(runtime) { name.replace("<T>", "<System.__Canon>") } else { name.to_owned() }
+}
+
+/// As [`shared_name`], for a line with a signature.
+fn shared_line(runtime: &Runtime, line: &str) -> String {
+    if !has_shared_class(runtime) {
+        return line.to_owned();
+    }
+    let canon = "System.__Canon";
+    line.replace("<T>", &format!("<{canon}>")).replace("(T", &format!("({canon}")).replace("<T,", &format!("<{canon},"))
+}
+
+fn has_shared_class(runtime: &Runtime) -> bool {
+    runtime.major >= 10
+}
+
+/// Without the addresses of objects.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split(" at 0x");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
+}
 
 /// What is expected of a runtime: what it keeps to itself is said to be unreadable, and nothing else is.
 fn expected(runtime: &Runtime, text: &str) -> String {
@@ -160,12 +215,30 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
     for runtime in Runtime::all()? {
         let outcome = both(&runtime, "WritesValues")?;
         let mut calls = calls(&outcome)?;
-        for (name, args, result) in EXPECTED {
+        let emulated = if runtime.is_emulated() { EMULATED } else { &[] };
+        for (name, ..) in emulated {
+            println!(
+                "SKIPPED on {runtime}: the numbers behind the by-refs of {name}: no process_vm_readv in the emulator"
+            );
+        }
+        for row in EXPECTED {
+            let (name, args, result) = emulated.iter().find(|emulated| emulated.0 == row.0).unwrap_or(row);
             let call = calls.get_mut(*name).filter(|of| !of.is_empty()).map(|of| of.remove(0));
             let (found_args, found_result) =
                 call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
             ensure!(found_args == expected(&runtime, args), "{runtime}: {name} was called with {found_args}");
             ensure!(found_result == expected(&runtime, result), "{runtime}: {name} returned {found_result}");
+        }
+        for Shared { name, args, args_with_class } in SHARED_CODE {
+            let call = calls.get(&shared_name(&runtime, name)).and_then(|of| of.first());
+            let (found_args, found_result) =
+                call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
+            let (args, result) = match has_shared_class(&runtime) {
+                true => (args_with_class.to_owned(), "(System.String)".to_owned()),
+                false => (expected(&runtime, args), expected(&runtime, "SHARED")),
+            };
+            let found = (without_addresses(found_args), found_result);
+            ensure!(found == (args, &result), "{runtime}: {name}: {found:?}");
         }
         // Its fields have other names in each version.
         let decimals = calls.get("Values.Numbers.Decimal").and_then(|of| of.first()).context("no decimal")?;
@@ -238,6 +311,7 @@ fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Resu
             "enter Values.Generic<T>.Choose<int32>(T, int32, Shapes.Pair<T, int32>): class=Values.Generic<string> arguments=System.Int32",
             "enter Values.Generic<int32>.Echo(int32): class=Values.Generic<int32> arguments=",
         ] {
+            let line = shared_line(&runtime, line);
             ensure!(outcome.stderr.lines().any(|found| found == line), "{runtime}: no {line:?} in {outcome}");
         }
         // A static constructor is called by way of the runtime's own frames.
@@ -245,7 +319,7 @@ fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Resu
         ensure!(others.clone().all(|line| line.contains("..cctor()")), "{:?}", others.collect::<Vec<_>>());
         let not_asked = outcome.stderr.lines().filter(|line| line.starts_with("not asked for: "));
         let texts: Vec<_> = not_asked.collect();
-        ensure!(texts.len() == 4 && texts.iter().all(|text| text.contains("`FunctionHooks::VALUES`")), "{texts:?}");
+        ensure!(texts.len() == 4 && texts.iter().all(|text| text.contains("`ValueHooks::VALUES`")), "{texts:?}");
     }
     Ok(())
 }
@@ -256,10 +330,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
         let outcome = both(&runtime, "PanicsWithValues")?;
         if runtime.major < 5 {
             // It has not asked for values there, at the risk of the application.
-            ensure!(
-                outcome.stderr.contains("or `FunctionHooks::VALUES_BEFORE_NET_5` if that can be borne"),
-                "{outcome}"
-            );
+            ensure!(outcome.stderr.contains("or `ValueHooks::VALUES_BEFORE_NET_5` if that can be borne"), "{outcome}");
             continue;
         }
         let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is quiet from now on";
@@ -273,7 +344,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
 #[test]
 fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Result<()> {
     // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads what it has deleted, and the process ends by a
-    // signal (`FunctionHooks::VALUES_BEFORE_NET_5` says so).
+    // signal (`ValueHooks::VALUES_BEFORE_NET_5` says so).
     for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
         for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(5) {
             let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, "ReadsValues").run()?;

@@ -54,7 +54,6 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ("thread_static_address", "*"),
     ("per thread", "17"),
     ("thread_static_address own", "()"),
-    ("rva_static_address", "[1, 2, 3, 4]"),
     ("notified_exception_clause_info in exception_thrown", "()"),
     ("notified_exception_clause_info in exception_catcher_enter", "Some((COR_PRF_CLAUSE_CATCH, true))"),
     ("read_in_memory_symbols", "[2, 3, 4, 5]"),
@@ -76,6 +75,9 @@ fn every_call_is_answered_from_its_weakest_context() -> Result<()> {
             ensure!(line.starts_with("world| handle in jit_compilation_started: "), "{line}: {outcome}");
         }
         expect(&outcome, EVERYWHERE)?;
+        // .NET 10 never marks the class that has such fields as initialized.
+        let rva_static = if runtime.major >= 10 { "error GetRVAStaticAddress" } else { "[1, 2, 3, 4]" };
+        expect(&outcome, &[("rva_static_address", rva_static)])?;
         for place in ["in jit_compilation_started", "on own thread", "on own thread after force_gc"] {
             for call in ["enum_modules", "app_domains_containing_module"] {
                 expect(&outcome, &[(&format!("{call} {place}"), "*")])?;
@@ -84,10 +86,13 @@ fn every_call_is_answered_from_its_weakest_context() -> Result<()> {
                 expect(&outcome, &[(&format!("{call} {place}"), "0")])?;
             }
             let lacking = "error EnumerateGCHeapObjects(ICorProfilerInfo15): E_NOINTERFACE";
-            expect(&outcome, &[(&format!("enumerate_gc_heap_objects {place}"), lacking)])?;
+            let walked = if runtime.major >= 10 { "*" } else { lacking };
+            expect(&outcome, &[(&format!("enumerate_gc_heap_objects {place}"), walked)])?;
+        }
+        for place in ["in jit_compilation_started", "on own thread"] {
+            expect(&outcome, &[(&format!("enum_threads {place}"), "*")])?;
         }
         for place in ["in thread_assigned_to_os_thread", "in jit_compilation_started", "on own thread"] {
-            expect(&outcome, &[(&format!("enum_threads {place}"), "*")])?;
             for call in ["thread_app_domain", "thread_context", "handle_from_thread", "os_thread_id"] {
                 expect(&outcome, &[(&format!("{call} {place}"), "()")])?;
             }

@@ -76,6 +76,9 @@ static class Matrix
         Others();
         Compiled();
         pin.Free();
+        string modes = Environment.GetEnvironmentVariable("MATRIX_MODES");
+        if (modes != null) Modes();
+        if (modes == "leaves") Allocations();
         Console.WriteLine("twice={0} bytes={1}", twice(21), bytes.Length);
         return kept != null ? 0 : 1;
     }
@@ -95,6 +98,21 @@ static class Matrix
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Scratch() { }
+
+    /// Has a profiler look at the modes of calls.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Modes() { }
+
+    /// Allocates, for a profiler that has much to ask of each object.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Allocations()
+    {
+        for (int i = 0; i < 3000; i++)
+        {
+            kept = new Holder { Number = i };
+            Thread.Sleep(1); // so that a collection that was held up can come to its end
+        }
+    }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Compiled() { return Inlined() + 1; }

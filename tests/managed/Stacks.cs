@@ -355,6 +355,8 @@ static class Between
 
     class Fails { public Fails() { Thrower(1); } }
 
+    // Inlined into the dynamic method below, its finally block would be one that the runtime does not tell of.
+    [MethodImpl(MethodImplOptions.NoInlining)]
     public static void Thrower(int how)
     {
         try { Stacks.Probe(); if (how > 0) Stacks.Raise(new A()); }

@@ -23,6 +23,7 @@ namespace Shapes
     public struct FourDoubles { public double A, B, C, D; }
     public struct FloatThenDouble { public float F; public double D; }
     public struct IntAndDouble { public int I; public double D; }
+    public struct FloatAndInt { public float F; public int I; }
     public struct DoubleAndInt { public double D; public int I; }
     public struct Bytes3 { public byte A, B, C; }
     public struct Longs2 { public long A, B; }
@@ -128,6 +129,7 @@ namespace Values
         [MethodImpl(MethodImplOptions.NoInlining)] public static FourDoubles FourDoubles(FourDoubles a) { a.D++; return a; }
         [MethodImpl(MethodImplOptions.NoInlining)] public static FloatThenDouble FloatThenDouble(FloatThenDouble a) { a.D++; return a; }
         [MethodImpl(MethodImplOptions.NoInlining)] public static IntAndDouble IntAndDouble(IntAndDouble a) { a.D++; return a; }
+        [MethodImpl(MethodImplOptions.NoInlining)] public static FloatAndInt FloatAndInt(FloatAndInt a) { a.I++; return a; }
         [MethodImpl(MethodImplOptions.NoInlining)] public static DoubleAndInt DoubleAndInt(DoubleAndInt a) { a.I++; return a; }
         [MethodImpl(MethodImplOptions.NoInlining)] public static Bytes3 Bytes3(Bytes3 a) { a.C++; return a; }
         [MethodImpl(MethodImplOptions.NoInlining)] public static Longs2 Longs2(Longs2 a) { a.B++; return a; }
@@ -251,6 +253,7 @@ namespace App
             Say("FourDoubles", Structs.FourDoubles(new FourDoubles { A = 1.5, B = 2.5, C = 3.5, D = 4.5 }));
             Say("FloatThenDouble", Structs.FloatThenDouble(new FloatThenDouble { F = 1.5f, D = 2.5 }));
             Say("IntAndDouble", Structs.IntAndDouble(new IntAndDouble { I = 1, D = 2.5 }));
+            Say("FloatAndInt", Structs.FloatAndInt(new FloatAndInt { F = 1.5f, I = 2 }).I);
             Say("DoubleAndInt", Structs.DoubleAndInt(new DoubleAndInt { D = 1.5, I = 2 }));
             Say("Bytes3", Structs.Bytes3(new Bytes3 { A = 1, B = 2, C = 3 }));
             Say("Longs2", Structs.Longs2(new Longs2 { A = 1, B = 2 }));

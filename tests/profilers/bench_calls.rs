@@ -94,7 +94,7 @@ impl InC {
     /// The runtime's interface, as C takes it.
     fn info(info: &Info) -> *mut c_void {
         // SAFETY: it is kept for the length of a call only.
-        windows_core::Interface::as_raw(unsafe { info.as_raw() })
+        windows_core::Interface::as_raw(unsafe { info.as_raw::<corprof::sys::ICorProfilerInfo>() }.unwrap())
     }
 }
 

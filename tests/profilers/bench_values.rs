@@ -6,7 +6,7 @@ use corprof::prelude::*;
 /// Counts calls by the slow path, and reads nothing.
 struct Counts;
 
-impl FunctionHooks for Counts {
+impl ValueHooks for Counts {
     type Function = ();
     type Thread = u64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
@@ -21,7 +21,7 @@ impl FunctionHooks for Counts {
         0
     }
 
-    fn enter(&self, _cx: &InHook<'_>, calls: &mut u64, (): &()) {
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, calls: &mut u64, (): &(), _args: &Arguments<'_>) {
         *calls += 1;
     }
 
@@ -33,7 +33,7 @@ impl FunctionHooks for Counts {
 /// Adds up what methods of an integer are called with and return.
 struct Sums;
 
-impl FunctionHooks for Sums {
+impl ValueHooks for Sums {
     type Function = ();
     type Thread = i64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
@@ -72,7 +72,7 @@ struct CountSlowly;
 #[callbacks]
 impl Callbacks for CountSlowly {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(Counts)?)
+        Ok(cx.hook_functions_with_values(Counts)?)
     }
 }
 
@@ -83,7 +83,7 @@ struct SumValues;
 #[callbacks]
 impl Callbacks for SumValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(Sums)?)
+        Ok(cx.hook_functions_with_values(Sums)?)
     }
 }
 

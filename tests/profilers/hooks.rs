@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use corprof::prelude::*;
 use corprof::sys;
-use windows_core::{HRESULT, Interface};
+use windows_core::HRESULT;
 
 /// What became of one function.
 #[derive(Default)]
@@ -224,7 +224,7 @@ impl Walks {
         // SAFETY: the pointer is not kept. The calling thread is asked about, and the context is that of a function that waits
         // for this hook; the callback takes the vector that it is given.
         let code = unsafe {
-            let info = cx.as_raw().cast::<sys::ICorProfilerInfo2>().unwrap_or_else(|_| panic!("no ICorProfilerInfo2"));
+            let info = cx.as_raw::<sys::ICorProfilerInfo2>().unwrap_or_else(|error| panic!("{error}"));
             info.DoStackSnapshot(
                 0,
                 Some(frame),
@@ -285,13 +285,21 @@ impl Callbacks for WalksInHook {
 struct Registers([u8; 1232]);
 
 /// From a hook up to the function that called it, by the unwind information of everything in between.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod managed {
     use std::ffi::{c_int, c_void};
 
     use corprof::InHook;
 
     use super::Registers;
+
+    /// The number that the unwinder has for rbp, and where a `CONTEXT` has its flags (for the control and integer registers),
+    /// rsp, rbp and rip.
+    #[cfg(target_arch = "x86_64")]
+    const PLACES: (c_int, (usize, usize), [usize; 3]) = (6, (0x30, 0x0010_0003), [0x98, 0xA0, 0xF8]);
+    /// The same for x29, sp and pc.
+    #[cfg(target_arch = "aarch64")]
+    const PLACES: (c_int, (usize, usize), [usize; 3]) = (29, (0, 0x0040_0003), [0x100, 0xF0, 0x108]);
 
     struct Search<'a> {
         cx: &'a InHook<'a>,
@@ -308,22 +316,21 @@ mod managed {
 
     pub(super) fn caller(cx: &InHook<'_>) -> Option<Registers> {
         unsafe extern "C" fn look(context: *mut c_void, search: *mut c_void) -> c_int {
-            const RBP: c_int = 6;
-            const CONTROL_AND_INTEGER: usize = 0x0010_0003;
+            let (frame_register, flags, [at_stack, at_frame, at_ip]) = PLACES;
             // SAFETY: the search that `caller` hands over, and the unwinder's context while it calls.
-            let (search, ip, rsp, rbp) = unsafe {
+            let (search, ip, stack, frame) = unsafe {
                 (
                     &mut *search.cast::<Search<'_>>(),
                     _Unwind_GetIP(context),
                     _Unwind_GetCFA(context),
-                    _Unwind_GetGR(context, RBP),
+                    _Unwind_GetGR(context, frame_register),
                 )
             };
             if !matches!(search.cx.function_from_ip(ip), Ok(Some(_))) {
                 return 0;
             }
             let mut registers = Registers([0; 1232]);
-            for (place, value) in [(0x30, CONTROL_AND_INTEGER), (0x98, rsp), (0xa0, rbp), (0xf8, ip)] {
+            for (place, value) in [flags, (at_stack, stack), (at_frame, frame), (at_ip, ip)] {
                 registers.0[place..place + 8].copy_from_slice(&value.to_le_bytes());
             }
             search.found = Some(registers);
@@ -390,7 +397,10 @@ mod managed {
 }
 
 /// Not walked here.
-#[cfg(not(all(any(target_os = "linux", windows), target_arch = "x86_64")))]
+#[cfg(not(any(
+    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(windows, target_arch = "x86_64")
+)))]
 mod managed {
     use super::Registers;
 

@@ -82,7 +82,7 @@ impl Callbacks for Refuses {
     }
 }
 
-/// Needs an interface that neither .NET 8 nor .NET Core 3.1 has.
+/// Needs an interface that no runtime before .NET 9 has.
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0006", min_info = 15, no_export)]
 struct NeedsNewer;

@@ -257,17 +257,25 @@ fn define(emit: &MetadataEmit<'_>, import: &MetadataImport<'_>) -> Answer<Method
     let base =
         import.type_refs()?.into_iter().find(|&row| import.type_ref(row).is_ok_and(|it| it.name == "System.Object"));
     let base = corprof::metadata::TypeDefOrRef::Ref(base.ok_or("no Object")?);
-    let outer = emit.define_type("Added.Type", outer_flags, Some(base), &[], None)?;
-    let inner = emit.define_type("Inner", sys::tdNestedPublic, Some(base), &[], Some(outer))?;
     let flags = sys::mdPublic | sys::mdStatic | sys::mdHideBySig;
-    let method = emit.define_method(inner, "Native", flags | sys::mdPinvokeImpl, sys::miPreserveSig, VOID_STRING)?;
-    emit.define_param(method, 1, "text", sys::pdIn)?;
-    emit.define_field(inner, "count", sys::fdPublic | sys::fdStatic, &[0x06, 0x08])?;
+    // SAFETY: nothing of the application's is called Added, the types can be loaded, and no code uses them.
+    let method = unsafe {
+        let outer = emit.define_type("Added.Type", outer_flags, Some(base), &[], None)?;
+        let inner = emit.define_type("Inner", sys::tdNestedPublic, Some(base), &[], Some(outer))?;
+        let method =
+            emit.define_method(inner, "Native", flags | sys::mdPinvokeImpl, sys::miPreserveSig, VOID_STRING)?;
+        emit.define_param(method, 1, "text", sys::pdIn)?;
+        emit.define_field(inner, "count", sys::fdPublic | sys::fdStatic, &[0x06, 0x08])?;
+        method
+    };
     let library = emit.define_module_ref("added")?;
-    emit.define_pinvoke_map(method, sys::pmCallConvCdecl, "added_native", library)?;
     let marker = import.find_type_def("Facts.MarkerAttribute", None)?.ok_or("no Marker")?;
     let constructor = import.methods_named(marker, ".ctor")?[0];
-    emit.define_custom_attribute(method, constructor, &[1, 0, 3, b'n', b'e', b'w', 0, 0])?;
+    // SAFETY: no code calls the method, and the value is what the constructor takes.
+    unsafe {
+        emit.define_pinvoke_map(method, sys::pmCallConvCdecl, "added_native", library)?;
+        emit.define_custom_attribute(method, constructor, &[1, 0, 3, b'n', b'e', b'w', 0, 0])?;
+    }
     Ok(method)
 }
 

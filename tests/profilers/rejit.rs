@@ -20,11 +20,17 @@ struct Wishes {
 struct State {
     methods: HashMap<String, (ModuleId, MethodDef)>,
     wishes: Vec<String>,
+    /// The function Answer.
+    answer: Option<FunctionId>,
 }
 
 impl Wishes {
     fn method(&self, name: &str) -> (ModuleId, MethodDef) {
         self.state.lock().unwrap().methods[name]
+    }
+
+    fn answer(&self) -> Option<FunctionId> {
+        self.state.lock().unwrap().answer
     }
 
     /// Notes a method of the application; one that asks for something is a wish.
@@ -60,14 +66,18 @@ fn fulfil(cx: &mut OwnThread<'_>, wishes: &Wishes, wish: &str) {
             eprintln!("rejit| none: {}", cx.request_rejit(&[]).unwrap_err());
             eprintln!("rejit| answer: {:?}", cx.request_rejit(&[answer, no_method]));
         }
-        "AskForInlined" => eprintln!("rejit| inlined: {:?}", cx.request_rejit(&[inlined])),
+        // Answer gets its second body, as its first is in effect by now.
+        "AskForInlined" => eprintln!("rejit| inlined: {:?}", cx.request_rejit(&[inlined, answer])),
         "AskForInliners" => {
             eprintln!("rejit| inliners: {:?}", cx.request_rejit_with_inliners(&[inlined], false));
         }
         "AskForRevert" => {
             eprintln!("rejit| revert none: {}", cx.request_revert(&[]).unwrap_err());
             eprintln!("rejit| revert no method: {:?}", cx.request_revert(&[no_method]));
+            let bodies = |cx: &mut OwnThread<'_>| wishes.answer().map(|answer| cx.rejit_ids(answer).unwrap().len());
+            let before = bodies(cx);
             eprintln!("rejit| revert: {:?}", cx.request_revert(&[answer, inlined, caller, never]));
+            eprintln!("rejit| bodies of Answer: {before:?}, then {:?}", bodies(cx));
         }
         other => eprintln!("rejit| unknown wish {other}"),
     }
@@ -111,6 +121,9 @@ impl Callbacks for Replaces {
         if let Some(name) = own_name(cx, function) {
             let info = cx.function_info(function).unwrap();
             self.wishes.note(&name, (info.module, info.token));
+            if name == "Answer" {
+                self.wishes.state.lock().unwrap().answer = Some(function);
+            }
         }
     }
 

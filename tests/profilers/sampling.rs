@@ -34,8 +34,8 @@ struct Seen {
     chains: BTreeMap<Name, (u64, Duration)>,
     /// How many samples by leaf function.
     leaves: BTreeMap<Name, u64>,
-    /// How many samples by the name of the thread.
-    threads: BTreeMap<String, u64>,
+    /// How many samples, and how much processor time, by the name of the thread.
+    threads: BTreeMap<String, (u64, Duration)>,
     /// Samples of the working method without the frame that every chain begins with.
     torn: u64,
     /// Samples in which native frames stand between `Between.Compares` and `Between.Sorts`, and how many those were in all.
@@ -72,10 +72,22 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
             seen.torn += 1;
         }
         let thread = sample.thread().name.as_deref().unwrap_or("?");
-        *seen.threads.entry(thread.to_owned()).or_default() += 1;
+        let (samples, time) = seen.threads.entry(thread.to_owned()).or_default();
+        *samples += 1;
+        *time += sample.thread().cpu_time.unwrap_or_default();
     }
     seen.left_out += round.report().threads.left_out;
     seen.report = round.report().clone();
+}
+
+/// Tells how long the calling thread, which ends, was on a processor, as Linux counts it.
+fn tell_system_time() {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/{file}")).ok();
+    let (Some(name), Some(times)) = (read("comm"), read("schedstat")) else { return };
+    let nanoseconds = times.split(' ').next().and_then(|time| time.parse::<u64>().ok());
+    if let Some(time) = nanoseconds {
+        eprintln!("system-cpu-us {}: {}", name.trim(), time / 1000);
+    }
 }
 
 /// How many native frames there are between the two methods of `Between`.
@@ -126,8 +138,9 @@ fn tell(seen: &Seen) {
     for (name, count) in leaves {
         line(&format!("leaf {name}"), count);
     }
-    for (name, count) in threads {
+    for (name, (count, time)) in threads {
         line(&format!("thread {name}"), count);
+        line(&format!("thread-cpu-us {name}"), &time.as_micros());
     }
     eprint!("{text}");
 }
@@ -146,6 +159,10 @@ impl Callbacks for Counts {
             eprintln!("second sampler: {error}");
         }
         Ok(())
+    }
+
+    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        tell_system_time();
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {

@@ -40,8 +40,24 @@ struct Outcomes {
     same: u64,
     different: u64,
     unwalkable: u64,
+    /// The runtime showed frames that an exception had left already, and below them the shadow stack.
+    stale: u64,
+    /// The shadow stack still had what the runtime has left without a word: because of a block of a method without metadata, or
+    /// of a static constructor whose exception it catches to throw another.
+    untold: u64,
     /// The deepest stack that was the same.
     deepest: usize,
+}
+
+/// A finally block that an exception runs, as it begins or ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// There is none.
+    No,
+    /// One whose beginning the runtime told.
+    Known,
+    /// One whose beginning it did not tell: of a method without metadata.
+    Untold,
 }
 
 #[derive(Default)]
@@ -52,6 +68,8 @@ struct Thread {
     strays: u64,
     left: u64,
     deepest: usize,
+    /// The stacks of the finally blocks that an exception runs.
+    finally: Vec<Vec<FunctionId>>,
 }
 
 impl FunctionHooks for Compared {
@@ -113,7 +131,7 @@ impl FunctionHooks for Compared {
 /// The same by the runtime's slow path, asking for all that it tells.
 struct Slow(Arc<Compared>);
 
-impl FunctionHooks for Slow {
+impl ValueHooks for Slow {
     type Function = ();
     type Thread = Thread;
     const UNWINDS: bool = true;
@@ -128,12 +146,18 @@ impl FunctionHooks for Slow {
         self.0.thread_started()
     }
 
-    fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
-        self.0.enter(cx, thread, &());
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, thread: &mut Thread, (): &(), _args: &Arguments<'_>) {
+        self.0.enter(cx.hook(), thread, &());
+        self.compare(cx, "slow enter", thread, None);
     }
 
-    fn leave(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
-        self.0.leave(cx, thread, &());
+    fn leave_with_value(&self, cx: &InSlowHook<'_>, thread: &mut Thread, (): &(), _value: &ReturnValue<'_>) {
+        self.0.leave(cx.hook(), thread, &());
+        self.compare(cx, "slow leave", thread, Some(cx.function()));
+    }
+
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Thread, (): &()) {
+        self.0.tailcall(cx.hook(), thread, &());
     }
 
     fn unwound(&self, thread: &mut Thread, boundary: StackBoundary) {
@@ -142,6 +166,17 @@ impl FunctionHooks for Slow {
 
     fn thread_ended(&self, thread: Thread) {
         self.0.thread_ended(thread);
+    }
+}
+
+impl Slow {
+    /// Holds the walk from some of the hooks against the shadow stack, and the function that has just been taken off it.
+    fn compare(&self, cx: &InSlowHook<'_>, event: &'static str, thread: &Thread, ends: Option<FunctionId>) {
+        // One in 16, and none where walks are so long that the program would not end.
+        if (thread.enters + thread.ends).is_multiple_of(16) && thread.stack.depth() < 200 {
+            let shadow = ends.into_iter().chain(thread.stack.frames().rev().copied()).collect();
+            self.0.compare_with(cx, event, None, shadow, Block::No);
+        }
     }
 }
 
@@ -173,6 +208,50 @@ impl Compared {
                 return eprintln!("no shadow stack in {event}: {error}");
             }
         };
+        let block = if event.starts_with("finally") { Self::block(cx, running.is_some(), &shadow) } else { Block::No };
+        self.compare_with(cx, event, running, shadow, block);
+    }
+
+    /// Which finally block begins or ends: one whose stack is known, as the shadow stack is what it began with, or another.
+    fn block(cx: &InCallback<'_>, begins: bool, shadow: &[FunctionId]) -> Block {
+        let look = |thread: &mut Thread| {
+            if begins {
+                thread.finally.push(shadow.to_vec());
+                return Block::Known;
+            }
+            // Blocks that another exception has left do not end.
+            while let Some(stack) = thread.finally.pop() {
+                if stack == shadow {
+                    return Block::Known;
+                }
+            }
+            Block::Untold
+        };
+        cx.with_hook_thread(look).unwrap_or(Block::No)
+    }
+
+    /// Whether the walk finds all but some frames of the shadow stack, which the runtime has left without a word.
+    fn is_untold(cx: &InCallback<'_>, block: Block, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+        let mut rest = shadow.iter();
+        let is_within = walked.iter().all(|function| rest.any(|other| other == function));
+        // It makes the exception that it throws in place of the one that it has caught.
+        let makes = ["System.TypeInitializationException..ctor", "System.Exception.InternalPreserveStackTrace"];
+        let is_made = |function: &FunctionId| {
+            let name = cx.names().function(*function);
+            makes.iter().any(|prefix| name.starts_with(prefix))
+        };
+        is_within && (block == Block::Untold || walked.iter().any(is_made))
+    }
+
+    /// The same, with a shadow stack that is at hand.
+    fn compare_with(
+        &self,
+        cx: &InCallback<'_>,
+        event: &'static str,
+        running: Option<FunctionId>,
+        shadow: Vec<FunctionId>,
+        block: Block,
+    ) {
         let hooked = lock(&self.hooked);
         let mut walked = Vec::new();
         let walk = cx.walk_own_stack_with_registers(|frame| {
@@ -202,6 +281,13 @@ impl Compared {
                 outcomes.same += 1;
                 outcomes.deepest = outcomes.deepest.max(shadow.len());
             });
+        } else if block == Block::Known
+            && walked.ends_with(&shadow)
+            && running.is_none_or(|of| shadow.first() == Some(&of))
+        {
+            self.outcome(event, |outcomes| outcomes.stale += 1);
+        } else if Self::is_untold(cx, block, &walked, &shadow) {
+            self.outcome(event, |outcomes| outcomes.untold += 1);
         } else {
             self.outcome(event, |outcomes| outcomes.different += 1);
             let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));
@@ -226,7 +312,7 @@ impl Default for Shadow {
 impl Callbacks for Shadow {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         if std::env::var_os("SHADOW_VALUES").is_some() {
-            return Ok(cx.hook_functions(Slow(self.0.clone()))?);
+            return Ok(cx.hook_functions_with_values(Slow(self.0.clone()))?);
         }
         Ok(cx.hook_functions(self.0.clone())?)
     }
@@ -275,8 +361,11 @@ impl Callbacks for Shadow {
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
         let compared = &self.0;
-        for (event, Outcomes { same, different, unwalkable, deepest }) in &*lock(&compared.events) {
-            eprintln!("event {event}: same={same} different={different} unwalkable={unwalkable} deepest={deepest}");
+        for (event, Outcomes { same, different, unwalkable, stale, untold, deepest }) in &*lock(&compared.events) {
+            eprintln!(
+                "event {event}: same={same} different={different} unwalkable={unwalkable} stale={stale} untold={untold} \
+                 deepest={deepest}"
+            );
         }
         let totals = [
             ("enters", &compared.enters),

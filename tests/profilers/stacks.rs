@@ -90,7 +90,7 @@ impl FunctionHooks for Stacks {
     }
 }
 
-impl FunctionHooks for StacksAndValues {
+impl ValueHooks for StacksAndValues {
     type Function = ();
     type Thread = Stack;
     const VALUES: HookValues = HookValues::all();

@@ -193,9 +193,9 @@ impl Callbacks for Torture {
                 cx.remove_events(events)?;
             }
         }
-        // .NET Core 3.1 is not up to values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
+        // .NET Core 3.1 is not up to values: see `ValueHooks::VALUES_BEFORE_NET_5`.
         if has("values") && cx.runtime_info()?.major >= 5 {
-            cx.hook_functions(StacksAndValues(Stacks(self.0.clone())))?;
+            cx.hook_functions_with_values(StacksAndValues(Stacks(self.0.clone())))?;
         } else if has("hooks") {
             cx.hook_functions(Stacks(self.0.clone()))?;
         }
@@ -273,7 +273,7 @@ impl Callbacks for Torture {
         self.0.walk(cx);
     }
 
-    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
         add(&self.0.counts.collections[0]);
     }
 

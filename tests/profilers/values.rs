@@ -19,7 +19,7 @@ fn is_known(name: &Name) -> bool {
 /// Writes down every call of these.
 struct Writes;
 
-impl FunctionHooks for Writes {
+impl ValueHooks for Writes {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
@@ -86,7 +86,7 @@ struct WritesValues;
 #[callbacks]
 impl Callbacks for WritesValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.hook_functions(Writes)?;
+        cx.hook_functions_with_values(Writes)?;
         eprintln!("mask: {:?}", cx.event_mask()?);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Counts {
     }
 }
 
-impl FunctionHooks for Counts {
+impl ValueHooks for Counts {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
@@ -149,7 +149,7 @@ struct ReadsValues(Arc<Counts>);
 #[callbacks]
 impl Callbacks for ReadsValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(self.0.clone())?)
+        Ok(cx.hook_functions_with_values(self.0.clone())?)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -189,7 +189,7 @@ impl Looks {
     }
 }
 
-impl FunctionHooks for Looks {
+impl ValueHooks for Looks {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::FRAME;
@@ -225,14 +225,14 @@ struct LooksAround;
 impl Callbacks for LooksAround {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        Ok(cx.hook_functions(Looks)?)
+        Ok(cx.hook_functions_with_values(Looks)?)
     }
 }
 
 /// Panics when one of the methods is entered.
 struct Panics;
 
-impl FunctionHooks for Panics {
+impl ValueHooks for Panics {
     type Function = bool;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
@@ -257,7 +257,7 @@ struct PanicsWithValues;
 #[callbacks]
 impl Callbacks for PanicsWithValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(Panics)?)
+        Ok(cx.hook_functions_with_values(Panics)?)
     }
 }
 

@@ -115,11 +115,12 @@ impl World {
         });
         tell("enumerate_gc_heap_objects", walk.map(|()| objects));
         tell("initialize_current_thread", cx.initialize_current_thread().map(|()| 0));
-        self.ask_threads(cx, place);
-    }
-
-    fn ask_threads(&self, cx: &InCallback<'_>, place: &str) {
-        ask_threads(cx, place);
+        let threads = cx.enum_threads();
+        let thread = threads.as_ref().ok().and_then(|threads| threads.first().copied());
+        tell("enum_threads", threads.map(|threads| threads.len()));
+        if let Some(thread) = thread {
+            ask_of_thread(cx, thread, place);
+        }
     }
 
     fn event_pipe(&self, cx: &mut InTriggers<'_>) {
@@ -174,17 +175,12 @@ impl EventPipeProviderListener for Listener {
     }
 }
 
-/// Everything about threads.
-fn ask_threads(cx: &InCallback<'_>, place: &str) {
-    let threads = cx.enum_threads();
-    let thread = threads.as_ref().ok().and_then(|threads| threads.first().copied());
-    tell(&format!("enum_threads {place}"), threads.map(|threads| threads.len()));
-    if let Some(thread) = thread {
-        tell(&format!("thread_app_domain {place}"), cx.thread_app_domain(thread).map(|_| ()));
-        tell(&format!("thread_context {place}"), cx.thread_context(thread).map(|_| ()));
-        tell(&format!("handle_from_thread {place}"), cx.handle_from_thread(thread).map(|_| ()));
-        tell(&format!("os_thread_id {place}"), cx.os_thread_id(thread).map(|_| ()));
-    }
+/// Everything about a thread.
+fn ask_of_thread(cx: &InCallback<'_>, thread: ThreadId, place: &str) {
+    tell(&format!("thread_app_domain {place}"), cx.thread_app_domain(thread).map(|_| ()));
+    tell(&format!("thread_context {place}"), cx.thread_context(thread).map(|_| ()));
+    tell(&format!("handle_from_thread {place}"), cx.handle_from_thread(thread).map(|_| ()));
+    tell(&format!("os_thread_id {place}"), cx.os_thread_id(thread).map(|_| ()));
 }
 
 /// What a callback of any kind may ask about the heap.
@@ -245,9 +241,9 @@ impl Callbacks for World {
         Ok(())
     }
 
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_thread_id: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_thread_id: u32) {
         if self.first(cx, "thread") {
-            ask_threads(cx, "in thread_assigned_to_os_thread");
+            ask_of_thread(cx, thread, "in thread_assigned_to_os_thread");
         }
     }
 
@@ -322,7 +318,7 @@ impl Callbacks for World {
         }
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, _reason: GcReason) {
         self.tracker.garbage_collection_started(cx, generations);
     }
 

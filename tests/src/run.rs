@@ -4,21 +4,29 @@ use std::env;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use xtask::emulator::Emulator;
+use xtask::managed;
 use xtask::profiler;
 use xtask::runtime::profiler_environment;
 use xtask::torture::PRELOADED;
-use xtask::windows::Wine;
 
 /// Long enough for any test on a busy machine, short enough for a person to wait for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// So much longer may everything take where each instruction is emulated.
+const EMULATED: u32 = 10;
+
+/// And under Wine, whose server is asked about each thread and each wait: on a busy machine a program without a profiler starts and
+/// ends 100 threads a second on .NET 10.
+const UNDER_WINE: u32 = 4;
 
 /// How often a running program is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -27,36 +35,96 @@ const POLL: Duration = Duration::from_millis(5);
 #[derive(Debug, Clone)]
 pub struct Runtime {
     /// Its name, for messages.
-    pub name: &'static str,
+    pub name: String,
     /// The number before the first dot of its version, for what differs by it.
     pub major: u32,
     host: PathBuf,
-    wine: Option<Wine>,
+    emulator: Option<Emulator>,
 }
 
 impl Runtime {
-    /// Every runtime that is supported, the newest first: those of this system, or under `cargo xtask test --windows`
-    /// those for Windows, which run under Wine.
+    /// Every runtime that everything is tested on, the newest first: those of this system, or under `cargo xtask test
+    /// --windows` those for Windows, which run under Wine.
     ///
     /// # Errors
     /// If `cargo xtask test` did not start this test.
     pub fn all() -> Result<Vec<Self>> {
-        let wine = env::var_os("CORPROF_WINE_PREFIX").map(|prefix| Wine { prefix: prefix.into() });
-        let names = if wine.is_some() {
-            [".NET 8 for Windows", ".NET Core 3.1 for Windows"]
-        } else {
-            [".NET 8", ".NET Core 3.1"]
+        let runtimes = Self::named("CORPROF_TEST_RUNTIMES")?;
+        ensure!(!runtimes.is_empty(), "CORPROF_TEST_RUNTIMES names no runtime");
+        Ok(runtimes)
+    }
+
+    /// [`all`](Self::all), and those on which only is tested that profilers load and hear of what happens: .NET Core 3.1.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub fn all_and_smoke() -> Result<Vec<Self>> {
+        Ok([Self::all()?, Self::named("CORPROF_SMOKE_RUNTIMES")?].concat())
+    }
+
+    /// Those of [`all`](Self::all) that run `app`, a program in tests/managed/modern. None, and a line that says so, where
+    /// there is no compiler for it.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all), or if there is no such program.
+    pub fn all_for_modern(app: &str) -> Result<Vec<Self>> {
+        let source = managed::modern_dir().join(app).with_extension("cs");
+        let text = fs::read_to_string(&source).with_context(|| format!("no program {}", source.display()))?;
+        let (target, _) = managed::target(&text)?.split_once('.').context("a target is a version")?;
+        let target: u32 = target.parse().context("a target is a version")?;
+        if !prepared("CORPROF_APPS")?.join(app).with_extension("dll").is_file() {
+            println!("SKIPPED: {app} is not compiled: its compiler comes with .NET 10 in CORPROF_RUNTIMES");
+            return Ok(Vec::new());
+        }
+        Ok(Self::all()?.into_iter().filter(|runtime| runtime.major >= target).collect())
+    }
+
+    /// The runtimes in this variable: a line each, with its version and its host.
+    fn named(variable: &str) -> Result<Vec<Self>> {
+        let emulator = Emulator::named();
+        let lines = prepared(variable)?.into_os_string().into_string();
+        let lines = lines.map_err(|lines| anyhow!("{variable} is no text: {}", lines.display()))?;
+        let runtime = |line: &str| {
+            let (version, host) = line.split_once(' ').context("no host")?;
+            let mut numbers = version.split('.');
+            let mut number = || numbers.next().and_then(|number| number.parse().ok()).context("no version");
+            let (major, minor): (u32, u32) = (number()?, number()?);
+            let system = match &emulator {
+                Some(Emulator::Wine(_)) => " for Windows",
+                Some(Emulator::Qemu(_)) => " for arm64",
+                None => "",
+            };
+            let name =
+                if major < 5 { format!(".NET Core {major}.{minor}{system}") } else { format!(".NET {major}{system}") };
+            anyhow::Ok(Self { name, major, host: host.into(), emulator: emulator.clone() })
         };
-        Ok(vec![
-            Self { name: names[0], major: 8, host: prepared("CORPROF_DOTNET_8")?, wine: wine.clone() },
-            Self { name: names[1], major: 3, host: prepared("CORPROF_DOTNET_3_1")?, wine },
-        ])
+        let runtimes = lines.lines().map(|line| runtime(line).with_context(|| format!("`{line}` in {variable}")));
+        runtimes.collect()
     }
 
     /// Whether it is a runtime for Windows, for what differs by system.
     #[must_use]
     pub fn is_windows(&self) -> bool {
-        self.wine.is_some() || cfg!(windows)
+        self.emulator.as_ref().is_some_and(Emulator::is_windows) || cfg!(windows)
+    }
+
+    /// Whether each instruction is emulated, so that a program is given less to do and more time. Wine emulates none.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.emulator.as_ref().is_some_and(Emulator::is_slow)
+    }
+
+    /// Whether starting, stopping and looking at threads takes some ten times as long as elsewhere: under Wine, whose server
+    /// is asked about each, and where each instruction is emulated.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.is_windows() || self.is_emulated()
+    }
+
+    /// The processor that it is for, as Rust names processors.
+    #[must_use]
+    pub fn processor(&self) -> &'static str {
+        if self.is_emulated() { "aarch64" } else { std::env::consts::ARCH }
     }
 
     /// What to preload where native threads end, on Linux: see tests/profilers/exited_threads.rs.
@@ -79,15 +147,29 @@ impl Runtime {
         Path::canonicalize(&library).with_context(|| format!("cannot resolve {}", library.display()))
     }
 
+    /// Its `dotnet`, as programs on this runtime call it.
+    #[must_use]
+    pub fn host(&self) -> OsString {
+        self.path(&self.host)
+    }
+
+    /// The managed program `name`, as programs on this runtime call it.
+    ///
+    /// # Errors
+    /// If it has not been compiled.
+    pub fn app(&self, name: &str) -> Result<OsString> {
+        Ok(self.path(&compiled(name)?))
+    }
+
     /// What programs on this runtime call the file `path`, which is absolute.
     fn path(&self, path: &Path) -> OsString {
-        if self.wine.is_some() { Wine::path(path) } else { path.into() }
+        self.emulator.as_ref().map_or_else(|| path.into(), |emulator| emulator.path(path))
     }
 }
 
 impl fmt::Display for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
+        f.write_str(&self.name)
     }
 }
 
@@ -95,6 +177,13 @@ impl fmt::Display for Runtime {
 fn prepared(variable: &str) -> Result<PathBuf> {
     let path = env::var_os(variable).map(PathBuf::from);
     path.with_context(|| format!("{variable} is not set: start the live tests by `cargo xtask test --live-only`"))
+}
+
+/// The managed program `name`.
+fn compiled(name: &str) -> Result<PathBuf> {
+    let app = prepared("CORPROF_APPS")?.join(name).with_extension("dll");
+    ensure!(app.is_file(), "no managed program {}: is there a tests/managed/{name}.cs?", app.display());
+    Ok(app)
 }
 
 /// A run of a managed program.
@@ -164,7 +253,7 @@ impl Run {
         self
     }
 
-    /// With another limit than a minute.
+    /// With another limit than a minute. It is longer in an emulator and under Wine.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -184,7 +273,12 @@ impl Run {
 
         let start = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
-        let (status, timed_out) = wait(child, self.timeout)?;
+        let timeout = match &self.runtime.emulator {
+            Some(Emulator::Qemu(_)) => self.timeout * EMULATED,
+            Some(Emulator::Wine(_)) => self.timeout * UNDER_WINE,
+            None => self.timeout,
+        };
+        let (status, timed_out) = wait(child, timeout)?;
         // Windows ends lines its own way, and the tests are about what is in them.
         let lines = |text: String| if self.runtime.is_windows() { text.replace("\r\n", "\n") } else { text };
         let outcome = Outcome {
@@ -194,7 +288,7 @@ impl Run {
             status,
             duration: start.elapsed(),
         };
-        ensure!(!timed_out, "not done after {:?}, so it was killed: {outcome}", self.timeout);
+        ensure!(!timed_out, "not done after {timeout:?}, so it was killed: {outcome}");
         Ok(outcome)
     }
 
@@ -203,13 +297,16 @@ impl Run {
     /// # Errors
     /// If there is no such program or profiler.
     pub fn command(&self) -> Result<Command> {
-        let app = prepared("CORPROF_APPS")?.join(&self.app).with_extension("dll");
-        ensure!(app.is_file(), "no managed program {}: is there a tests/managed/{}.cs?", app.display(), self.app);
-        let mut command = match &self.runtime.wine {
-            Some(wine) => wine.command(&self.runtime.host),
-            None => Command::new(&self.runtime.host),
+        let app = compiled(&self.app)?;
+        let mut command = match &self.runtime.emulator {
+            Some(emulator) => emulator.command(&self.runtime.host, &app)?,
+            None => {
+                let mut command = Command::new(&self.runtime.host);
+                command.arg("exec").arg(&app);
+                command
+            }
         };
-        command.arg("exec").arg(self.runtime.path(&app)).args(&self.args);
+        command.args(&self.args);
         // What the person who runs the tests has set must not change what they find.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
@@ -217,19 +314,16 @@ impl Run {
                 command.env_remove(&name);
             }
         }
-        match (&self.profiler, &self.runtime.wine) {
-            (Some(profiler), _) => {
-                let library = self.runtime.library(&profiler.library)?;
-                let clsid = match &profiler.clsid {
-                    Some(clsid) => clsid.clone(),
-                    None => profiler::pick(&library, profiler.name.as_deref())?.clsid,
-                };
-                command.envs(profiler_environment(&clsid, self.runtime.path(&library)));
-            }
-            (None, Some(wine)) => {
-                command.envs(wine.without_profiler());
-            }
-            (None, None) => {}
+        if let Some(profiler) = &self.profiler {
+            let library = self.runtime.library(&profiler.library)?;
+            let clsid = match &profiler.clsid {
+                Some(clsid) => clsid.clone(),
+                None => profiler::pick(&library, profiler.name.as_deref())?.clsid,
+            };
+            command.envs(profiler_environment(&clsid, self.runtime.path(&library)));
+        }
+        if let Some(emulator) = &self.runtime.emulator {
+            command.envs(emulator.environment(self.profiler.is_some()));
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)

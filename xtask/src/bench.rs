@@ -14,6 +14,7 @@ mod sampling;
 mod startup;
 mod storm;
 mod table;
+mod unloads;
 mod walks;
 
 use std::fs;
@@ -39,6 +40,8 @@ use table::Line;
   storm     ns per allocation, ObjectAllocated being counted. At most 1.05 of C
   hooks     ns per call of a method, calls being counted when they begin and when they return: at most 1.00 of C. With a
             shadow stack and times: at most 1.05. And what the examples `timer` and `tracer` make of it
+  unloads   ms per collectible assembly that is loaded and unloaded, modules that go being counted, and classes and code that
+            come. At most 1.20 of C
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
   logger    events a second that the example `logger` writes to /dev/null
   calls     single calls of corprof, against the same through the vtable in C. At most 1.05; a name that is looked up for
@@ -71,9 +74,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
-    #[arg(long, value_name = "3.1|8|PATH", default_value = "8")]
-    runtime: Choice,
+    /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`. The user's own if it is not given, else .NET 10
+    #[arg(long, value_name = "10|8|3.1|PATH")]
+    runtime: Option<Choice>,
 
     /// Write the results to a file as well
     #[arg(long, value_name = "FILE")]
@@ -89,6 +92,7 @@ pub struct Args {
 enum Row {
     Storm,
     Hooks,
+    Unloads,
     Startup,
     Logger,
     Calls,
@@ -102,7 +106,7 @@ enum Row {
 /// # Errors
 /// If a step fails. A missed target is none: it is in the table, and with `--strict` in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let bed = Bed::prepare(&args.runtime)?;
+    let bed = Bed::prepare(args.runtime.as_ref())?;
     let mut lines = Vec::new();
     for &row in Row::value_variants() {
         if args.only.is_empty() || args.only.contains(&row) {
@@ -128,6 +132,7 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
                 return Ok(Vec::new());
             }
         },
+        Row::Unloads => unloads::measure(bed, args.rounds),
         Row::Startup => startup::measure(bed, args.rounds),
         Row::Logger => logger::measure(bed, args.rounds),
         Row::Calls => calls::measure(bed, args.rounds),

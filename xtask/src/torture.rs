@@ -4,31 +4,37 @@
 //! tests/profilers/torture.rs, samples it at 1 kHz and does more besides. What a run is like is in `plan.rs`, what it must keep
 //! to in `judge.rs`; the live tests make a short session of their own.
 
+mod fire;
 mod judge;
 mod plan;
 mod session;
 mod summary;
 mod watch;
 
-use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::arm64;
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
+use crate::emulator::Emulator;
+use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
 use crate::profiler;
-use crate::runtime::{Choice, Pinned, Runtime, profiler_environment, this_system};
-use crate::windows::{self, Target, Wine};
+use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::target::{System, Target};
+use crate::windows::{self, Wine};
 
+pub use fire::{Fire, FireBed, FireSummary};
 pub use session::{Amount, Bed};
 pub use summary::Summary;
 
 const PROFILER: &str = "torture";
+const MATRIX: &str = "matrix";
 /// What is put between the runtime and glibc: see tests/profilers/exited_threads.rs.
 pub const PRELOADED: &str = "exited_threads";
 
@@ -39,9 +45,11 @@ pub const PRELOADED: &str = "exited_threads";
 /// rules of suspension. The output of a run that failed, and where its threads stood if it hung, is kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask torture                            a minute on .NET 8 and one on .NET Core 3.1
+  cargo xtask torture                            a minute on .NET 10 and one on .NET 8
   cargo xtask torture --minutes 30 --runtime 8   longer, on one runtime
+  cargo xtask torture --matrix --minutes 60      every call from every context, under fire
   cargo xtask torture --windows                  on the runtimes for Windows, under Wine
+  cargo xtask torture --arm64 --minutes 10       on .NET 10 for arm64, in an emulator
   cargo xtask torture --seed 1234 --runs 1       run 1234 once more")]
 pub struct Args {
     /// How long, on each runtime
@@ -56,13 +64,22 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// The runtime: 3.1 or 8 for a pinned one, or the path of a `dotnet`. Both pinned ones if it is not given
-    #[arg(long, value_name = "3.1|8|PATH")]
+    /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`. .NET 10 and 8 if it is not given
+    #[arg(long, value_name = "10|8|3.1|PATH")]
     runtime: Option<Choice>,
+
+    /// Instead of the sampler: make every call from every context that offers it, while other threads collect, want the same
+    /// lock, and load and unload assemblies
+    #[arg(long)]
+    matrix: bool,
 
     /// Build for Windows, and run under Wine
     #[arg(long)]
     windows: bool,
+
+    /// Build for Linux on arm64, and run on .NET 10 in an emulator
+    #[arg(long, conflicts_with_all = ["windows", "runtime"])]
+    arm64: bool,
 }
 
 /// Runs the command.
@@ -71,60 +88,120 @@ pub struct Args {
 /// If something cannot be prepared. A run that fails is none: it is in the summary and in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
-    let folder = metadata.target_directory.join("torture");
-    let wine = args.windows.then(prepare_wine).transpose()?;
-    let runtimes = runtimes(args, wine.as_ref())?;
+    let runtimes = runtimes(args)?;
+    let seed = args.seed.unwrap_or_else(any_number);
+    let is_good = if args.matrix {
+        matrix(args, &metadata, &runtimes, seed)?
+    } else {
+        sampler(args, &metadata, &runtimes, seed)?
+    };
+    println!("{}", if is_good { "The application got through all of it." } else { "FAILED: see above." });
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
 
+/// The time of `--minutes`.
+fn time(args: &Args) -> Result<Duration> {
+    Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is no time")
+}
+
+/// Everything at once, under the sampler.
+fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> Result<bool> {
+    let folder = metadata.target_directory.join("torture");
+    // The second and the third are loaded and unloaded by the first.
+    let app = compile(&["Torture.cs", "Generics.cs", "Throw.cs"], &folder)?;
+    let (library, preloaded) = build(PROFILER, metadata, args)?;
+    let clsid = profiler::pick(&library, None)?.clsid;
+    let amount = match args.runs {
+        Some(runs) => Amount::Runs(runs),
+        None => Amount::Time(time(args)?),
+    };
+    announce(format_args!("Torture, from run {seed} on: {amount:?} on each runtime"));
+    let mut summaries = Vec::new();
+    for runtime in runtimes {
+        let bed = Bed {
+            runtime: name(runtime),
+            is_windows: args.windows || cfg!(windows),
+            is_emulated: args.arm64,
+            command: Box::new(|is_profiled| {
+                command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path())))
+            }),
+            folder: folder.join(on(runtime, args)),
+            preloaded: (!args.windows).then(|| preloaded.clone()),
+            exits: !args.windows || runtime.version.major != 8,
+        };
+        summaries.push(bed.torture(seed, amount)?);
+    }
+    announce("Summary");
+    summaries.iter().for_each(|summary| println!("{summary}"));
+    Ok(summaries.iter().all(Summary::is_good))
+}
+
+/// Every call from every context.
+fn matrix(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> Result<bool> {
+    let folder = metadata.target_directory.join("torture").join("matrix");
+    let app = compile(&["Fire.cs"], &folder)?;
+    let (library, preloaded) = build(MATRIX, metadata, args)?;
+    let clsid = profiler::pick(&library, None)?.clsid;
+    let amount = match args.runs {
+        Some(runs) => Fire::Runs(runs),
+        None => Fire::Time(time(args)?),
+    };
+    announce(format_args!("The matrix under fire, from run {seed} on: {amount:?} on each runtime"));
+    let mut summaries = Vec::new();
+    for runtime in runtimes {
+        let bed = FireBed {
+            runtime: name(runtime),
+            major: runtime.version.major,
+            is_windows: args.windows || cfg!(windows),
+            command: Box::new(|| command(runtime, &app, Some((&clsid, &library)))),
+            folder: folder.join(on(runtime, args)),
+            preloaded: (!args.windows).then(|| preloaded.clone()),
+        };
+        summaries.push(bed.fire(seed, amount)?);
+    }
+    announce("Summary");
+    summaries.iter().for_each(|summary| println!("{summary}"));
+    Ok(summaries.iter().all(FireSummary::is_good))
+}
+
+/// Compiles these programs, and answers where the first of them is.
+fn compile(sources: &[&str], folder: &Path) -> Result<PathBuf> {
     announce(format_args!("Compiling the managed programs into {}", folder.display()));
     let compiler = Compiler::for_every_runtime()?;
-    // The second and the third are loaded and unloaded by the first.
-    let compile = |name: &str| managed::compile(&compiler, &managed::sources_dir().join(name), &folder);
-    let [app, _, _] = [compile("Torture.cs")?, compile("Generics.cs")?, compile("Throw.cs")?];
+    let compiled: Result<Vec<_>> =
+        sources.iter().map(|name| managed::compile(&compiler, &managed::sources_dir().join(name), folder)).collect();
+    compiled?.into_iter().next().context("no program")
+}
 
-    announce("Building the profiler `torture` (tests/profilers/torture.rs, optimised), and `exited_threads`");
-    let mut build = match &wine {
-        Some(_) => Target::prepare(&metadata.target_directory)?.cargo("build"),
+/// Builds the profiler of this name, and what is preloaded.
+fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, PathBuf)> {
+    announce(format_args!("Building the profiler `{profiler}` (tests/profilers, optimised), and `{PRELOADED}`"));
+    let system = match (args.windows, args.arm64) {
+        (true, _) => Some(System::Windows),
+        (_, true) => Some(System::Arm64),
+        _ => None,
+    };
+    let mut build = match system {
+        Some(system) => Target::prepare(system, &metadata.target_directory)?.cargo("build"),
         None => {
             let mut command = cargo::cargo();
             command.arg("build");
             command
         }
     };
-    let examples = [PROFILER, PRELOADED].into_iter().flat_map(|name| ["--example", name]);
+    let examples = [profiler, PRELOADED].into_iter().flat_map(|name| ["--example", name]);
     let libraries = cargo::build_examples(build.args(["--release", "-p", "corprof-tests"]).args(examples))?;
     let library = |name: &str| {
         let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
         let library = library.with_context(|| format!("cargo built no library for the example `{name}`"))?;
         anyhow::Ok(library.canonicalize()?)
     };
-    let (library, preloaded) = (library(PROFILER)?, library(PRELOADED)?);
-    let clsid = profiler::pick(&library, None)?.clsid;
+    Ok((library(profiler)?, library(PRELOADED)?))
+}
 
-    let seed = args.seed.unwrap_or_else(any_number);
-    let amount = match args.runs {
-        Some(runs) => Amount::Runs(runs),
-        None => Amount::Time(Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is no time")?),
-    };
-    announce(format_args!("Torture, from run {seed} on: {amount:?} on each runtime"));
-    let mut summaries = Vec::new();
-    for runtime in &runtimes {
-        let bed = Bed {
-            runtime: name(runtime),
-            is_windows: args.windows || cfg!(windows),
-            command: Box::new(|is_profiled| {
-                Ok(command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path()))))
-            }),
-            folder: folder.join(format!("on-{}", runtime.version)),
-            preloaded: (!args.windows).then(|| preloaded.clone()),
-            exits: runtime.wine.is_none() || runtime.version.major != 8,
-        };
-        summaries.push(bed.torture(seed, amount)?);
-    }
-    announce("Summary");
-    summaries.iter().for_each(|summary| println!("{summary}"));
-    let is_good = summaries.iter().all(Summary::is_good);
-    println!("{}", if is_good { "The application got through all of it." } else { "FAILED: see above." });
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// The folder of what is kept of runs on a runtime.
+fn on(runtime: &Runtime, args: &Args) -> String {
+    format!("on-{}{}", runtime.version, if args.arm64 { "-arm64" } else { "" })
 }
 
 /// The number of a first run, when any will do.
@@ -133,23 +210,26 @@ pub fn any_number() -> u64 {
     fastrand::u64(..1_000_000)
 }
 
-fn prepare_wine() -> Result<Wine> {
-    windows::install_tools()?;
-    Wine::install(&Cache::open()?)
-}
-
 /// The runtimes that were asked for.
-fn runtimes(args: &Args, wine: Option<&Wine>) -> Result<Vec<Runtime>> {
+fn runtimes(args: &Args) -> Result<Vec<Runtime>> {
     let cache = Cache::open()?;
-    let pinned = |name| match wine {
-        Some(wine) => Pinned::install_for_windows(name, wine, &cache),
-        None => Pinned::find(name, &this_system())?.install(&cache),
+    let mut wine = None;
+    if args.windows {
+        windows::install_tools()?;
+        wine = Some(Wine::install(&cache)?);
+    } else if args.arm64 {
+        arm64::install_tools()?;
+    }
+    let get = |name: &str| match &wine {
+        Some(wine) => known::for_windows(name, wine, &cache),
+        None => known::here(name, &cache),
     };
-    let runtimes = match (&args.runtime, wine) {
-        (None, _) => vec![pinned("8")?, pinned("3.1")?],
-        (Some(Choice::Pinned(name)), _) => vec![pinned(name)?],
+    let runtimes = match (&args.runtime, &wine) {
+        _ if args.arm64 => vec![known::for_arm64(&cache)?],
+        (None, _) => known::in_full(None, get)?,
+        (Some(Choice::Known(name)), _) => vec![get(name)?],
         (Some(choice), None) => vec![Choice::resolve(Some(choice), &cache)?],
-        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is 3.1 or 8, which are fetched"),
+        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is 10, 8 or 3.1"),
     };
     announce("The runtimes");
     runtimes.iter().for_each(note);
@@ -157,22 +237,18 @@ fn runtimes(args: &Args, wine: Option<&Wine>) -> Result<Vec<Runtime>> {
 }
 
 fn name(runtime: &Runtime) -> String {
-    let system = if runtime.wine.is_some() { " for Windows" } else { "" };
+    let system = runtime.emulator.as_ref().map(Emulator::to_string).unwrap_or_default();
     format!(".NET {}{system}", runtime.version)
 }
 
 /// Starts the program, under the profiler if there is one.
-fn command(runtime: &Runtime, app: &Path, profiler: Option<(&str, &Path)>) -> Command {
-    let mut command = runtime.command(app);
-    match (profiler, &runtime.wine) {
-        (Some((clsid, library)), _) => {
-            let library: OsString = runtime.path(library);
-            command.envs(profiler_environment(clsid, library));
-        }
-        (None, Some(wine)) => {
-            command.envs(wine.without_profiler());
-        }
-        (None, None) => {}
+fn command(runtime: &Runtime, app: &Path, profiler: Option<(&str, &Path)>) -> Result<Command> {
+    let mut command = runtime.command(app)?;
+    if let Some((clsid, library)) = profiler {
+        command.envs(profiler_environment(clsid, runtime.path(library)));
     }
-    command
+    if let Some(emulator) = &runtime.emulator {
+        command.envs(emulator.environment(profiler.is_some()));
+    }
+    Ok(command)
 }

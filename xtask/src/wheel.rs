@@ -101,7 +101,8 @@ fn fetch_checked(expected: &str, mut download: impl FnMut(Attempt) -> Result<Pat
     )
 }
 
-fn sha256(path: &Path) -> Result<String> {
+/// SHA-256 of a file, in lower-case hexadecimal.
+pub(crate) fn sha256(path: &Path) -> Result<String> {
     let mut hasher = Sha256::new();
     File::open(path)
         .and_then(|mut file| io::copy(&mut file, &mut hasher))

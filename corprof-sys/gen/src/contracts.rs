@@ -147,6 +147,8 @@ pub struct InfoRow {
     pub attach: bool,
     pub attach_effective: bool,
     pub triggers: bool,
+    pub lets_gc_in: Option<bool>,
+    pub lets_gc_in_source: Option<String>,
     pub gc: Gc,
     pub mode: Mode,
     pub thread: Thread,
@@ -270,6 +272,14 @@ impl Contracts {
         methods("callback", "ICorProfilerCallback", callback, model, &mut problems);
         self.flags(model, &mut problems);
         self.enablers(&mut problems);
+        for row in &self.info {
+            if !row.triggers && (row.lets_gc_in.is_none() || row.lets_gc_in_source.is_none()) {
+                problems.push(format!(
+                    "[[info]] {}: says not whether it lets a collection in, or not who says so",
+                    row.method
+                ));
+            }
+        }
         if problems.is_empty() { Ok(()) } else { Err(Error::Facts { file: "contracts.toml", problems }) }
     }
 

@@ -145,6 +145,8 @@ fn contracts_that_disagree() {
     assert_eq!(unknown.len(), 2, "{unknown:?}");
     let value = problems(&|contracts| contracts.flag[1].value = 1);
     assert_eq!(value, ["[[flag]] COR_PRF_MONITOR_GC: 0x1, but the IDL has 0x80"]);
+    let silent = problems(&|contracts| contracts.info[0].lets_gc_in = None);
+    assert_eq!(silent, ["[[info]] GetModuleInfo: says not whether it lets a collection in, or not who says so"]);
     let newer = problems(&|contracts| contracts.flag[6].in_idl = true);
     assert_eq!(newer, ["[[flag]] COR_PRF_HIGH_NEWER: COR_PRF_HIGH_MONITOR has no such flag"]);
 }

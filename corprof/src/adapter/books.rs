@@ -39,8 +39,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => info.alive().module_loaded(info, subject),
         Event::ModuleUnloadFinished => {
-            info.alive().module_gone();
-            // Another thread may have looked names up since the module began to go.
+            info.alive().module_gone(subject);
             info.known_names().evict_all();
         }
         Event::ClassUnloadStarted => info.alive().class_going(info, subject),
@@ -69,11 +68,10 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleUnloadStarted => {
             info.alive().module_going(info, subject);
-            // Identifiers may be used again from here on, also those of instantiations that other modules made over the
-            // classes of this one, so every name goes; and with them the module's metadata, while it is there to be let go.
-            info.known_names().evict_all();
+            // The names of what goes are known until it is gone. The module's metadata is let go while it is there.
+            info.known_names().let_go();
         }
-        Event::ClassUnloadStarted => info.alive().class_gone(info, subject),
+        Event::ClassUnloadStarted => info.alive().class_gone(subject),
         Event::ThreadDestroyed => info.alive().thread_ended(subject),
         Event::DynamicMethodUnloaded => info.alive().dynamic_method_unloaded(subject),
         _ => {}

@@ -6,7 +6,8 @@
 //!
 //! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (no locked instruction),
 //! and looks whether the gate is open in between; the closing thread pays for both with a process-wide memory barrier
-//! (`system/`), then waits for the slots to empty. Slots belong to threads, not to gates: closing waits for callbacks of
+//! (`system/`), then waits for the slots to empty. If the application has had that barrier forbidden since the profiler was loaded,
+//! the closing thread waits instead until what the others have written must be visible ([`SETTLING`]). Slots belong to threads, not to gates: closing waits for callbacks of
 //! any profiler in this library, which at Shutdown is what one wants.
 
 use std::ptr::NonNull;
@@ -26,6 +27,10 @@ const OPEN_FENCED: u8 = 3;
 
 /// How many threads get a slot of their own; those beyond share one, with locked instructions.
 const SLOTS: usize = 2048;
+/// How long [`Gate::close`] waits for what other threads have written before it, where the system has refused to make them show
+/// it. A processor keeps a store to itself for nanoseconds, at most for as long as it takes to get hold of the cache line, and a
+/// thread that is taken off its processor has shown everything: this is thousands of times more.
+const SETTLING: Duration = Duration::from_millis(50);
 /// How far from its place a thread looks for a free slot.
 const PROBES: usize = 16;
 
@@ -153,8 +158,11 @@ impl Gate {
     /// makes the runtime shut down).
     pub(crate) fn close(&self, patience: Duration) -> bool {
         self.state.store(CLOSED, Ordering::SeqCst);
-        // After this barrier every thread either sees the closed gate or has its count visible here.
-        system::process_wide_barrier();
+        // After this barrier every thread either sees the closed gate or has its count visible here. Threads that fence for
+        // themselves do so without it.
+        if !system::process_wide_barrier() && self.open == OPEN {
+            std::thread::sleep(SETTLING);
+        }
         let deadline = Instant::now() + patience;
         let own = system::thread_key();
         // A slot seen empty once stays so, but for a thread that has come too late and is on its way out again.
@@ -344,6 +352,9 @@ impl Drop for Inside {
     }
 }
 
+#[cfg(all(test, target_os = "linux"))]
+mod sandbox;
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -352,7 +363,7 @@ mod tests {
     use super::*;
 
     /// The table is the process's, so tests that close gates would wait for one another's callbacks.
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    pub(super) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
     fn homes_of_threads_lie_apart_whatever_their_stacks() {

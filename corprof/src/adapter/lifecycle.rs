@@ -15,6 +15,7 @@ use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::wire;
 
+use super::exception_pins::ExceptionPins;
 use super::own_threads::OwnThreads;
 use super::{Adapter, catch};
 
@@ -26,7 +27,8 @@ pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, 
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.start(runtime.as_ref(), Phase::Initialize, |profiler, info| {
-        profiler.initialize(&mut InInitialize::new(info))?;
+        // SAFETY: the runtime has called `Initialize`, and waits for its answer.
+        profiler.initialize(&mut unsafe { InInitialize::new(info) })?;
         info.set_phase(Phase::Running);
         Ok(())
     })
@@ -46,7 +48,8 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
-        let mut cx = InTriggers::new(info);
+        // SAFETY: the runtime has called `InitializeForAttach`, in which the table allows all sync calls, and waits for its answer.
+        let mut cx = unsafe { InTriggers::new(info) };
         // Of those to come, `ModuleLoadFinished` tells.
         for module in cx.enum_modules()? {
             info.alive().module_loaded(info, module.as_raw());
@@ -124,6 +127,9 @@ impl<P: Profiler> Adapter<P> {
             return Err(Box::new(TooOld { needed, offered: info.version() }));
         }
         let info = self.info.get_or_init(|| info);
+        if let Some(pins) = ExceptionPins::for_runtime(info) {
+            let _ = self.exception_pins.set(pins); // the runtime initializes once
+        }
         info.set_event_mask(P::EVENTS.mask())?;
         Ok(info)
     }
@@ -135,6 +141,7 @@ impl<P: Profiler> Adapter<P> {
         }
         let is_quiet = !self.gate.is_open();
         if let Some(info) = self.info.get() {
+            info.event_pipe_sessions().end_all();
             // A callback that waits for one of them is let go.
             info.own_threads().stop();
         }
@@ -154,8 +161,9 @@ impl<P: Profiler> Adapter<P> {
         }
         if let Some(info) = self.info.get() {
             if is_empty && !is_quiet && !info.own_threads().has_panicked() {
-                // SAFETY: only what follows drops the profiler, and this is the only time.
-                let last_word = || unsafe { self.profiler() }.shutdown(&mut InTriggers::new(info));
+                // SAFETY: only what follows drops the profiler, and this is the only time. The runtime has called `Shutdown`, in
+                // which the table allows all sync calls, and waits for its answer.
+                let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
                 catch(last_word, || self.tell_last_panic("shutdown"));
             }
             info.seal_event_mask();

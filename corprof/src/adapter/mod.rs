@@ -6,13 +6,15 @@
 //! runtime asks the library for it.
 
 pub(crate) mod books;
+pub(crate) mod exception_pins;
 pub(crate) mod factory;
 pub(crate) mod gate;
 pub(crate) mod lifecycle;
 pub(crate) mod own_threads;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -28,6 +30,7 @@ use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::{report, tracker};
 
+use exception_pins::ExceptionPins;
 use gate::{Gate, Inside};
 
 /// A profiler, as the runtime holds it.
@@ -40,6 +43,8 @@ pub(crate) struct Adapter<P: Profiler> {
     gate: Arc<Gate>,
     /// Set by Initialize, before the runtime is asked for any event.
     info: OnceLock<Info>,
+    /// Set with it, for a runtime that needs them.
+    exception_pins: OnceLock<ExceptionPins>,
     /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
     profiler: UnsafeCell<ManuallyDrop<P>>,
     is_dropped: AtomicBool,
@@ -58,6 +63,7 @@ impl<P: Profiler> Adapter<P> {
             references: AtomicU32::new(1),
             gate: Arc::new(Gate::new()),
             info: OnceLock::new(),
+            exception_pins: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
@@ -232,6 +238,7 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     // SAFETY: the same promise.
     unsafe {
         enter(this, event, subject, move |profiler, info, report| {
+            // And the calling thread is inside the callback `event` until `user` returns.
             user(profiler, &InCallback::new(info, heap_at(event), report))
         })
     }
@@ -249,7 +256,13 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
     user: impl FnOnce(&P, &mut InTriggers<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
-    unsafe { enter(this, event, subject, move |profiler, info, _| user(profiler, &mut InTriggers::new(info))) }
+    unsafe {
+        enter(this, event, subject, move |profiler, info, _| {
+            // And the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
+            // from sends only those here from which a collection may start.
+            user(profiler, &mut InTriggers::new(info))
+        })
+    }
 }
 
 /// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
@@ -264,7 +277,10 @@ unsafe fn enter<P: Profiler>(
     // Also for a profiler that is quiet: objects move all the same.
     let report = if is_about_moving(event) { tracker::count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
-    if !is_implemented && !books::are_kept_of(event) {
+    if !is_implemented && !books::are_kept_of(event) && !exception_pins::depend_on(event) {
+        return S_OK;
+    }
+    if exception_pins::cause(event) {
         return S_OK;
     }
     // SAFETY: the runtime holds a reference while it calls.
@@ -272,7 +288,15 @@ unsafe fn enter<P: Profiler>(
     let Some(info) = adapter.info.get() else { return apart(|| S_OK) };
     // The books are kept also when the profiler is quiet, as a callback of before may still be running.
     books::before(info, event, subject);
-    if is_implemented {
+    if exception_pins::depend_on(event)
+        && let Some(pins) = adapter.exception_pins.get()
+    {
+        // SAFETY: this is that callback; the thunks pass on what the runtime passed.
+        unsafe { pins.note(info, event, subject) };
+    }
+    // `event` is a constant in each thunk: the others pay nothing.
+    let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
+    if is_implemented && delivery != Some(None) {
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             let profiler = unsafe { adapter.profiler() };
@@ -289,6 +313,31 @@ unsafe fn enter<P: Profiler>(
     }
     books::after(info, event, subject);
     S_OK
+}
+
+thread_local! {
+    /// Whether the calling thread is inside of `event_pipe_event_delivered`.
+    static IS_DELIVERING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// An EventPipe event is being delivered on the calling thread.
+///
+/// What is written meanwhile, by the callback or by the runtime in a call of the callback's, would be delivered from within the
+/// callback, and what is written in that from within that, until there is no stack left. So it is not delivered.
+#[derive(PartialEq, Eq)]
+struct Delivery(PhantomData<*mut ()>);
+
+impl Delivery {
+    /// None if one is under way on this thread.
+    fn begin() -> Option<Self> {
+        (!IS_DELIVERING.replace(true)).then_some(Self(PhantomData))
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        IS_DELIVERING.set(false);
+    }
 }
 
 /// Runs what is rare, and keeps it out of the caller.

@@ -136,7 +136,7 @@ impl OwnThreads {
             let running: Vec<u64> = state.running.iter().map(|&(number, _)| number).collect();
             (std::mem::take(&mut state.handles), running)
         };
-        // One that is late goes on by itself, in a library that stays in memory (`pin.rs`).
+        // One that is late goes on by itself, in a library that stays in memory (`corprof/src/system/`).
         for (_, handle) in handles.into_iter().filter(|(number, _)| !running.contains(number) && Some(*number) != own) {
             // A panic on the thread has been reported.
             let _ = handle.join();

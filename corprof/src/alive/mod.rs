@@ -8,18 +8,22 @@
 //! - **threads**: between `ThreadCreated` and `ThreadDestroyed`;
 //! - **what was loaded for unloading**: collectible modules, their assembly, classes and functions, and instantiations of
 //!   others over their classes. Before the first collectible module is loaded nothing of this sort exists, and a call pays
-//!   for one load and one branch. From then on the functions and classes that the runtime hands out are noted
-//!   ([`Info::function`], [`Info::class`]), and when a module begins to go, those noted are looked into: which of them belong to it
-//!   (`sweep.rs`);
+//!   for one load and one branch. From then on each function and class that the runtime hands out is noted once
+//!   ([`Info::function`], [`Info::class`]), with the collectible modules that it needs (`owners.rs`). When one of these begins to
+//!   go, what needs it counts as dead (`unload.rs`). What shared code needs is not always told: that it stays shows where it lies
+//!   (`neighbours.rs`). Calls that find things without being given an identifier hold up every module (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
 
-mod sweep;
+mod lookups;
+mod neighbours;
+mod owners;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unload;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -29,7 +33,10 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
 use crate::info::Info;
 use crate::report;
 
+pub(crate) use lookups::LookUp;
+use lookups::LookUps;
 use table::{Entry, Pages, State, Table};
+use unload::{Kind, Records};
 
 /// The identifiers that can die, and those that have.
 pub(crate) struct Alive {
@@ -37,10 +44,12 @@ pub(crate) struct Alive {
     is_unloading_possible: AtomicBool,
     /// Where dynamic methods have been compiled: other functions are known from them without a look into the table.
     dynamic_pages: Pages,
-    /// How many modules are between `ModuleUnloadStarted` and `ModuleUnloadFinished`.
-    unloading: AtomicU32,
-    /// Odd while the stacks of all threads are looked at ([`Looking`]), and another number each time.
-    looking: AtomicU32,
+    /// Whether a module has begun to go.
+    has_unloaded: AtomicBool,
+    /// Whether the runtime could not list the code that it has compiled, when a module began to go.
+    is_code_unlisted: AtomicBool,
+    look_ups: LookUps,
+    records: Mutex<Records>,
     delayed: AtomicU64,
     /// How often a module has been loaded or has begun to go.
     changes: AtomicU64,
@@ -95,6 +104,11 @@ pub(crate) trait Mortal: Copy {
 
     /// Whether it has died in a way that nobody needs to wait for.
     fn has_ended(self, alive: &Alive) -> bool;
+
+    /// Whether it may have died.
+    fn is_in_doubt(self, alive: &Alive) -> bool {
+        self.entry(alive).is_some_and(|entry| entry.state() == State::Doubtful)
+    }
 }
 
 macro_rules! mortals {
@@ -147,7 +161,12 @@ impl Info {
     /// `COR_E_OBJECTDISPOSED` if it is dead.
     #[inline]
     pub(crate) fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
-        self.alive().hold(id, call)
+        match self.alive().hold(id, call) {
+            Err(_) if id.is_in_doubt(self.alive()) && self.alive().settle(self, id.as_wire()) => {
+                self.alive().hold(id, call)
+            }
+            answer => answer,
+        }
     }
 }
 
@@ -167,16 +186,8 @@ impl Info {
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
         if self.alive().is_unloading_possible() {
-            self.note_mortal_class(class);
+            self.alive().note(self, Kind::Class, class.as_raw());
         }
-    }
-
-    // Apart, so that nothing is made ready for it when there is nothing to take note of.
-    #[cold]
-    #[inline(never)]
-    fn note_mortal_class(&self, class: ClassId) {
-        let alive = self.alive();
-        alive.note(&alive.classes, class.as_raw(), || alive.is_immortal_class(self, class));
     }
 
     /// A function that the runtime hands out.
@@ -185,12 +196,27 @@ impl Info {
         FunctionId::from_raw(raw).inspect(|&function| self.note_function(function))
     }
 
-    /// A function that a look-up found, by address or by listing. Such a look-up also finds what has gone already, so it brings
-    /// nothing back to life, and what is not known while a module goes is not handed out.
+    /// Takes note of a function that the runtime hands out.
     #[inline]
-    pub(crate) fn found_function(&self, raw: usize) -> Option<FunctionId> {
+    pub(crate) fn note_function(&self, function: FunctionId) {
+        if self.alive().is_unloading_possible() {
+            self.alive().note(self, Kind::Function, function.as_raw());
+        }
+    }
+
+    /// A function that a look-up found, by address or by listing, unless it is dead: such a look-up also finds what is going.
+    ///
+    /// `is_all_gone`: whether [`Alive::is_all_gone`] has said so after the look-up had begun, and before the runtime was asked. Then
+    /// an identifier of something dead has been used again.
+    pub(crate) fn found_function(&self, raw: usize, is_all_gone: bool, _look_up: &LookUp<'_>) -> Option<FunctionId> {
         let alive = self.alive();
-        let is_alive = !alive.is_unloading_possible.load(Ordering::Relaxed) || alive.note_found(&alive.functions, raw);
+        let is_alive = !alive.is_unloading_possible()
+            || match alive.functions.get(raw) {
+                Some(entry) if entry.is_alive() => true,
+                Some(_) => is_all_gone && alive.note(self, Kind::Function, raw),
+                // All compiled code of what is going has been noted, so this is none of it.
+                None => (is_all_gone || alive.is_code_listed()) && alive.note(self, Kind::Function, raw),
+            };
         FunctionId::from_raw(raw).filter(|_| is_alive)
     }
 
@@ -198,21 +224,6 @@ impl Info {
     #[inline]
     pub(crate) fn thread(&self, raw: usize) -> Option<ThreadId> {
         ThreadId::from_raw(raw).inspect(|_| _ = self.alive().threads.insert(raw, State::Mortal))
-    }
-
-    /// Takes note of a function that the runtime hands out.
-    #[inline]
-    pub(crate) fn note_function(&self, function: FunctionId) {
-        if self.alive().is_unloading_possible() {
-            self.note_mortal_function(function);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_mortal_function(&self, function: FunctionId) {
-        let alive = self.alive();
-        alive.note(&alive.functions, function.as_raw(), || alive.is_immortal_function(self, function));
     }
 }
 
@@ -236,16 +247,6 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// While one lives, a module that begins to go waits: what the threads' stacks have shown is not yet taken note of. There is one
-/// at a time, the sampler's.
-pub(crate) struct Looking<'a>(&'a AtomicU32);
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Release);
-    }
-}
-
 impl Alive {
     /// The thread, unless its end has been told of.
     pub(crate) fn claim(&self, thread: ThreadId) -> Option<Claim<'_>> {
@@ -253,19 +254,19 @@ impl Alive {
         (!matches!(entry.state(), State::Ending | State::Dead)).then_some(Claim { thread, entry })
     }
 
-    /// To be called before threads are stopped, whose stacks will show functions. A function on a stack is alive as long as it
-    /// is there; from this on it is until the answer is dropped.
-    pub(crate) fn look(&self) -> Looking<'_> {
-        self.looking.fetch_add(1, Ordering::AcqRel);
-        Looking(&self.looking)
+    /// To be called before the runtime is asked for whatever is loaded, and before threads are stopped, whose stacks will show
+    /// functions: none of them goes before the answer is dropped.
+    pub(crate) fn look_up(&self) -> LookUp<'_> {
+        self.look_ups.begin()
     }
 
-    /// Waits for the end of the look that there is, if any, but not of those that begin meanwhile: a sampler that is short of
-    /// time looks nearly always. They cannot show functions of a module that has begun to go, for nobody runs them any more.
-    fn wait_for_look(&self) {
-        let at = self.looking.load(Ordering::Acquire);
-        let is_looking = at % 2 == 1;
-        wait_while(|| is_looking && self.looking.load(Ordering::Acquire) == at, "a look at all stacks");
+    /// Whether a module has ever begun to go. If not during a look-up, nothing has been freed before the end of that look-up.
+    pub(crate) fn has_unloaded(&self) -> bool {
+        self.has_unloaded.load(Ordering::SeqCst)
+    }
+
+    fn is_code_listed(&self) -> bool {
+        !self.is_code_unlisted.load(Ordering::SeqCst)
     }
 
     /// How many threads have waited at their end for a walk or a call.
@@ -273,12 +274,14 @@ impl Alive {
         self.delayed.load(Ordering::Relaxed)
     }
 
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             is_unloading_possible: AtomicBool::new(false),
             dynamic_pages: Pages::new(),
-            unloading: AtomicU32::new(0),
-            looking: AtomicU32::new(0),
+            has_unloaded: AtomicBool::new(false),
+            is_code_unlisted: AtomicBool::new(false),
+            look_ups: LookUps::new(),
+            records: Mutex::default(),
             delayed: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             assemblies: Table::new(),
@@ -324,33 +327,6 @@ impl Alive {
     /// How often the set of loaded modules has changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
-    }
-
-    /// Takes note of what the runtime hands out, once it can die.
-    ///
-    /// It is alive, also if something else at its address has died; unless it is handed out while it goes. What is seen for the
-    /// first time then is behind the sweep: it counts as dead, if it is not immortal.
-    fn note(&self, table: &Table, id: usize, is_immortal: impl FnOnce() -> bool) {
-        if self.unloading.load(Ordering::Acquire) != 0 {
-            if table.get(id).is_none() {
-                table.insert(id, if is_immortal() { State::Immortal } else { State::Dead });
-            }
-            return;
-        }
-        let entry = table.insert(id, State::Fresh);
-        if entry.state() == State::Dead {
-            entry.set(State::Fresh);
-        }
-    }
-
-    /// Whether what was found is alive.
-    #[cold]
-    fn note_found(&self, table: &Table, id: usize) -> bool {
-        match table.get(id) {
-            Some(entry) => entry.state() != State::Dead,
-            None if self.unloading.load(Ordering::Acquire) != 0 => false,
-            None => table.insert(id, State::Fresh).state() != State::Dead,
-        }
     }
 
     pub(crate) fn thread_created(&self, thread: usize) {
@@ -406,7 +382,7 @@ pub(crate) fn dead<I: Mortal>(call: &'static str) -> Error {
 #[inline]
 fn held<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) -> Result<Held<'a, I>> {
     match entry {
-        Some(entry) if !entry.begin_use(&[State::Dead]) => Err(dead::<I>(call)),
+        Some(entry) if !entry.begin_use(&[State::Dead, State::Doubtful]) => Err(dead::<I>(call)),
         entry => Ok(Held { id, entry }),
     }
 }

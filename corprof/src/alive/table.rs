@@ -7,7 +7,7 @@
 
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
 const CHAINS: usize = 1 << 14;
@@ -20,14 +20,17 @@ pub(crate) struct Entry {
     id: usize,
     next: *mut Entry,
     word: AtomicU32,
+    /// How often it has begun to live: an address is used again, and what was noted of the one before must not end the next.
+    lives: AtomicU32,
 }
 
 /// In an [`Entry`]'s word, above the number of uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Handed out by the runtime; whether it can die has not been looked into.
-    Fresh = 0,
+    /// Shared code that may have gone with a module: the runtime does not say over which types it is shared, and it does not lie
+    /// among code that stays. Refused until its code is found again.
+    Doubtful = 0,
     /// It cannot die before the process does.
     Immortal = 1 << STATE_SHIFT,
     /// It will die with something that can be unloaded.
@@ -44,7 +47,7 @@ const USES: u32 = (1 << STATE_SHIFT) - 1;
 impl State {
     const fn of(word: u32) -> Self {
         match word >> STATE_SHIFT {
-            0 => Self::Fresh,
+            0 => Self::Doubtful,
             1 => Self::Immortal,
             2 => Self::Mortal,
             3 => Self::Ending,
@@ -54,23 +57,31 @@ impl State {
 }
 
 impl Entry {
-    pub(super) fn id(&self) -> usize {
-        self.id
-    }
-
     pub(super) fn state(&self) -> State {
         State::of(self.word.load(Ordering::Acquire))
     }
 
     pub(super) fn set(&self, state: State) {
-        self.change(|_| Some(state));
+        let next = |word: u32| Some(state as u32 | word & USES);
+        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next); // `next` never refuses
     }
 
-    /// Goes over to the state that `to` makes of the present one, if any.
-    pub(super) fn change(&self, to: impl Fn(State) -> Option<State>) {
-        let next = |word: u32| to(State::of(word)).map(|state| state as u32 | word & USES);
-        // An unchanged state is no failure.
-        let _ = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    /// Whether calls may use it.
+    pub(super) fn is_alive(&self) -> bool {
+        !matches!(self.state(), State::Dead | State::Doubtful)
+    }
+
+    /// Which of its lives this is.
+    pub(super) fn life(&self) -> u32 {
+        self.lives.load(Ordering::Acquire)
+    }
+
+    /// Begins another life in this state, and answers which one it is. One thread at a time, which [`Records`](super::Records)
+    /// sees to.
+    pub(super) fn begin_life(&self, state: State) -> u32 {
+        let life = self.lives.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        self.set(state);
+        life
     }
 
     /// Counts one more use, unless the state is one of these.
@@ -96,13 +107,11 @@ impl Entry {
 pub(super) struct Table {
     /// Not there before the first entry: most applications never unload anything.
     chains: OnceLock<Box<[AtomicPtr<Entry>]>>,
-    /// How many entries have been made.
-    made: AtomicUsize,
 }
 
 impl Table {
     pub(super) const fn new() -> Self {
-        Self { chains: OnceLock::new(), made: AtomicUsize::new(0) }
+        Self { chains: OnceLock::new() }
     }
 
     fn chain(chains: &[AtomicPtr<Entry>], id: usize) -> Option<&AtomicPtr<Entry>> {
@@ -146,25 +155,20 @@ impl Table {
                 return unsafe { &*entry };
             }
             if new.is_null() {
-                new = Box::into_raw(Box::new(Entry { id, next: head, word: AtomicU32::new(state as u32) }));
+                let entry = Entry { id, next: head, word: AtomicU32::new(state as u32), lives: AtomicU32::new(0) };
+                new = Box::into_raw(Box::new(entry));
             } else {
                 // SAFETY: not linked in yet, so nobody else has it.
                 unsafe { (*new).next = head };
             }
             match chain.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    self.made.fetch_add(1, Ordering::AcqRel);
                     // SAFETY: entries live as long as the table.
                     return unsafe { &*new };
                 }
                 Err(now) => head = now,
             }
         }
-    }
-
-    /// How many entries have been made: if it is what it was before an iteration, that has shown them all.
-    pub(super) fn made(&self) -> usize {
-        self.made.load(Ordering::Acquire)
     }
 
     /// All entries that are there from the beginning to the end of the iteration.
@@ -237,10 +241,10 @@ mod tests {
         for id in 1..40_000 {
             table.insert(id * 8, State::Mortal);
         }
-        assert!((1..40_000).all(|id| table.get(id * 8).is_some_and(|entry| entry.id() == id * 8)));
+        assert!((1..40_000).all(|id| table.get(id * 8).is_some_and(|entry| entry.id == id * 8)));
         assert!(table.get(4).is_none());
-        assert_eq!((table.iter().count(), table.made()), (39_999, 39_999));
-        table.insert(8, State::Fresh);
+        assert_eq!(table.iter().count(), 39_999);
+        table.insert(8, State::Dead);
         assert_eq!(table.get(8).map(Entry::state), Some(State::Mortal), "an entry is made once");
     }
 
@@ -260,11 +264,11 @@ mod tests {
         let table = Table::new();
         std::thread::scope(|scope| {
             for _ in 0..4 {
-                scope.spawn(|| (1..5_000).for_each(|id| assert!(table.insert(id * 16, State::Fresh).begin_use(&[]))));
+                scope.spawn(|| (1..5_000).for_each(|id| assert!(table.insert(id * 16, State::Mortal).begin_use(&[]))));
             }
         });
         assert_eq!(table.iter().count(), 4_999);
-        assert!(table.iter().all(|entry| entry.word.load(Ordering::Relaxed) == 4));
+        assert!(table.iter().all(|entry| entry.word.load(Ordering::Relaxed) & USES == 4));
     }
 
     #[test]
@@ -278,7 +282,8 @@ mod tests {
         entry.end_use();
         assert!(!entry.is_used());
         assert_eq!(entry.state(), State::Dead);
-        entry.change(|state| (state == State::Dead).then_some(State::Fresh));
-        assert_eq!(entry.state(), State::Fresh);
+        assert_eq!((entry.life(), entry.is_alive()), (0, false));
+        assert_eq!(entry.begin_life(State::Mortal), 1);
+        assert_eq!((entry.life(), entry.is_alive()), (1, true));
     }
 }

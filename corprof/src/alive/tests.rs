@@ -67,34 +67,3 @@ fn no_thread_ends_while_it_is_walked() {
         }
     });
 }
-
-#[test]
-fn a_module_waits_for_the_look_that_there_is_and_not_for_the_next() {
-    let alive = Alive::new();
-    alive.wait_for_look();
-    drop(alive.look());
-    alive.wait_for_look();
-
-    let looking = alive.look();
-    let (has_begun, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            has_begun.store(true, Ordering::SeqCst);
-            alive.wait_for_look();
-            has_waited.store(true, Ordering::SeqCst);
-        });
-        while !has_begun.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(!has_waited.load(Ordering::SeqCst), "the look goes on");
-        drop(looking);
-        // Looks without a pause in between, as far as the waiting thread can see.
-        let mut next = alive.look();
-        while !has_waited.load(Ordering::SeqCst) {
-            drop(next);
-            next = alive.look();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
-}

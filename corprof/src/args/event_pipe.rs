@@ -3,14 +3,15 @@
 use windows_core::GUID;
 
 use crate::id::{EventPipeProviderId, ThreadId};
+use crate::info::Info;
 use crate::wire;
 
 /// An event of an EventPipe session that this profiler started. Everything in it is gone when the callback returns.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EventPipeEvent<'cb> {
-    /// Who wrote it.
-    pub provider: EventPipeProviderId,
+    /// The provider that it belongs to.
+    pub provider: EventPipeProviderId<'cb>,
     /// Its number within the provider.
     pub id: u32,
     /// Its version.
@@ -19,13 +20,14 @@ pub struct EventPipeEvent<'cb> {
     pub metadata: &'cb [u8],
     /// The values of its fields.
     pub data: &'cb [u8],
-    /// The activity it belongs to.
+    /// The activity it belongs to; none if the thread is in no activity.
     pub activity: Option<&'cb GUID>,
     /// The activity that one belongs to.
     pub related_activity: Option<&'cb GUID>,
-    /// The managed thread that wrote it, if one did.
+    /// The managed thread that the event is about: the one that was sampled, for an event of the runtime's sample profiler, else
+    /// the one that wrote it. None if that was no managed thread.
     pub thread: Option<ThreadId>,
-    /// The instruction pointers of its stack, leaf first.
+    /// The instruction pointers of its stack, leaf first. Only events of the runtime's sample profiler have one.
     pub stack: &'cb [usize],
 }
 
@@ -34,6 +36,7 @@ impl EventPipeEvent<'_> {
     /// Each (count, pointer) pair describes an array that outlives the result; so do the GUIDs, which may be null.
     #[allow(clippy::too_many_arguments, reason = "they are those of EventPipeEventDelivered")]
     pub(crate) unsafe fn new(
+        info: &Info,
         provider: usize,
         id: u32,
         version: u32,
@@ -47,6 +50,14 @@ impl EventPipeEvent<'_> {
         frames: u32,
         stack: *const usize,
     ) -> Option<Self> {
+        // The runtime names a thread only for what its sample profiler writes; any other event is delivered on the thread that
+        // wrote it (ep.c, `write_event`).
+        let thread = info.thread(thread).or_else(|| info.current_thread().ok().flatten());
+        // A thread without an activity has one of all zeros.
+        let activity_of = |guid: *const GUID| {
+            // SAFETY: the caller's promise.
+            unsafe { wire::guid(guid) }.filter(|&&guid| guid != GUID::zeroed())
+        };
         // SAFETY: the caller's promise.
         unsafe {
             Some(Self {
@@ -55,9 +66,9 @@ impl EventPipeEvent<'_> {
                 version,
                 metadata: wire::slice(metadata_size, metadata),
                 data: wire::slice(data_size, data),
-                activity: wire::guid(activity),
-                related_activity: wire::guid(related_activity),
-                thread: ThreadId::from_raw(thread),
+                activity: activity_of(activity),
+                related_activity: activity_of(related_activity),
+                thread,
                 stack: wire::slice(frames, stack),
             })
         }

@@ -3,6 +3,7 @@
 //! Runtimes add values, so every list here is open: what corprof does not know arrives as `Unknown`.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -117,21 +118,30 @@ open_enums! {
 }
 
 /// Which generations a collection collects.
+///
+/// It ends with the callback that is given it, so that an [`ObjectTracker`](crate::ObjectTracker) cannot be told those of an
+/// earlier collection. [`iter`](Self::iter) gives values that may be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Generations(u32);
+pub struct Generations<'cb> {
+    /// One bit for each.
+    bits: u32,
+    _callback: PhantomData<&'cb ()>,
+}
 
-impl Generations {
+impl Generations<'_> {
     /// # Safety
     /// `collected` is null or points at `count` truth values.
     pub(crate) unsafe fn new(count: i32, collected: *const BOOL) -> Self {
         // SAFETY: the caller's promise; a negative count is none.
         let flags = unsafe { crate::wire::slice(u32::try_from(count).unwrap_or(0), collected) };
-        Self(flags.iter().take(32).enumerate().fold(0, |bits, (n, flag)| bits | u32::from(flag.as_bool()) << n))
+        let bits = flags.iter().take(32).enumerate().fold(0, |bits, (n, flag)| bits | u32::from(flag.as_bool()) << n);
+        Self { bits, _callback: PhantomData }
     }
 
     /// The generations that are collected, youngest first.
-    pub fn iter(self) -> impl Iterator<Item = Generation> {
-        (0..32).filter(move |n| self.0 & 1 << n != 0).map(|n| sys::COR_PRF_GC_GENERATION(n).into())
+    pub fn iter(self) -> impl Iterator<Item = Generation> + use<> {
+        let bits = self.bits;
+        (0..32).filter(move |n| bits & 1 << n != 0).map(|n| sys::COR_PRF_GC_GENERATION(n).into())
     }
 
     /// Whether `generation` is collected.
@@ -140,7 +150,7 @@ impl Generations {
     }
 }
 
-impl fmt::Display for Generations {
+impl fmt::Display for Generations<'_> {
     /// The generations, with a plus sign between them: `gen0+gen1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, generation) in self.iter().enumerate() {
@@ -150,7 +160,7 @@ impl fmt::Display for Generations {
     }
 }
 
-impl fmt::Debug for Generations {
+impl fmt::Debug for Generations<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Generations({self})")
     }

@@ -12,8 +12,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A call that failed: its name and the code it answered.
 ///
 /// Success is any code that is not negative, as everywhere in COM: `S_FALSE` is not an error. `Display` gives the call, the
-/// name of the code, its meaning and, where there is something to change, a hint.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+/// name of the code, its meaning and, where there is something to change, a hint. `Debug` gives the same with the fields' names,
+/// so that `unwrap` and `{:?}` lose nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct Error {
     code: HRESULT,
     call: &'static str,
@@ -118,6 +119,24 @@ impl Error {
     }
 }
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Error");
+        fields.field("call", &self.call);
+        match self.name() {
+            Some(name) => fields.field("code", &format_args!("{name} ({:#010X})", self.code.0)),
+            None => fields.field("code", &format_args!("{:#010X}", self.code.0)),
+        };
+        if let Some((subject, _)) = self.about {
+            fields.field("about", &subject);
+        }
+        if let Some(hint) = self.hint() {
+            fields.field("hint", &hint);
+        }
+        fields.finish()
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.about {
@@ -186,5 +205,15 @@ mod tests {
              the matching ...Finished callback"
         );
         assert_eq!(Error::new(HRESULT(-1), "X").to_string(), "X: HRESULT 0xFFFFFFFF");
+    }
+
+    #[test]
+    fn debug_names_them_too() {
+        let error = Error::new(sys::CORPROF_E_PROFILER_DETACHING, "GetModuleInfo").about("module", "ask before");
+        assert_eq!(
+            format!("{error:?}"),
+            r#"Error { call: "GetModuleInfo", code: CORPROF_E_PROFILER_DETACHING (0x80131367), about: "module", hint: "ask before" }"#
+        );
+        assert_eq!(format!("{:?}", Error::new(HRESULT(-1), "X")), r#"Error { call: "X", code: 0xFFFFFFFF }"#);
     }
 }

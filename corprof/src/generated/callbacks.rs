@@ -631,7 +631,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::MovedReferences`).
     #[doc(alias = "MovedReferences")]
     fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
-    /// An object has been allocated on the heap; its fields are not set yet.
+    /// An object has been allocated on the heap; its fields are not set yet. From .NET 10 on, boxes that unoptimised code makes are not told of: managed code of the runtime's makes them there, which does not ask whether a profiler listens.
     ///
     /// Enabled by: `COR_PRF_MONITOR_OBJECT_ALLOCATED` with `COR_PRF_ENABLE_OBJECT_ALLOCATED`, or `COR_PRF_HIGH_MONITOR_LARGEOBJECT_ALLOCATED`.
     ///
@@ -919,7 +919,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn garbage_collection_started(
         &self,
         cx: &InCallback<'_>,
-        generations: Generations,
+        generations: Generations<'_>,
         reason: GcReason,
     ) {}
     /// These ranges of the heap have survived a collection that did not move them. Lengths of 4 GiB and more are cut off: prefer `surviving_references2`.
@@ -933,7 +933,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::SurvivingReferences`).
     #[doc(alias = "SurvivingReferences")]
     fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
-    /// A garbage collection has ended.
+    /// A garbage collection has ended. With `HIGH_BASIC_GC` alone there can be more of these than of `garbage_collection_started`, as background collections are not told of in the same way at both ends: count by one of the two, not by their difference.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
     ///
@@ -971,7 +971,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::RootReferences2`).
     #[doc(alias = "RootReferences2")]
     fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {}
-    /// A garbage-collection handle has been made.
+    /// A garbage-collection handle has been made, on this thread and in the middle of the call that makes it. If that is `create_handle`, a lock that is held around it must not be taken here.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -985,7 +985,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         handle: HandleId,
         object: Option<ObjectId<'_>>,
     ) {}
-    /// A garbage-collection handle is gone.
+    /// A garbage-collection handle is gone, on this thread and in the middle of the call that frees it. If that is the drop of an `ObjectHandle`, a lock that is held around it must not be taken here.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -1208,7 +1208,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         function: Inert<FunctionId>,
     ) {}
-    /// An event of a session that this profiler started, on the thread that wrote it.
+    /// An event of a session that this profiler started, on the thread that wrote it. It may come in the middle of any call into the runtime, so the lock of a callback may be held. What is written on this thread while the callback runs is not delivered, as the callback would be called within itself.
     ///
     /// Enabled by: `EventPipeStartSession`.
     ///
@@ -1230,7 +1230,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn event_pipe_provider_created(
         &self,
         cx: &mut InTriggers<'_>,
-        provider: EventPipeProviderId,
+        provider: EventPipeProviderId<'_>,
     ) {}
     /// Asked right after the profiler is made: `true` makes it one of several notification-only profilers, which get events and change nothing. Every profiler answers `false` by default.
     ///

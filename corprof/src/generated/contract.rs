@@ -104,7 +104,7 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (DoStackSnapshot) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime, and now and then even then, for one thread in thousands (live).\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT; see NOTES (a). The frame info that it gives names the function and no type arguments (3.1 and 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime, and now and then even then, for one thread in thousands (live).\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT. The frame info that it gives names the function and no type arguments (3.1 and 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
     };
     (SetEnterLeaveFunctionHooks2) => {
         "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
@@ -143,7 +143,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetRVAStaticAddress) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: CORPROF_E_DATAINCOMPLETE unless the class is marked as initialized, which on 10 the compiler's class PrivateImplementationDetails never is (live: none of 63 fields was answered).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
     };
     (GetAppDomainStaticAddress) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
@@ -209,7 +209,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EnumThreads) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: on a thread of a server collection, inside it, waits for ever for the lock that the collection holds (live, .NET 8).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, starts no GC, but lets one in that waits for this thread.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: on a thread of a server collection, inside it, waits for ever for the lock that the collection holds (live, .NET 8). The macro takes it for a call that starts no collection and lets it through everywhere; corprof offers it by &mut InTriggers, as it leaves cooperative mode.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (InitializeCurrentThread) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: allocates the per-thread data that later async calls need: call it once on a profiler-created thread.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
@@ -287,10 +287,10 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: dwRejitFlags must have COR_PRF_REJIT_BLOCK_INLINING; marks the calling thread as profiler-created for good.\n\n# Errors\n`CORPROF_E_CALLBACK4_REQUIRED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_INLINING_DISABLED`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (SuspendRuntime) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: see NOTES (b).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: any suspension that is under way or in force is in the way, one's own as well: it does not nest. The thread that suspends resumes, as the lock of the thread store is its own.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (ResumeRuntime) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: see NOTES (b).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: UNSUPPORTED_CALL_SEQUENCE also if the profiler has not suspended the runtime.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetEnvironmentVariable) => {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo11` (.NET Core 3.1).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`, `HRESULT_FROM_WIN32(GetLastError())`."
@@ -338,7 +338,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo14` (.NET 8.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EnumerateGCHeapObjects) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo15` (.NET 9.0).\nNote: suspends the runtime itself, or reuses a SuspendRuntime made by the same thread; the callback runs with INCALLBACK only.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo15` (.NET 9.0).\nNote: suspends the runtime itself, or reuses a SuspendRuntime made by the same thread; the callback runs with INCALLBACK only. Whether it is the same thread is asked of the Thread object, which native threads have none of: without a SuspendRuntime of their own they are answered CORPROF_E_SUSPENSION_IN_PROGRESS (live, 10), or walk the heap in a suspension of another native thread. corprof suspends the runtime there. The interface is in 10 (live); in 9 by the IDL only.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
     };
 }
 pub(crate) use contract;

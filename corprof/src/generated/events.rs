@@ -542,8 +542,10 @@ bitflags::bitflags! {
     MONITOR_APPDOMAIN_LOADS = 16; #[doc =
     " `COR_PRF_MONITOR_JIT_COMPILATION`: turns multicore JIT off."] #[doc = ""] #[doc =
     " Rule: not immutable; allowed after attach; does not cost detach."] const
-    MONITOR_JIT_COMPILATION = 32; #[doc = " `COR_PRF_MONITOR_EXCEPTIONS`."] #[doc = ""]
-    #[doc = " Rule: not immutable; allowed after attach; does not cost detach."] const
+    MONITOR_JIT_COMPILATION = 32; #[doc =
+    " `COR_PRF_MONITOR_EXCEPTIONS`: on .NET 9 and 10 an application may die of it when an exception meets a filter, unless exceptions are pinned, which corprof does (dotnet/runtime issue 132462, mended for 11 by pull request 132482)."]
+    #[doc = ""] #[doc =
+    " Rule: not immutable; allowed after attach; does not cost detach."] const
     MONITOR_EXCEPTIONS = 64; #[doc =
     " `COR_PRF_MONITOR_GC`: turns concurrent GC off; with concurrent GC on it can only be turned on inside Initialize or InitializeForAttach; not for notification profilers (use high BASIC_GC)."]
     #[doc = ""] #[doc =

@@ -1065,7 +1065,7 @@ unsafe extern "system" fn exception_thrown<P: Profiler>(
     >(
         this,
         Event::ExceptionThrown,
-        0,
+        thrownObjectId,
         move |profiler, cx| {
             if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
                 profiler.exception_thrown(cx, thrown)
@@ -1250,7 +1250,7 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
     >(
         this,
         Event::ExceptionCatcherEnter,
-        functionId,
+        objectId,
         move |profiler, cx| {
             if let (Some(function), Some(thrown)) = (
                 wire::from_wire(cx, functionId),
@@ -1848,6 +1848,7 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(event) = EventPipeEvent::new(
+                cx,
                 provider,
                 eventId,
                 eventVersion,

@@ -23,8 +23,10 @@ pub struct InHook<'h> {
 static_assertions::assert_not_impl_any!(InHook<'static>: Send, Sync, Clone);
 
 impl<'h> InHook<'h> {
+    /// # Safety
+    /// Until it is gone, the calling thread is inside a hook of `function`.
     #[inline]
-    pub(super) fn new(info: &'h Info, function: FunctionId, stack_pointer: usize, begun: Option<u64>) -> Self {
+    pub(super) unsafe fn new(info: &'h Info, function: FunctionId, stack_pointer: usize, begun: Option<u64>) -> Self {
         Self { info, function, stack_pointer, begun, _not_send: PhantomData }
     }
 

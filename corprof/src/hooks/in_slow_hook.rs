@@ -10,12 +10,12 @@ use crate::walk::FrameInfo;
 
 use super::InHook;
 
-/// The calling thread is inside a hook that is told values ([`FunctionHooks::VALUES`](super::FunctionHooks::VALUES)).
+/// The calling thread is inside a hook that is told values ([`ValueHooks::VALUES`](super::ValueHooks::VALUES)).
 ///
 /// The runtime comes to such a hook by way of its own code, as to a callback. So it offers what a callback does that may start
 /// no collection ([`InCallback`]): names, the classes and sizes of objects, and
-/// [`walk_own_stack`](InCallback::walk_own_stack), which up to .NET 9 works here everywhere; from .NET 10 on it shows nothing
-/// on Linux. The objects among the values stay where they are until the hook returns.
+/// [`walk_own_stack`](InCallback::walk_own_stack), which begins with the function that has called the hook. The objects among the
+/// values stay where they are until the hook returns.
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
     callback: InCallback<'h>,
@@ -25,8 +25,10 @@ pub struct InSlowHook<'h> {
 static_assertions::assert_not_impl_any!(InSlowHook<'static>: Send, Sync, Clone);
 
 impl<'h> InSlowHook<'h> {
-    /// `callback` is one in which nothing moves: the thread is in cooperative mode, and nothing that is offered leaves it.
-    pub(super) fn new(hook: InHook<'h>, callback: InCallback<'h>, frame: Result<FrameInfo<'h>>) -> Self {
+    /// # Safety
+    /// Until it is gone, the calling thread is inside a hook of the slow path, of which `hook` and `frame` are, and `callback` is
+    /// one in which nothing moves.
+    pub(super) unsafe fn new(hook: InHook<'h>, callback: InCallback<'h>, frame: Result<FrameInfo<'h>>) -> Self {
         Self { hook, callback, frame }
     }
 
@@ -55,14 +57,14 @@ impl<'h> InSlowHook<'h> {
     ///
     /// # Errors
     /// `E_NOTIMPL`: [`HookValues::FRAME`](super::HookValues::FRAME) is not among
-    /// [`VALUES`](super::FunctionHooks::VALUES). Else what the runtime answered.
+    /// [`VALUES`](super::ValueHooks::VALUES). Else what the runtime answered.
     pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
         self.frame
     }
 
     /// Frame info that was not asked for.
     pub(super) const fn no_frame() -> Error {
-        Error::new(E_NOTIMPL, "frame_info").about("frame info", "`FunctionHooks::VALUES` must have `HookValues::FRAME`")
+        Error::new(E_NOTIMPL, "frame_info").about("frame info", "`ValueHooks::VALUES` must have `HookValues::FRAME`")
     }
 }
 

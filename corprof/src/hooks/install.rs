@@ -1,8 +1,9 @@
 //! Setting hooks: what the runtime must be told, in which order, and what it would refuse.
 
+use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
 use super::values::HookValues;
-use super::{FunctionHooks, stubs, wrapper};
+use super::{FunctionHooks, ValueHooks, stubs, wrapper};
 use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
@@ -27,20 +28,44 @@ impl InInitialize<'_> {
     /// compiled then has no hooks. With [`FunctionHooks::UNWINDS`] also `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`,
     /// which make each exception dearer.
     ///
-    /// Hooks that ask for [`VALUES`](FunctionHooks::VALUES) come by the runtime's slow path, for which
-    /// `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and `ENABLE_FRAME_INFO` are turned on as needed; all others by the fast
-    /// one, which tells neither arguments nor results.
+    /// Such hooks come by the runtime's fast path, which tells neither arguments nor results: see
+    /// [`hook_functions_with_values`](Self::hook_functions_with_values).
     ///
     /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
     /// detached any more.
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is on, so
-    /// that the runtime would take the slow path, and the hooks ask for no values. `E_NOTIMPL`: there are no stubs for this
-    /// processor and system, or the runtime has none (.NET Core 3.1 on arm64), or one before .NET 5 is asked for values
-    /// ([`VALUES_BEFORE_NET_5`](FunctionHooks::VALUES_BEFORE_NET_5)). `E_FAIL`: hooks are set already;
-    /// [`Hook::Yes`](super::Hook::Yes) can hold what several need.
+    /// that the runtime would take the slow path. `E_NOTIMPL`: there are no stubs for this processor and system, or the runtime
+    /// has none (.NET Core 3.1 on arm64). `E_FAIL`: hooks are set already; [`Hook::Yes`](super::Hook::Yes) can hold what several
+    /// need.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
+        self.install(Fast(hooks))
+    }
+
+    /// As [`hook_functions`](Self::hook_functions), for hooks that are told arguments and results.
+    ///
+    /// They come by the runtime's slow path, for which `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and `ENABLE_FRAME_INFO`
+    /// are turned on as [`VALUES`](ValueHooks::VALUES) says. That it is empty does not compile.
+    ///
+    /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
+    /// detached any more.
+    ///
+    /// # Errors
+    /// As [`hook_functions`](Self::hook_functions), but those flags may be on. And `E_NOTIMPL`: the runtime is one before .NET 5
+    /// ([`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5)).
+    pub fn hook_functions_with_values<H: ValueHooks>(&self, hooks: H) -> Result<()> {
+        const {
+            assert!(
+                !H::VALUES.is_empty(),
+                "`ValueHooks::VALUES` is empty: name what the hooks are to be told, or implement `FunctionHooks`, whose hooks \
+                 are called much faster"
+            );
+        }
+        self.install(Slow(hooks))
+    }
+
+    fn install<H: EitherHooks>(&self, hooks: H) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         let is_slow = !H::VALUES.is_empty();
         /// The interface of .NET 5: the first with hooks on arm64, and with a slow path that is safe until the very end.
@@ -60,16 +85,16 @@ impl InInitialize<'_> {
         }
         if is_slow && self.version() < NET_5 && !H::VALUES_BEFORE_NET_5 {
             let rule = "this runtime may crash with hooks that are told values, when the application has ended and threads run \
-                        on: it takes .NET 5 or later, or `FunctionHooks::VALUES_BEFORE_NET_5` if that can be borne";
+                        on: it takes .NET 5 or later, or `ValueHooks::VALUES_BEFORE_NET_5` if that can be borne";
             return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
         }
         if self.hooks().is_some() {
-            let rule = "a profiler has one `FunctionHooks`: let it do what both should";
+            let rule = "a profiler has one `FunctionHooks` or `ValueHooks`: let it do what both should";
             return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));
         }
         let before = self.event_mask()?;
         if !is_slow && before.intersects(SLOW) {
-            let rule = "these hooks ask for no values (`FunctionHooks::VALUES`): turn this flag off";
+            let rule = "these hooks are told no values (`hook_functions_with_values`): turn this flag off";
             return Err(Error::new(corprof_sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
                 .about("ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO", rule));
         }

@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
+use super::either::EitherHooks;
 use super::stubs::{OURS, TAGS, Target};
 use super::threads::{Kept, State, Threads};
 use super::values::{Assemblies, Lookup, Plan};
-use super::{FunctionHooks, Hook, InHook, clock, signature};
+use super::{Hook, InHook, clock, fitness, signature};
 use crate::adapter::gate::{First, Gate, Tag};
 use crate::adapter::{catch, discard};
 use crate::context::{InInitialize, InTriggers};
@@ -31,7 +32,7 @@ use crate::info::{Info, StringLayout};
 use crate::{report, wire};
 
 /// A profiler's hooks, as long as the process lives.
-pub(crate) struct Installed<H: FunctionHooks> {
+pub(crate) struct Installed<H: EitherHooks> {
     /// The profiler's own: closed at Shutdown, or after a panic.
     pub(super) gate: Arc<Gate>,
     /// What threads keep their states under, at the gate.
@@ -42,6 +43,7 @@ pub(crate) struct Installed<H: FunctionHooks> {
     /// Where strings have their text, for hooks that are told values.
     string_layout: StringLayout,
     assemblies: Assemblies,
+    slow_path: fitness::SlowPath,
     /// Used inside the gate only, and dropped by Shutdown when the gate is closed and nobody is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
@@ -49,14 +51,14 @@ pub(crate) struct Installed<H: FunctionHooks> {
 
 // SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on a thread that may have it since it is `Send`. All
 // other fields are both by themselves.
-unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
+unsafe impl<H: EitherHooks> Sync for Installed<H> {}
 // SAFETY: as above.
-unsafe impl<H: FunctionHooks> Send for Installed<H> {}
+unsafe impl<H: EitherHooks> Send for Installed<H> {}
 
 /// What the runtime's number for a function points to. The alignment leaves room for the tags. First comes what every hook
 /// needs.
 #[repr(C, align(8))]
-pub(super) struct Record<H: FunctionHooks> {
+pub(super) struct Record<H: EitherHooks> {
     /// That of the hooks, at hand.
     gate: &'static Gate,
     /// Theirs as well.
@@ -81,6 +83,8 @@ pub(crate) trait AnyHooks: Send + Sync {
     fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
     /// An exception's event, as which the runtime knows how far the stack has been left.
     fn unwound(&'static self, event: Event);
+    /// Functions may be compiled from now on without these hooks being asked.
+    fn note_unasked(&'static self);
     /// Ends the calling thread's state.
     fn end_thread(&'static self, state: State);
     /// Ends the states of all threads, telling the user unless the profiler is quiet.
@@ -95,7 +99,7 @@ pub(crate) trait AnyHooks: Send + Sync {
     unsafe fn drop_user(&self);
 }
 
-impl<H: FunctionHooks> Installed<H> {
+impl<H: EitherHooks> Installed<H> {
     /// Hooks for the profiler that is being initialized.
     pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
         let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
@@ -109,6 +113,7 @@ impl<H: FunctionHooks> Installed<H> {
             threads: Threads::default(),
             string_layout,
             assemblies: Assemblies::default(),
+            slow_path: fitness::SlowPath::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
         })))
@@ -214,16 +219,22 @@ impl<H: FunctionHooks> Installed<H> {
         let hooks: &'static Self = unsafe { &*data.cast() };
         let record = hooks.gate.enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
-            let mut cx = InTriggers::new(&hooks.info);
+            // SAFETY: the runtime asks on the thread that compiles, in preemptive mode, and holds no lock that a collection waits
+            // for (contracts.toml: SetFunctionIDMapper2); it waits for the answer.
+            let mut cx = unsafe { InTriggers::new(&hooks.info) };
+            if fitness::is_of_the_runtime(&cx, function) {
+                return None;
+            }
+            if !H::VALUES.is_empty() {
+                hooks.slow_path.note(&cx, function);
+            }
             let select = || match hooks.user().select(&mut cx, function) {
                 Hook::Yes(data) if H::VALUES.is_empty() => {
                     Some((data, signature::tags(&cx, function), Plan::default()))
                 }
                 Hook::Yes(data) => {
-                    let mut lookup = Lookup::new(&mut cx, &hooks.assemblies);
-                    // In doubt it is not hooked.
-                    let is_fit = lookup.is_called_by_native_code(function) == Ok(false);
-                    is_fit.then(|| (data, OURS, lookup.plan(function)))
+                    let is_fit = hooks.slow_path.is_fit(&cx, function);
+                    is_fit.then(|| (data, OURS, Lookup::new(&mut cx, &hooks.assemblies).plan(function)))
                 }
                 Hook::No => None,
             };
@@ -238,14 +249,15 @@ impl<H: FunctionHooks> Installed<H> {
     }
 }
 
-impl<H: FunctionHooks> Record<H> {
+impl<H: EitherHooks> Record<H> {
     #[inline(always)]
     fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
-        InHook::new(&self.hooks.info, self.function, stack_pointer, begun)
+        // SAFETY: the stubs come here from the hook of this function's record.
+        unsafe { InHook::new(&self.hooks.info, self.function, stack_pointer, begun) }
     }
 }
 
-impl<H: FunctionHooks> Target for Installed<H> {
+impl<H: EitherHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
         let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
             record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, &record.data);
@@ -271,7 +283,7 @@ impl<H: FunctionHooks> Target for Installed<H> {
     }
 }
 
-impl<H: FunctionHooks> AnyHooks for Installed<H> {
+impl<H: EitherHooks> AnyHooks for Installed<H> {
     #[inline]
     fn key(&self) -> NonZeroUsize {
         NonNull::from(self).addr()
@@ -298,6 +310,14 @@ impl<H: FunctionHooks> AnyHooks for Installed<H> {
     fn unwound(&'static self, event: Event) {
         if H::UNWINDS {
             self.tell_unwound(event);
+        }
+    }
+
+    fn note_unasked(&'static self) {
+        /// The interface of .NET 9: the last without methods that the runtime itself suspends, and that of .NET 10.
+        const NET_9: u8 = 15;
+        if self.info.version() >= NET_9 {
+            self.slow_path.note_unasked();
         }
     }
 

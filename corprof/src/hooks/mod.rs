@@ -61,25 +61,30 @@
 //!
 //! # Arguments and results
 //!
-//! Hooks that ask for values ([`FunctionHooks::VALUES`]) are told what functions are called with and what they return, read by
-//! their signatures: see [`Value`]. The runtime then takes another way to all hooks, which costs several times as much; hooks
-//! that do not ask pay nothing for it. In return such a hook gets an [`InSlowHook`], which offers more than an [`InHook`].
+//! Hooks that are told what functions are called with and what they return implement another trait, [`ValueHooks`], and are set
+//! by [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`]. The runtime then
+//! takes another way to all hooks, which costs several times as much. In return such a hook gets an [`InSlowHook`], which offers
+//! more than an [`InHook`].
 //!
 //! # Where the files are
 //!
-//! `install.rs` sets hooks, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector
+//! `install.rs` sets hooks of either kind, which are one inside (`either.rs`), `fitness.rs` tells which functions are never
+//! hooked, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector
 //! registers kept, `installed.rs` leads from a stub to the user's method, and `threads.rs` keeps each thread's state.
 //! `rarely.rs` calls what hooks seldom do at no price for the rest. `shadow.rs` is a stack of what is running, and `unwind.rs`
 //! tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs` does that for
 //! calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in `call_paths.rs`,
-//! and `call_tree.rs` is the result. `slow.rs` is the way to hooks that are told values, which `values` reads.
+//! and `call_tree.rs` is the result. `value_hooks.rs` is the trait of hooks that are told values, `slow.rs` the way to them, and
+//! `values` reads.
 
 mod call_log;
 mod call_paths;
 mod call_times;
 mod call_tree;
 mod clock;
+mod either;
 mod events;
+mod fitness;
 mod in_hook;
 mod in_slow_hook;
 mod install;
@@ -91,6 +96,7 @@ mod slow;
 mod stubs;
 mod threads;
 mod unwind;
+mod value_hooks;
 mod values;
 mod wrapper;
 
@@ -105,6 +111,7 @@ pub use call_log::{Call, CallLog, CallReader, CallWriter};
 pub use call_times::{CallTimer, CallTimes};
 pub use call_tree::{CallPath, CallTotals, CallTree};
 pub use clock::HookClock;
+pub(crate) use either::EitherHooks;
 pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
@@ -114,6 +121,7 @@ pub(crate) use slow::ArgumentRoom;
 pub(crate) use stubs::{SlowStub, SlowStubs, Stub, Stubs};
 pub use unwind::StackBoundary;
 pub(crate) use unwind::is_about_unwinding;
+pub use value_hooks::ValueHooks;
 pub use values::{
     Arguments, ByRef, EnumValue, Field, HookValues, ReturnValue, StringRef, StructValue, Unreadable, Value,
 };
@@ -142,8 +150,15 @@ pub enum Hook<F> {
 
 /// What is done when functions begin and end: see [the module](self).
 ///
+/// It is told neither arguments nor results: for these there is [`ValueHooks`].
+///
 /// All threads share the value, and call it at the same time. It is dropped at the end of Shutdown; `Arc<T>` implements the
 /// trait for a `T` that does, so the profiler can keep a share.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no hooks",
+    note = "`hook_functions` takes a type that implements `FunctionHooks`; one that implements `ValueHooks` is handed to \
+            `hook_functions_with_values`"
+)]
 pub trait FunctionHooks: Send + Sync + 'static {
     /// What is kept for each function that is hooked, its name for instance. It is never dropped, for the runtime keeps a
     /// pointer to it for as long as the process lives, even when the function is gone.
@@ -162,26 +177,16 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Whether each hook begins with a reading of the clock, which [`HookClock::at`] gives. It is the cheapest way to the time.
     const TIMED: bool = false;
 
-    /// What hooks are told of values. If it is anything, [`enter_with_args`](Self::enter_with_args),
-    /// [`leave_with_value`](Self::leave_with_value) and [`tailcall_with_frame`](Self::tailcall_with_frame) are called in place
-    /// of the other three, by the runtime's slow path. Functions that native code calls (`UnmanagedCallersOnly`) are not
-    /// hooked then, as the slow path is not made for them.
-    ///
-    /// From .NET 5 on; before, only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
-    const VALUES: HookValues = HookValues::empty();
-
-    /// Whether values are wanted of .NET Core 3.1 as well, at the risk of the application's exit code.
-    ///
-    /// .NET Core 3.1 has a fault there that no profiler can mend: if a thread is still in functions with such hooks when the
-    /// application has ended and the profiler is gone, the runtime reads what it has deleted, and the process ends by a signal.
-    /// An application whose threads have all left such functions by then is safe. Unless this says yes,
-    /// [`hook_functions`](crate::InInitialize::hook_functions) is an error there.
-    const VALUES_BEFORE_NET_5: bool = false;
-
     /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
     ///
-    /// It is asked once for each function, and one for each instantiation of a generic function that has code of its own.
-    /// Functions without metadata are not asked about and not hooked.
+    /// It is asked once for each function, and once for each instantiation of a generic function that has code of its own; twice if
+    /// two threads compile it at the same time, and then both answers are in use.
+    /// Not asked about and not hooked are functions without metadata; the runtime's own handling of exceptions, which is managed
+    /// from .NET 9 on (`System.Runtime.EH` and what it uses), so that a function that throws is seen as in older runtimes; and what
+    /// suspends a method for runtime async (`AsyncHelpers.AwaitAwaiter` and the like), which .NET 10 compiles wrongly with hooks.
+    ///
+    /// A function can be asked about twice under two identifiers: a method that is awaited by one that the runtime itself suspends
+    /// has a second form.
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
 
     /// The state of a thread that begins: made on that thread.
@@ -192,7 +197,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
         let _ = (cx, thread, function);
     }
 
-    /// A function is about to return. This is not called for a function that an exception leaves.
+    /// A function is about to return. This is not called for a function that an exception leaves, nor when the runtime itself
+    /// suspends it (runtime async, which is opt-in on .NET 10): it is entered anew each time that it goes on, and leaves when it
+    /// has finished.
     fn leave(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
@@ -201,38 +208,6 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// is implemented, [`leave`](Self::leave) is called instead.
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         self.leave(cx, thread, function);
-    }
-
-    /// As [`enter`](Self::enter), which it calls unless it is implemented, with the arguments if
-    /// [`VALUES`](Self::VALUES) has [`ARGUMENTS`](HookValues::ARGUMENTS).
-    fn enter_with_args(
-        &self,
-        cx: &InSlowHook<'_>,
-        thread: &mut Self::Thread,
-        function: &Self::Function,
-        args: &Arguments<'_>,
-    ) {
-        let _ = args;
-        self.enter(cx.hook(), thread, function);
-    }
-
-    /// As [`leave`](Self::leave), which it calls unless it is implemented, with what is returned if
-    /// [`VALUES`](Self::VALUES) has [`RESULT`](HookValues::RESULT).
-    fn leave_with_value(
-        &self,
-        cx: &InSlowHook<'_>,
-        thread: &mut Self::Thread,
-        function: &Self::Function,
-        value: &ReturnValue<'_>,
-    ) {
-        let _ = value;
-        self.leave(cx.hook(), thread, function);
-    }
-
-    /// As [`tailcall`](Self::tailcall), which it calls unless it is implemented. There is no value: what the next function
-    /// returns is the result of both.
-    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
-        self.tailcall(cx.hook(), thread, function);
     }
 
     /// An exception may have left functions, whose [`leave`](Self::leave) does not come: those beyond `boundary` are gone.
@@ -261,8 +236,6 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
     const TIMED: bool = T::TIMED;
-    const VALUES: HookValues = T::VALUES;
-    const VALUES_BEFORE_NET_5: bool = T::VALUES_BEFORE_NET_5;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
@@ -285,30 +258,6 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
     #[inline]
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         T::tailcall(self, cx, thread, function);
-    }
-
-    fn enter_with_args(
-        &self,
-        cx: &InSlowHook<'_>,
-        thread: &mut Self::Thread,
-        function: &Self::Function,
-        args: &Arguments<'_>,
-    ) {
-        T::enter_with_args(self, cx, thread, function, args);
-    }
-
-    fn leave_with_value(
-        &self,
-        cx: &InSlowHook<'_>,
-        thread: &mut Self::Thread,
-        function: &Self::Function,
-        value: &ReturnValue<'_>,
-    ) {
-        T::leave_with_value(self, cx, thread, function, value);
-    }
-
-    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
-        T::tailcall_with_frame(self, cx, thread, function);
     }
 
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {

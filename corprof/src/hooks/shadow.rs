@@ -78,6 +78,9 @@ const MOST: usize = 1 << 17;
 /// blocks of methods without metadata, so what the exception has left is still on the stack. The next hook above it, or the
 /// next block that the runtime tells of, sets it right. While a filter runs nothing has been left yet: what the filter calls is
 /// entered below what threw.
+///
+/// While the runtime makes a `TypeInitializationException`, in what it calls for that: it has caught the exception of the static
+/// constructor, which is still on the stack, and tells so when it throws the new one.
 pub struct ShadowStack<F> {
     /// The innermost entry.
     top: *mut Entry<F>,

@@ -3,20 +3,19 @@
 //! An argument or result is in a vector register only if it is a floating-point number, or a value type that holds one. So a
 //! signature without either proves that a stub need not keep them, which is most of its cost. In doubt, they are kept.
 
+use super::fitness;
 use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
 use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
-
-/// The runtime unwraps what such a method returns; the flag is newer than the IDL.
-const IMPL_ASYNC: u32 = 0x2000;
 
 /// What the stubs have to keep for `function`.
 pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
     let signature = || {
         let info = cx.function_info(function).ok()?;
         let method = cx.metadata(info.module).ok()?.method(info.token).ok()?;
-        let is_async = method.impl_flags.bits() & IMPL_ASYNC != 0;
+        // The runtime unwraps what such a method returns.
+        let is_async = fitness::is_suspended_by_the_runtime(&method);
         let signature = MethodSignature::decode(&method.signature).ok()?;
         (!is_async).then_some(signature)
     };

@@ -7,10 +7,11 @@ use std::mem::{MaybeUninit, offset_of};
 
 use corprof_sys as sys;
 
+use super::either::EitherHooks;
 use super::installed::{Installed, Record};
 use super::stubs::{OURS, SlowTarget};
 use super::values::{Arguments, HookValues, MOST_RANGES, Plan, Ranges, ReturnValue, Unreadable};
-use super::{FunctionHooks, InHook, InSlowHook, wrapper};
+use super::{InHook, InSlowHook, wrapper};
 use crate::context::{Heap, InCallback};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
@@ -55,19 +56,22 @@ impl ArgumentRoom {
 }
 
 /// What a call of the slow path is about.
-struct Call<H: FunctionHooks> {
+struct Call<H: EitherHooks> {
     record: &'static Record<H>,
     elt: sys::COR_PRF_ELT_INFO,
 }
 
-impl<H: FunctionHooks> Call<H> {
+impl<H: EitherHooks> Call<H> {
     fn info(&self) -> &'static Info {
         self.record.hooks.info()
     }
 
     /// The context in which the runtime's questions are asked.
     fn callback(&self) -> InCallback<'static> {
-        InCallback::new(self.info(), Heap::Still, 0)
+        // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: it has marked the thread as inside a
+        // callback, and put it in cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
+        let cx = unsafe { InCallback::new(self.info(), Heap::Still, 0) };
+        cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
 
     /// The user's context, given what the runtime wrote for a frame.
@@ -75,22 +79,25 @@ impl<H: FunctionHooks> Call<H> {
         let function = self.record.function;
         let frame = if H::VALUES.contains(HookValues::FRAME) {
             let none = Error::new(E_NOTIMPL, "frame_info");
-            // By the lifetime it ends with the call, which is in the hook that the runtime wrote it for.
-            frame.and_then(|raw| FrameInfo::new(function, raw).ok_or(none))
+            // SAFETY: by the lifetime it ends with the call, which is in the hook that the runtime wrote it for.
+            frame.and_then(|raw| unsafe { FrameInfo::new(function, raw) }.ok_or(none))
         } else {
             Err(InSlowHook::no_frame())
         };
-        let hook = InHook::new(self.info(), function, wrapper::stack_pointer(self.elt), begun);
-        InSlowHook::new(hook, self.callback(), frame)
+        // SAFETY: a `Call` is made in the hook of its function, and borrows end before it does.
+        unsafe {
+            let hook = InHook::new(self.info(), function, wrapper::stack_pointer(self.elt), begun);
+            InSlowHook::new(hook, self.callback(), frame)
+        }
     }
 }
 
 /// Values were not asked for.
 fn not_asked(what: &'static str) -> Unreadable {
-    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`FunctionHooks::VALUES` leaves them out"))
+    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`ValueHooks::VALUES` leaves them out"))
 }
 
-impl<H: FunctionHooks> Installed<H> {
+impl<H: EitherHooks> Installed<H> {
     /// As [`run`](Self::run) for a number that may be the runtime's own: .NET Core 3.1 compiles with hooks after Shutdown, and
     /// does not ask `map` any more.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
@@ -101,7 +108,7 @@ impl<H: FunctionHooks> Installed<H> {
     }
 }
 
-impl<H: FunctionHooks> SlowTarget for Installed<H> {
+impl<H: EitherHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn enter(client: usize, elt: usize) {
         Self::run_slow(client, "enter_with_args", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
@@ -123,8 +130,13 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
             };
             // The frame is written also when there is no room for the arguments.
             let frame = if frame == 0 { answer.map(|()| frame) } else { Ok(frame) };
-            // SAFETY: the runtime has just told these places for this call, and keeps them until the hook returns; it is in
-            // cooperative mode, so no collection runs before.
+            // SAFETY: `ranges` are what `GetFunctionEnter3Info` has just told for this `elt`, or there are none. They lie in the
+            // wrapper's notes (registers, and copies of structs that were in registers), in what `elt` points to (`this`), or in
+            // the frame of the caller, all of which stay until the wrapper returns, which is after this hook. The plan is that of
+            // the same function: both came from `map` in one record. No collection runs meanwhile: the wrapper has switched to
+            // cooperative mode (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), and `InSlowHook` offers only calls that leave
+            // it for no moment, as the contract table has it. `args` ends with this closure: its lifetime is in none of the
+            // user's types.
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
             user.enter_with_args(&call.cx(frame, begun), thread, &record.data, &args);
         });
@@ -148,7 +160,8 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
                 Err(error) => Err(Unreadable::NotTold(error)),
                 Ok(()) => Ok(range),
             };
-            // SAFETY: as in `enter`.
+            // SAFETY: `range` is what `GetFunctionLeave3Info` has just told for this `elt`, or empty, of which nothing is read. It
+            // lies in the wrapper's notes, or is the return buffer, which is the caller's and stays. The rest is as in `enter`.
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
             user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, &record.data, &value);
         });
@@ -170,7 +183,7 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
     }
 }
 
-impl<H: FunctionHooks> Record<H> {
+impl<H: EitherHooks> Record<H> {
     /// What its values are.
     fn plan(&self) -> &Plan {
         &self.plan

@@ -14,7 +14,9 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+#[cfg(doc)]
 use super::FunctionHooks;
+use super::either::EitherHooks;
 use super::installed::{AnyHooks, Installed};
 use crate::adapter::catch;
 use crate::adapter::gate::Inside;
@@ -31,7 +33,7 @@ pub(crate) struct State(NonNull<()>);
 
 /// What a [`State`] points to. The user's part comes first, so that a pointer to the whole is one to it.
 #[repr(C)]
-pub(super) struct Kept<H: FunctionHooks> {
+pub(super) struct Kept<H: EitherHooks> {
     thread: UnsafeCell<H::Thread>,
     /// Somebody other than a hook of the usual case has it (`unwind.rs`).
     pub(super) is_lent: Cell<bool>,
@@ -63,7 +65,7 @@ impl Drop for Own {
     }
 }
 
-impl<H: FunctionHooks> Installed<H> {
+impl<H: EitherHooks> Installed<H> {
     /// The calling thread's state; none if it could not be made, or the thread is ending.
     pub(super) fn thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
         match inside.local(self.tag) {

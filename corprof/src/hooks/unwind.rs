@@ -11,7 +11,9 @@ use crate::context::{Heap, InCallback};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 
+#[cfg(doc)]
 use super::FunctionHooks;
+use super::either::EitherHooks;
 use super::installed::Installed;
 use super::threads::Kept;
 
@@ -116,25 +118,25 @@ fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
 }
 
 /// Where hooks keep their state of a thread.
-pub(super) type ThreadOf<H> = NonNull<<H as FunctionHooks>::Thread>;
+pub(super) type ThreadOf<H> = NonNull<<H as EitherHooks>::Thread>;
 
 /// The state of a thread while somebody has it, who is inside the gate.
-pub(super) struct Loan<H: FunctionHooks>(&'static Kept<H>);
+pub(super) struct Loan<H: EitherHooks>(&'static Kept<H>);
 
-impl<H: FunctionHooks> Loan<H> {
+impl<H: EitherHooks> Loan<H> {
     /// None if somebody has it.
     fn new(kept: &'static Kept<H>) -> Option<Self> {
         (!kept.is_lent.replace(true)).then_some(Self(kept))
     }
 }
 
-impl<H: FunctionHooks> Drop for Loan<H> {
+impl<H: EitherHooks> Drop for Loan<H> {
     fn drop(&mut self) {
         self.0.is_lent.set(false);
     }
 }
 
-impl<H: FunctionHooks> Installed<H> {
+impl<H: EitherHooks> Installed<H> {
     /// The calling thread's state, unless a hook or somebody else on this thread has it. The loan has to end while the caller
     /// is inside the gate.
     pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H>)> {
@@ -159,7 +161,8 @@ impl<H: FunctionHooks> Installed<H> {
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate.enter() else { return };
-        let cx = InCallback::new(self.info(), Heap::Moves, 0);
+        // SAFETY: the adapter tells of `event` from inside its callback; nothing is claimed of the heap.
+        let cx = unsafe { InCallback::new(self.info(), Heap::Moves, 0) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {
             // SAFETY: lent to this closure alone.

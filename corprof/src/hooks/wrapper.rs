@@ -2,20 +2,43 @@
 //!
 //! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has led to what the wrapper has noted of the call ever since the
 //! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h; in .NET Core
-//! 3.1 in vm/amd64/profiler.cpp). Two things are taken from there, and tests compare both with what must be.
+//! 3.1 in vm/amd64/profiler.cpp). Three things are taken from there, and tests compare them with what must be: the stack pointer
+//! of the function's caller, the registers of the function where it has called the hook, and the memory that .NET Core 3.1
+//! overwrites.
 
 use corprof_sys as sys;
 
 use crate::info::Info;
+use crate::walk::WalkStart;
 
 /// The first version of the interface whose wrapper has been looked at: that of .NET Core 3.1.
 pub(super) const LEAST_INFO: u8 = 11;
 
-/// Where the wrapper notes the stack pointer of the function's caller, in words.
+/// What the wrapper notes, by its place in words.
 #[cfg(target_arch = "x86_64")]
-const CALLERS_STACK_POINTER: usize = 4;
+mod place {
+    /// The function's rbp.
+    pub(super) const FRAME_POINTER: usize = 1;
+    /// The function's rsp, when the hook has returned (`probeRsp`).
+    pub(super) const STACK_POINTER: usize = 2;
+    /// Where the hook returns to in the function.
+    pub(super) const IP: usize = 3;
+    /// The stack pointer of the function's caller (`profiledRsp`).
+    pub(super) const CALLERS_STACK_POINTER: usize = 4;
+}
+
+/// What the wrapper notes, by its place in words.
 #[cfg(not(target_arch = "x86_64"))]
-const CALLERS_STACK_POINTER: usize = 29;
+mod place {
+    /// The function's x29.
+    pub(super) const FRAME_POINTER: usize = 0;
+    /// The function's sp, when the hook has returned (`probeSp`).
+    pub(super) const STACK_POINTER: usize = 28;
+    /// Where the hook returns to in the function.
+    pub(super) const IP: usize = 1;
+    /// The stack pointer of the function's caller (`profiledSp`).
+    pub(super) const CALLERS_STACK_POINTER: usize = 29;
+}
 
 /// How far a function's caller may be from the wrapper that it calls: more than any stack is long.
 const FARTHEST: usize = 1 << (usize::BITS / 2 + 2);
@@ -29,11 +52,27 @@ fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
 /// The stack pointer of the function's caller. Should the notes be others than they were up to .NET 10, it is their own
 /// address, which lies as far from that for one call of a function as for another.
 pub(super) fn stack_pointer(elt: sys::COR_PRF_ELT_INFO) -> usize {
-    let notes = notes(elt);
-    // SAFETY: the notes are longer than this on every processor that there are hooks for.
-    let noted = unsafe { notes.add(CALLERS_STACK_POINTER).read() };
-    let is_likely = noted > notes.addr() && noted - notes.addr() < FARTHEST && noted.is_multiple_of(size_of::<usize>());
-    if is_likely { noted } else { notes.addr() }
+    let noted = note(elt, place::CALLERS_STACK_POINTER);
+    if is_above_wrapper(elt, noted) { noted } else { notes(elt).addr() }
+}
+
+/// The registers of the function that has called the hook; none, should the notes be others than they were up to .NET 10.
+pub(super) fn walk_start(elt: sys::COR_PRF_ELT_INFO) -> Option<WalkStart> {
+    let [ip, stack_pointer, frame_pointer] =
+        [place::IP, place::STACK_POINTER, place::FRAME_POINTER].map(|place| note(elt, place));
+    is_above_wrapper(elt, stack_pointer).then_some(WalkStart { ip, stack_pointer, frame_pointer })
+}
+
+/// One word of the notes.
+fn note(elt: sys::COR_PRF_ELT_INFO, place: usize) -> usize {
+    // SAFETY: the notes are longer than 30 words on every processor that there are hooks for.
+    unsafe { notes(elt).add(place).read() }
+}
+
+/// Whether this can be a stack pointer of the function that has called the wrapper, or of its caller.
+fn is_above_wrapper(elt: sys::COR_PRF_ELT_INFO, stack_pointer: usize) -> bool {
+    let wrapper = notes(elt).addr();
+    stack_pointer > wrapper && stack_pointer - wrapper < FARTHEST && stack_pointer.is_multiple_of(size_of::<usize>())
 }
 
 /// Mends what .NET Core 3.1 breaks on Linux and macOS when a hook asks for values.

@@ -28,7 +28,7 @@ impl InTriggers<'_> {
         let mut process_id = 0;
         let name = read_utf16("GetAppDomainInfo", |start, room, count| {
             // SAFETY: the call writes the process id, the count, and at most `room` units of text.
-            unsafe { self.as_raw().GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
+            unsafe { self.first_version().GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
         })?;
         Ok(AppDomainInfo { name, process_id })
     }

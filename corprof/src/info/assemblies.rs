@@ -31,7 +31,14 @@ impl InCallback<'_> {
         let name = read_utf16(CALL, |start, room, count| {
             // SAFETY: the call writes the two locals, the count, and at most `room` units of text.
             unsafe {
-                self.as_raw().GetAssemblyInfo(assembly.as_raw(), room, count, start, &mut app_domain, &mut module)
+                self.first_version().GetAssemblyInfo(
+                    assembly.as_raw(),
+                    room,
+                    count,
+                    start,
+                    &mut app_domain,
+                    &mut module,
+                )
             }
         })?;
         Ok(AssemblyInfo { name, app_domain: AppDomainId::from_raw(app_domain), module: ModuleId::from_raw(module) })

@@ -86,7 +86,8 @@ impl Info {
     fn ask_class_into(&self, class: ClassId, type_args: &mut [sys::ClassID]) -> Result<(ClassInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
         let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
-        // SAFETY: the call writes the locals, and at most as many type arguments as there is room for.
+        // SAFETY: the class is in memory: nothing can be unloaded, or the caller holds it, or a callback about it is under way. The
+        // call writes the locals, and at most as many type arguments as there is room for.
         let code = unsafe {
             info.GetClassIDInfo2(
                 class.as_raw(),
@@ -125,8 +126,9 @@ impl Info {
     pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
         let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
-        // SAFETY: the call writes the three locals and keeps nothing.
-        let code = unsafe { self.as_raw().IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank) };
+        // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing.
+        let code =
+            unsafe { self.first_version().IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank) };
         Error::check(code, CALL)?;
         Ok((code != S_FALSE).then(|| ArrayClass { element_type, element: ClassId::from_raw(element), rank }))
     }

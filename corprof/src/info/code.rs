@@ -3,6 +3,7 @@
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
+use crate::alive::{Held, LookUp, dead};
 use crate::buffer::{read_list, read_list_from};
 use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
@@ -19,12 +20,6 @@ pub struct FunctionVersion {
     pub function: FunctionId,
     /// Which of its bodies.
     pub rejit: ReJitId,
-}
-
-impl FunctionVersion {
-    fn from_wire(info: &Info, version: sys::COR_PRF_FUNCTION) -> Option<Self> {
-        info.found_function(version.functionId).map(|function| Self { function, rejit: ReJitId(version.reJitId) })
-    }
 }
 
 impl From<FunctionId> for FunctionVersion {
@@ -129,14 +124,73 @@ impl Info {
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
+        if !self.alive().is_unloading_possible() {
+            let function = self.ask_function_at(ip)?;
+            // If that has just become possible, what was found may be gone already.
+            if !self.alive().is_unloading_possible() {
+                return Ok(function.and_then(FunctionId::from_raw));
+            }
+        }
+        self.function_at(ip)
+    }
+
+    /// As [`function_from_ip`](Self::function_from_ip), once something may be unloaded.
+    #[cold]
+    fn function_at(&self, ip: usize) -> Result<Option<FunctionId>> {
+        let look_up = self.alive().look_up();
+        self.find(&look_up, || self.ask_function_at(ip))
+    }
+
+    /// The function that a look-up finds, if it is alive.
+    fn find(&self, look_up: &LookUp<'_>, ask: impl Fn() -> Result<Option<usize>>) -> Result<Option<FunctionId>> {
+        let Some(found) = ask()? else { return Ok(None) };
+        if let Some(function) = self.found_function(found, false, look_up) {
+            return Ok(Some(function));
+        }
+        // It was dead when it was last heard of. If all that is dead has gone, what is found from then on is alive.
+        if !self.alive().is_all_gone(self) {
+            return Ok(None);
+        }
+        let found = ask()?;
+        Ok(found.and_then(|found| self.found_function(found, true, look_up)))
+    }
+
+    /// The function whose code an address lies in, dead or alive, unless it has no metadata.
+    #[inline]
+    pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
         let mut function = 0;
-        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id.
-        let code = unsafe { self.as_raw().GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
+        // SAFETY: the runtime looks the address up among those of its code, and does not read there. What it finds is in memory: the
+        // lists of code are changed under a lock of the runtime's, before the memory of functions is freed. It writes one id.
+        let code = unsafe { self.first_version().GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
         if code == E_FAIL {
             return Ok(None);
         }
         Error::check(code, "GetFunctionFromIP")?;
-        Ok(self.found_function(function))
+        Ok(Some(function))
+    }
+
+    /// An error if the code has gone: its function may have died, and another have been given the same identifier.
+    fn check_code(&self, code: NativeCode, function: &Held<'_, FunctionId>, call: &'static str) -> Result<()> {
+        if !self.alive().is_unloading_possible() {
+            return Ok(());
+        }
+        match self.ask_function_at(code.as_raw())? {
+            Some(found) if found == function.as_raw() => Ok(()),
+            None if self.is_function_dynamic(function.id())? => Ok(()),
+            _ => Err(dead::<FunctionId>(call)),
+        }
+    }
+
+    /// The start of the code of a function that cannot go meanwhile.
+    pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
+        let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; USUAL_CODE_RANGES], 0);
+        // SAFETY: the function is in memory by the caller's promise; the call writes the count and at most as many ranges as there
+        // is room for.
+        let code =
+            unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
+        let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
+        (start != 0).then_some(start)
     }
 
     /// Where the native code of `function` lies: its start, and more ranges if it was split.
@@ -154,7 +208,7 @@ impl Info {
         let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ranges.
+            // SAFETY: the function is held; the call writes the count and at most `room` ranges.
             unsafe { info.GetCodeInfo2(function.as_raw(), room, count, start) }
         })
     }
@@ -170,7 +224,7 @@ impl Info {
         let FunctionVersion { function, rejit } = version.into();
         let function = self.hold(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` addresses.
+            // SAFETY: the function is held; the call writes the count and at most `room` addresses.
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
         })?;
         let code = |start| NativeCode::new(start, function.id());
@@ -185,7 +239,7 @@ impl Info {
         let function = self.hold(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
-        // SAFETY: the call writes one truth value and keeps nothing.
+        // SAFETY: the function is held, or its memory stays (a dynamic method's); the call writes one truth value and keeps nothing.
         Error::check(unsafe { info.IsFunctionDynamic(function.as_raw(), &mut is_dynamic) }, CALL)?;
         Ok(is_dynamic.as_bool())
     }
@@ -203,10 +257,12 @@ impl InCallback<'_> {
     #[doc(alias = "GetILToNativeMapping")]
     pub fn il_to_native_mapping(&self, code: NativeCode) -> Result<Vec<IlToNativeRange>> {
         const CALL: &str = "GetILToNativeMapping3";
-        let _function = self.hold(code.function(), CALL)?;
+        let function = self.hold(code.function(), CALL)?;
+        self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let ranges = read_list(CALL, |room, count, start: *mut [u32; 3]| {
-            // SAFETY: the call writes the count and at most `room` entries of three numbers each.
+            // SAFETY: the function is held and the code is its own; the call writes the count and at most `room` entries of three
+            // numbers each.
             unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
         })?;
         Ok(ranges
@@ -218,40 +274,9 @@ impl InCallback<'_> {
             })
             .collect())
     }
-
-    /// The functions that have been compiled just in time so far, and those that are being compiled.
-    ///
-    /// Bodies that came of ReJIT requests are left out: see
-    /// [`jitted_function_versions`](InTriggers::jitted_function_versions).
-    #[doc = contract!(EnumJITedFunctions)]
-    #[doc(alias = "EnumJITedFunctions")]
-    pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
-        const CALL: &str = "EnumJITedFunctions";
-        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        read_all(
-            CALL,
-            // SAFETY: the call writes one reference and keeps nothing.
-            |functions| unsafe { info.EnumJITedFunctions(functions) },
-            |function: sys::COR_PRF_FUNCTION| self.found_function(function.functionId),
-        )
-    }
 }
 
 impl InTriggers<'_> {
-    /// The functions that have been compiled just in time so far, each in every body that it was compiled from.
-    #[doc = contract!(EnumJITedFunctions2)]
-    #[doc(alias = "EnumJITedFunctions2")]
-    pub fn jitted_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
-        const CALL: &str = "EnumJITedFunctions2";
-        let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        read_all(
-            CALL,
-            // SAFETY: the call writes one reference and keeps nothing.
-            |functions| unsafe { info.EnumJITedFunctions2(functions) },
-            |version| FunctionVersion::from_wire(self, version),
-        )
-    }
-
     /// The function, and which of its bodies, whose code `ip` lies in; none for an address outside managed code.
     ///
     /// Dynamic methods are found too.
@@ -262,15 +287,31 @@ impl InTriggers<'_> {
     #[doc(alias = "GetFunctionFromIP2")]
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
         const CALL: &str = "GetFunctionFromIP3";
+        let look_up = self.alive().look_up();
+        // Without the body first: for that, the runtime follows the function to its module and type arguments, which may have gone.
+        let ask = || self.ask_function_version_at(ip, std::ptr::null_mut());
+        let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
+        let Ok(held) = self.hold(function, CALL) else { return Ok(None) };
+        let mut rejit = 0;
+        let found = self.ask_function_version_at(ip, &mut rejit)?;
+        // Another one if the code of a dynamic method has gone meanwhile.
+        Ok(found.filter(|&found| found == held.as_raw()).map(|_| FunctionVersion { function, rejit: ReJitId(rejit) }))
+    }
+
+    /// As [`ask_function_at`](Info::ask_function_at), also for functions without metadata. To be called with room for the body only
+    /// while what is found is kept alive.
+    fn ask_function_version_at(&self, ip: usize, rejit: *mut usize) -> Result<Option<usize>> {
+        const CALL: &str = "GetFunctionFromIP3";
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
-        let (mut function, mut rejit) = (0, 0);
-        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes two ids.
-        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, &mut rejit) };
+        let mut function = 0;
+        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id. Of the
+        // function it reads only if there is room for the body: then the caller keeps it alive.
+        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);
         }
         Error::check(code, CALL)?;
-        Ok(self.found_function(function).map(|function| FunctionVersion { function, rejit: ReJitId(rejit) }))
+        Ok(Some(function))
     }
 
     /// Where `code` lies: its start, and a second range if it was split.
@@ -279,15 +320,20 @@ impl InTriggers<'_> {
     #[doc(alias = "GetCodeInfo3")]
     pub fn native_code_ranges(&mut self, code: NativeCode) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo4";
-        let _function = self.hold(code.function(), CALL)?;
+        let function = self.hold(code.function(), CALL)?;
+        self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ranges.
+            // SAFETY: the function is held and the code is its own; the call writes the count and at most `room` ranges.
             unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
         })
     }
 
-    /// The bodies of `function` that are in use: [`ReJitId(0)`](ReJitId) is the one it was loaded with.
+    /// All bodies that `function` has had so far, the oldest first: [`ReJitId(0)`](ReJitId) is the one it was loaded with, each
+    /// other comes of a ReJIT request that has taken effect.
+    ///
+    /// Bodies that have been replaced or reverted are among them, so the list does not say which one is called now. Which one a
+    /// frame runs is told by [`function_version_from_ip`](Self::function_version_from_ip).
     #[doc = contract!(GetReJITIDs)]
     #[doc(alias = "GetReJITIDs")]
     pub fn rejit_ids(&mut self, function: FunctionId) -> Result<Vec<ReJitId>> {
@@ -296,7 +342,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // The runtime refuses to be asked for the count alone.
         let ids = read_list_from(CALL, USUAL_REJIT_IDS, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ids.
+            // SAFETY: the function is held; the call writes the count and at most `room` ids.
             unsafe { info.GetReJITIDs(function.as_raw(), room, count, start) }
         })?;
         Ok(ids.into_iter().map(ReJitId).collect())
@@ -323,7 +369,7 @@ impl InTriggers<'_> {
         let mut is_incomplete = BOOL(0);
         let methods = read_all(
             CALL,
-            // SAFETY: the call writes one truth value and one reference, and keeps nothing.
+            // SAFETY: both modules are held; the call writes one truth value and one reference, and keeps nothing.
             |methods| unsafe {
                 info.EnumNgenModuleMethodsInliningThisMethod(
                     inliners.as_raw(),

@@ -3,6 +3,7 @@
 
 mod payload;
 mod provider;
+mod sessions;
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -19,6 +20,7 @@ pub use payload::EventPipePayload;
 pub use provider::{
     EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
 };
+pub(crate) use sessions::Sessions;
 
 /// How urgent an event is; a session gets those up to the level that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -109,11 +111,13 @@ impl Info {
     /// The name of an EventPipe provider.
     #[doc = contract!(EventPipeGetProviderInfo)]
     #[doc(alias = "EventPipeGetProviderInfo")]
-    pub fn event_pipe_provider_info(&self, provider: EventPipeProviderId) -> Result<String> {
+    pub fn event_pipe_provider_info(&self, provider: EventPipeProviderId<'_>) -> Result<String> {
         const CALL: &str = "EventPipeGetProviderInfo";
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         read_utf16(CALL, |start, room, count| {
-            // SAFETY: providers live as long as the process; the call writes the count and at most `room` units of text.
+            // SAFETY: the provider lives as long as its identifier: this profiler's own are never deleted, and the identifiers
+            // of others end with the callback that they were given to, during which the runtime uses the provider itself. The
+            // call writes the count and at most `room` units of text.
             unsafe { info.EventPipeGetProviderInfo(provider.as_raw(), room, count, start) }
         })
     }
@@ -135,6 +139,7 @@ impl InTriggers<'_> {
     ) -> Result<EventPipeSessionId> {
         const CALL: &str = "EventPipeStartSession";
         apart(CALL, self, |info| {
+            let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
             let configs: Vec<_> = texts.iter().zip(providers).map(|(text, config)| text.wire(config)).collect();
@@ -145,14 +150,17 @@ impl InTriggers<'_> {
                 info.EventPipeStartSession(count, configs.as_ptr(), BOOL::from(rundown), &mut session)
             };
             Error::check(code, CALL)?;
-            Ok(EventPipeSessionId(session))
+            let session = EventPipeSessionId(session);
+            sessions.started(session);
+            Ok(session)
         })
     }
 
     /// Lets a session that runs get the events of another provider, too.
     #[doc = contract!(EventPipeAddProviderToSession)]
     ///
-    /// `E_INVALIDARG`: a name or filter with a NUL inside.
+    /// `E_INVALIDARG`: a name or filter with a NUL inside; or the process ends, and the runtime has ended the session.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped.
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
         &mut self,
@@ -161,9 +169,11 @@ impl InTriggers<'_> {
     ) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
         apart(CALL, self, |info| {
+            let _running = info.event_pipe_sessions().hold(session, CALL)?;
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             let text = ConfigText::of(CALL, provider)?;
-            // SAFETY: the configuration points into `text`, which outlives the call.
+            // SAFETY: the configuration points into `text`, which outlives the call; the session is there, as `_running` keeps
+            // it from being stopped.
             let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
             Error::check(code, CALL)
         })
@@ -171,16 +181,21 @@ impl InTriggers<'_> {
 
     /// Ends a session.
     ///
-    /// The last of its events may still be delivered while this call is made.
+    /// The last of its events may still be delivered while this call is made, and it waits for those that are being delivered
+    /// on other threads.
     #[doc = contract!(EventPipeStopSession)]
+    ///
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped before.
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";
         apart(CALL, self, |info| {
+            let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-            // SAFETY: the call takes a number.
+            sessions.end(session, CALL)?;
+            // SAFETY: the call takes a number, and looks whether it is that of a session.
             let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
-            Error::check(code, CALL)
+            Error::check(code, CALL).inspect_err(|_| sessions.started(session))
         })
     }
 }

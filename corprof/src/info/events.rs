@@ -69,6 +69,11 @@ impl Info {
         if is_unheard {
             tracker::count_report();
         }
+        if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
+            && let Some(hooks) = self.hooks()
+        {
+            hooks.note_unasked();
+        }
         let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
         if is_unheard {
             tracker::count_report();

@@ -16,7 +16,8 @@ use crate::walk::FrameInfo;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// The class, unless the function is shared between instantiations and only a frame could tell which.
+    /// The class. None before .NET 10, if the function is shared between instantiations and only a frame could tell which;
+    /// .NET 10 tells the class over `System.__Canon` then.
     pub class: Option<ClassId>,
     /// The module whose metadata defines it.
     pub module: ModuleId,
@@ -66,7 +67,7 @@ impl Info {
     /// Where the function of a frame is defined, and with which type arguments: also those that only the frame knows, if the
     /// function is shared between instantiations and the frame was asked for in a place that keeps them.
     ///
-    /// The frames of [`walk_own_stack`](crate::InCallback::walk_own_stack) do not keep them: up to .NET 8 at least, the runtime
+    /// The frames of [`walk_own_stack`](crate::InCallback::walk_own_stack) do not keep them: the runtime
     /// puts the function into the frame info of a stack walk and nothing else. Those of enter/leave hooks do.
     ///
     /// # Errors
@@ -103,8 +104,9 @@ impl Info {
     ) -> Result<(FunctionInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
-        // SAFETY: no frame is given, or one of this function's that is alive; the call writes at most as many type arguments
-        // as there is room for.
+        // SAFETY: the function is in memory: it is sure to stay, or the caller holds it, or it has a frame, or the caller is the
+        // thread that unloads, in a callback before anything is freed. No frame is given, or one of this function's that is
+        // alive. The call writes at most as many type arguments as there is room for.
         let code = unsafe {
             info.GetFunctionInfo2(
                 function.as_raw(),

@@ -27,6 +27,9 @@ pub enum HandleKind {
 /// A handle to an object. It may be kept and sent to other threads; the object is asked for where objects can be looked at.
 ///
 /// Dropping it frees it. A strong or pinned one that is never dropped keeps its object for ever.
+///
+/// With `MONITOR_GC` on, freeing it makes [`handle_destroyed`](crate::Callbacks::handle_destroyed) on the calling thread. Hold
+/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped.
 pub struct ObjectHandle {
     info: Info,
     raw: sys::ObjectHandleID,
@@ -40,6 +43,9 @@ unsafe impl Sync for ObjectHandle {}
 
 impl InCallback<'_> {
     /// Makes a handle to `object`.
+    ///
+    /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread. Hold no
+    /// lock that this callback takes ([`sync`](crate::sync)).
     #[doc = contract!(CreateHandle)]
     #[doc(alias = "CreateHandle")]
     pub fn create_handle(&self, object: ObjectId<'_>, kind: HandleKind) -> Result<ObjectHandle> {
@@ -82,7 +88,8 @@ impl ObjectHandle {
         // SAFETY: the handle is alive as long as this is; the call writes one id.
         let code = unsafe { info.GetObjectIDFromHandle(self.raw, &mut object) };
         Error::check(code, CALL)?;
-        Ok(ObjectId::from_raw(object))
+        // SAFETY: the runtime says that the object is there, and `check_still` that nothing moves it while `cx` is borrowed.
+        Ok(unsafe { ObjectId::from_raw(object) })
     }
 
     /// Frees the handle and says how that went; dropping it does the same and says nothing.

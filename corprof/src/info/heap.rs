@@ -2,15 +2,18 @@
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 use windows_core::BOOL;
 
+use crate::adapter::own_threads;
 use crate::args::Generation;
 use crate::buffer::read_blank_list;
 use crate::context::{Heap, InCallback, InTriggers};
 use crate::enumerate::read_all;
-use crate::error::{Error, Result};
+use crate::error::{E_FAIL, Error, Result};
+use crate::event_mask::Phase;
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
@@ -57,6 +60,18 @@ pub(super) const BLANK_RANGE: sys::COR_PRF_GC_GENERATION_RANGE = sys::COR_PRF_GC
     rangeLengthReserved: 0,
 };
 
+/// Says of a refusal to tell generations which flag is missing.
+pub(super) fn explain_generations(error: Error) -> Error {
+    if error.code() != E_FAIL {
+        return error;
+    }
+    error.about(
+        "generations",
+        "the runtime keeps the ranges of its generations only while collections are monitored: ask for MONITOR_GC or \
+         HIGH_BASIC_GC in `initialize`",
+    )
+}
+
 impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
     fn from(range: sys::COR_PRF_GC_GENERATION_RANGE) -> Self {
         Self {
@@ -67,6 +82,10 @@ impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
         }
     }
 }
+
+/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected. .NET 8 does,
+/// and leaves it there; .NET 9 was not looked at.
+const FIRST_WITHOUT_COLLECTIBLE: u16 = 10;
 
 impl Info {
     /// The ranges of the heap that is not collected, where string literals and the like are.
@@ -100,7 +119,8 @@ impl InCallback<'_> {
         let ranges = read_blank_list(CALL, BLANK_RANGE, |room, count, start| {
             // SAFETY: the call writes the count and at most `room` ranges.
             unsafe { info.GetGenerationBounds(room, count, start) }
-        })?;
+        })
+        .map_err(explain_generations)?;
         Ok(ranges.into_iter().map(GenerationRange::from).collect())
     }
 
@@ -119,13 +139,30 @@ impl InCallback<'_> {
 
     /// The objects of the heap that is not collected: they neither move nor die.
     #[doc = contract!(EnumerateNonGCObjects)]
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, also once an assembly has been unloaded. Objects of its classes stay in
+    /// this heap, and the runtime would read from freed memory how long they are.
     #[doc(alias = "EnumerateNonGCObjects")]
     #[doc(alias = "EnumModuleFrozenObjects")]
     pub fn enumerate_non_gc_objects(&self) -> Result<Vec<ObjectId<'_>>> {
         const CALL: &str = "EnumerateNonGCObjects";
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
-        // SAFETY: the call writes one interface pointer, and the reference to it is given away.
-        read_all(CALL, |objects| unsafe { info.EnumerateNonGCObjects(objects) }, ObjectId::from_raw)
+        let alive = self.alive();
+        // No module begins to go before this is dropped.
+        let _look_up = alive.look_up();
+        if alive.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
+                "after an unload",
+                "an assembly has been unloaded, and this runtime reads the classes of objects that it left behind: ask before the \
+                 first `module_unload_started`, or on .NET 10",
+            ));
+        }
+        // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory: none has been
+        // freed before the look-up began, or this runtime puts no object of a class that can be unloaded into this heap; and none
+        // goes before it ends. The call writes one interface pointer, and the reference to it is given away.
+        let enumerate = |objects| unsafe { info.EnumerateNonGCObjects(objects) };
+        // SAFETY: an object outside of the collected heap does not move.
+        read_all(CALL, enumerate, |raw| unsafe { ObjectId::from_raw(raw) })
     }
 }
 
@@ -134,6 +171,10 @@ impl InTriggers<'_> {
     ///
     /// The application's threads stand still meanwhile, so `visit` must be quick and must not wait for any of them. It may ask
     /// about the object, with the context that it is given.
+    ///
+    /// The runtime has to know whether the calling thread has suspended it already, and can tell for managed threads only. So a
+    /// callback on a thread of the collector is refused (`CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`). On an [`OwnThread`] corprof
+    /// suspends the runtime itself, and tries again for up to ten seconds while a collection is under way.
     #[doc = contract!(EnumerateGCHeapObjects)]
     #[doc(alias = "EnumerateGCHeapObjects")]
     pub fn enumerate_gc_heap_objects(
@@ -142,16 +183,66 @@ impl InTriggers<'_> {
     ) -> Result<()> {
         const CALL: &str = "EnumerateGCHeapObjects";
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
-        // The runtime counts its call as one during a collection: the heap stands still.
-        let inside = InCallback::new(self, Heap::Still, 0);
+        let suspension = self.suspend_for_heap(CALL)?;
+        // SAFETY: it is used by `visit` alone. The runtime has stopped all threads by then, and counts its call as one during a
+        // collection.
+        let inside = unsafe { InCallback::new(self, Heap::Still, 0) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline is that of this walk, and is called during this call only.
         let code = unsafe {
             let trampoline = heap_trampoline(&walk);
             info.EnumerateGCHeapObjects(Some(trampoline), (&raw mut walk).cast())
         };
+        drop(suspension);
         walk.visitor.rethrow();
         Error::check(code, CALL)
+    }
+
+    /// What must be done before the heap can be walked on a thread without managed code.
+    ///
+    /// The runtime asks whether this thread has suspended it by comparing the suspending thread with the calling one. Where the
+    /// calling one is not managed and nobody suspends, both are null, and it answers `CORPROF_E_SUSPENSION_IN_PROGRESS`
+    /// (proftoeeinterfaceimpl.cpp, EnumerateGCHeapObjects; live, 10). Where another thread of the profiler's has suspended it, both are
+    /// null as well, and it would walk a heap that the other lets go at any moment. So such a thread suspends it itself, which waits
+    /// for the others.
+    fn suspend_for_heap(&self, call: &'static str) -> Result<Option<HeapSuspension<'_>>> {
+        if self.phase() == Phase::Initialize || self.current_thread()?.is_some() {
+            return Ok(None);
+        }
+        if !own_threads::is_own() {
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+                "a thread that is not managed",
+                "the heap is walked on a managed thread or on one of the profiler's own: ask on a thread of `spawn_own_thread`",
+            ));
+        }
+        let info = self.as_version::<sys::ICorProfilerInfo10>(call)?;
+        let (begun, mut wait) = (Instant::now(), Duration::from_micros(50));
+        loop {
+            // SAFETY: the calling thread never ran managed code. The runtime is resumed when the answer is dropped.
+            let code = unsafe { info.SuspendRuntime() };
+            if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
+                Error::check(code, call)?;
+                return Ok(Some(HeapSuspension(info)));
+            }
+            if begun.elapsed() > SUSPENSION_PATIENCE || self.own_threads().is_stopping() {
+                return Err(Error::new(code, call));
+            }
+            std::thread::sleep(wait);
+            wait = (wait * 2).min(Duration::from_millis(5));
+        }
+    }
+}
+
+/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits on an [`OwnThread`] for other suspensions.
+const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The runtime is suspended by this thread until this is dropped.
+struct HeapSuspension<'i>(&'i sys::ICorProfilerInfo10);
+
+impl Drop for HeapSuspension<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if nobody has suspended it.
+        let _ = unsafe { self.0.ResumeRuntime() };
     }
 }
 
@@ -163,7 +254,7 @@ impl OwnThread<'_> {
     #[doc(alias = "ForceGC")]
     pub fn force_gc(&mut self) -> Result<()> {
         // SAFETY: the call takes nothing.
-        Error::check(unsafe { self.as_raw().ForceGC() }, "ForceGC")
+        Error::check(unsafe { self.first_version().ForceGC() }, "ForceGC")
     }
 }
 
@@ -184,7 +275,8 @@ fn heap_trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(_
         // SAFETY: the runtime passes on the walk that it was given, which nobody else uses during the call.
         let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
         let inside = walk.inside;
-        match ObjectId::from_raw(object) {
+        // SAFETY: the runtime shows an object of the heap, which stands still until the call is over.
+        match unsafe { ObjectId::from_raw(object) } {
             Some(object) => BOOL::from(walk.visitor.call(|visit| visit(inside, object)).is_continue()),
             None => BOOL(1),
         }

@@ -5,14 +5,14 @@ use corprof_sys as sys;
 use crate::context::{InCallback, InInitialize};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
-use crate::hooks::{ArgumentRoom, FunctionHooks, HookKinds, Installed, SlowStub, SlowStubs, Stub, Stubs};
+use crate::hooks::{ArgumentRoom, EitherHooks, HookKinds, Installed, SlowStub, SlowStubs, Stub, Stubs};
 use crate::id::FunctionId;
 
 impl InInitialize<'_> {
     /// Has `hooks` asked about each function that is compiled.
     #[doc = contract!(SetFunctionIDMapper2)]
     #[doc(alias = "SetFunctionIDMapper2")]
-    pub(crate) fn set_function_mapper<H: FunctionHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
+    pub(crate) fn set_function_mapper<H: EitherHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
         const CALL: &str = "SetFunctionIDMapper2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let data = std::ptr::from_ref(hooks).cast_mut().cast();
@@ -36,7 +36,7 @@ impl InInitialize<'_> {
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
-        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`adapter/pin.rs`).
+        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`corprof/src/system/linux/pin.rs` and its like).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3(enter, leave, tailcall) };
         Error::check(code, CALL)
     }
@@ -56,7 +56,7 @@ impl InInitialize<'_> {
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
-        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`adapter/pin.rs`).
+        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`corprof/src/system/linux/pin.rs` and its like).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3WithInfo(enter, leave, tailcall) };
         Error::check(code, CALL)
     }

@@ -61,7 +61,8 @@ impl Info {
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
             // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
-            let code = unsafe { self.as_raw().GetILFunctionBody(module.as_raw(), method.as_raw(), &mut start, size) };
+            let code =
+                unsafe { self.first_version().GetILFunctionBody(module.as_raw(), method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
         // A dynamic module's method without a body has none to measure either, which the runtime would try to.
@@ -106,7 +107,7 @@ impl InTriggers<'_> {
         let size = check_body(body, CALL)?;
         let mut allocator = None;
         // SAFETY: the call writes one reference and keeps nothing.
-        let code = unsafe { self.as_raw().GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
+        let code = unsafe { self.first_version().GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
         Error::check(code, "GetILFunctionBodyAllocator")?;
         let allocator = allocator.ok_or(Error::new(E_OUTOFMEMORY, "GetILFunctionBodyAllocator"))?;
         // SAFETY: the call takes a number.
@@ -118,7 +119,7 @@ impl InTriggers<'_> {
         unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
         // SAFETY: the memory is the runtime's and for good; the body in it ends where it does, and its code is good by
         // the caller's promise.
-        let code = unsafe { self.as_raw().SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
+        let code = unsafe { self.first_version().SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
         Error::check(code, CALL)
     }
 
@@ -140,7 +141,12 @@ impl InTriggers<'_> {
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
         // SAFETY: the call reads `count` entries and keeps a copy.
         let code = unsafe {
-            self.as_raw().SetILInstrumentedCodeMap(function.as_raw(), BOOL::from(is_first), count, entries.as_ptr())
+            self.first_version().SetILInstrumentedCodeMap(
+                function.as_raw(),
+                BOOL::from(is_first),
+                count,
+                entries.as_ptr(),
+            )
         };
         Error::check(code, CALL)
     }

@@ -18,6 +18,7 @@ mod handles;
 mod heap;
 mod hooks;
 mod il;
+mod jitted;
 mod layouts;
 mod modules;
 mod objects;
@@ -42,6 +43,8 @@ use crate::event_mask::Phase;
 use crate::hooks::AnyHooks;
 use crate::names::NameCache;
 use crate::walk::ThreadNames;
+
+use event_pipe::Sessions;
 
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
@@ -83,10 +86,11 @@ struct Shared {
     /// Set in `initialize`, if at all.
     hooks: OnceLock<&'static dyn AnyHooks>,
     thread_names: ThreadNames,
+    event_pipe_sessions: Sessions,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
-// are for), and AddRef and Release on its Info object do nothing (contracts/NOTES.md, (e)). The object lives as long as the
+// are for), and AddRef and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as long as the
 // process, but for a failed `Initialize`, which the adapter therefore does not report while anybody has a clone of `Info`.
 unsafe impl Send for Shared {}
 // SAFETY: as above; all other fields are `Sync` by themselves.
@@ -95,19 +99,33 @@ unsafe impl Sync for Shared {}
 /// What `SetEventMask2` needs, and so every profiler: a runtime with less gets none.
 pub(crate) const LEAST_INFO: u8 = 5;
 
-/// One version of the runtime's interface.
-pub(crate) trait InfoVersion: Interface {
+/// One version of the runtime's interface: [`ICorProfilerInfo`](sys::ICorProfilerInfo) and its successors, for
+/// [`as_raw`](Info::as_raw).
+pub trait InfoVersion: Interface + sealed::Sealed {
     /// The number in its name, 1 for the first.
     const VERSION: u8;
     /// Its name.
     const NAME: &'static str;
     /// What to say when the runtime lacks it.
+    #[doc(hidden)]
     const LACKING: &'static str;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for sys::ICorProfilerInfo {}
+impl InfoVersion for sys::ICorProfilerInfo {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "ICorProfilerInfo";
+    const LACKING: &'static str = "every runtime has it";
 }
 
 macro_rules! info_versions {
     ($($version:literal $runtime:literal,)*) => { paste::paste! {
-        $(impl InfoVersion for sys::[<ICorProfilerInfo $version>] {
+        $(impl sealed::Sealed for sys::[<ICorProfilerInfo $version>] {}
+        impl InfoVersion for sys::[<ICorProfilerInfo $version>] {
             const VERSION: u8 = $version;
             const NAME: &'static str = stringify!([<ICorProfilerInfo $version>]);
             const LACKING: &'static str =
@@ -153,6 +171,7 @@ impl Info {
             own_threads,
             hooks: OnceLock::new(),
             thread_names: ThreadNames::default(),
+            event_pipe_sessions: Sessions::default(),
         })))
     }
 
@@ -177,6 +196,11 @@ impl Info {
         &self.0.thread_names
     }
 
+    /// The sessions of EventPipe that the profiler has started.
+    pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
+        &self.0.event_pipe_sessions
+    }
+
     /// The threads that the profiler has made.
     pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
         &self.0.own_threads
@@ -192,12 +216,44 @@ impl Info {
         let _ = self.0.hooks.set(hooks);
     }
 
-    /// The runtime's interface itself, for calls that have no safe form yet.
+    /// The runtime's interface itself, in the version `V`, for calls that have no safe form.
+    ///
+    /// All versions are one object, so nothing is asked of the runtime. The types of a call's arguments that are not in
+    /// [`sys`] are in [`windows_core`].
+    ///
+    /// ```
+    /// use corprof::prelude::*;
+    /// use corprof::windows_core::BOOL;
+    /// use corprof::{Error, sys};
+    ///
+    /// /// Whether an object is in the part of the heap that is not collected.
+    /// fn is_frozen(cx: &InCallback<'_>, object: ObjectId<'_>) -> Result<bool> {
+    ///     let mut is_frozen = BOOL(0);
+    ///     // SAFETY: the object is alive, and the call writes one truth value and keeps nothing.
+    ///     let code = unsafe {
+    ///         let info = cx.as_raw::<sys::ICorProfilerInfo10>()?;
+    ///         info.IsFrozenObject(object.as_raw(), &mut is_frozen)
+    ///     };
+    ///     Error::check(code, "IsFrozenObject")?;
+    ///     Ok(is_frozen.as_bool())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// `E_NOINTERFACE`: the runtime is older than this version.
     ///
     /// # Safety
-    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count.
+    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count. What a call
+    /// needs besides (a callback around it, no collection, identifiers that are alive) is for the caller to know: see the row of the
+    /// call in `corprof-sys/gen/contracts.toml`.
     #[inline]
-    pub unsafe fn as_raw(&self) -> &sys::ICorProfilerInfo {
+    pub unsafe fn as_raw<V: InfoVersion>(&self) -> Result<&V> {
+        self.as_version("as_raw")
+    }
+
+    /// The runtime's interface in its first version, which every runtime has.
+    #[inline]
+    pub(crate) fn first_version(&self) -> &sys::ICorProfilerInfo {
         &self.0.raw
     }
 

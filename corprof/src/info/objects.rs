@@ -10,7 +10,7 @@ use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
-use crate::info::heap::{BLANK_RANGE, GenerationRange};
+use crate::info::heap::{BLANK_RANGE, GenerationRange, explain_generations};
 use crate::visitor::Visitor;
 
 /// As many dimensions as an array can have.
@@ -72,7 +72,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetClassFromObject";
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
-        let code = unsafe { self.as_raw().GetClassFromObject(object.as_raw(), &mut class) };
+        let code = unsafe { self.first_version().GetClassFromObject(object.as_raw(), &mut class) };
         Error::check(code, CALL)?;
         self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }
@@ -121,7 +121,7 @@ impl InCallback<'_> {
     /// The generation that `object` is in, and the range of it that holds the object.
     #[doc = contract!(GetObjectGeneration)]
     ///
-    /// `E_FAIL`: as with [`generation_bounds`](Self::generation_bounds).
+    /// `E_FAIL`, on .NET Core 3.1 only: neither `MONITOR_GC` nor `HIGH_BASIC_GC` is on.
     #[doc(alias = "GetObjectGeneration")]
     pub fn object_generation(&self, object: ObjectId<'_>) -> Result<GenerationRange> {
         const CALL: &str = "GetObjectGeneration";
@@ -129,7 +129,7 @@ impl InCallback<'_> {
         let mut range = BLANK_RANGE;
         // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing.
         let code = unsafe { info.GetObjectGeneration(object.as_raw(), &mut range) };
-        Error::check(code, CALL)?;
+        Error::check(code, CALL).map_err(explain_generations)?;
         Ok(GenerationRange::from(range))
     }
 
@@ -183,7 +183,8 @@ fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Vis
         // SAFETY: the runtime passes on the visitor that it was given, which nobody else uses during the call, and the place
         // of a field of the object.
         let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
-        match reference.and_then(|&reference| ObjectId::from_raw(reference)) {
+        // SAFETY: a field of an object that stays where it is for `'gc` refers to one that does so as well.
+        match reference.and_then(|&reference| unsafe { ObjectId::from_raw(reference) }) {
             Some(object) => BOOL::from(visitor.call(|visit| visit(object)).is_continue()),
             None => BOOL(1),
         }

@@ -7,14 +7,46 @@ use corprof_sys as sys;
 
 use crate::alive::Held;
 use crate::context::InCallback;
-use crate::error::{Error, Result};
+use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
 
+/// Says of a refusal by [`static_field_info`](InCallback::static_field_info) what the code does not.
+fn explain_kind(error: Error) -> Error {
+    if error.code() != E_INVALIDARG {
+        return error;
+    }
+    error.about(
+        "field",
+        "the runtime has no such field: the token is of another module, or it is that of a constant, whose value is in the metadata",
+    )
+}
+
 impl InCallback<'_> {
+    /// Says of a refusal to tell an address what the code does not.
+    fn explain_address(&self, class: ClassId, error: Error) -> Error {
+        if error.code() != sys::CORPROF_E_DATAINCOMPLETE {
+            return error;
+        }
+        if self.class_info(class).is_ok_and(|info| !info.type_args.is_empty()) {
+            return error.about(
+                "generic class",
+                "the runtime looks at the open class, which is never initialized: no call tells the address of a static field of \
+                 a generic class",
+            );
+        }
+        error.about(
+            "static field",
+            "the class is not initialized yet, or the thread has not used the field yet: ask again after the application has",
+        )
+    }
+
     /// Which kind of static field `field` of `class` is; empty for one that is not static.
     #[doc = contract!(GetStaticFieldInfo)]
+    ///
+    /// `E_INVALIDARG`: a constant, which is no field to the runtime: its value is in the metadata
+    /// ([`FieldProps::constant`](crate::metadata::FieldProps::constant)).
     #[doc(alias = "GetStaticFieldInfo")]
     pub fn static_field_info(&self, class: ClassId, field: FieldDef) -> Result<sys::COR_PRF_STATIC_TYPE> {
         const CALL: &str = "GetStaticFieldInfo";
@@ -23,7 +55,7 @@ impl InCallback<'_> {
         let mut kind = sys::COR_PRF_FIELD_NOT_A_STATIC;
         // SAFETY: the call writes one number and keeps nothing.
         let code = unsafe { info.GetStaticFieldInfo(class.as_raw(), field.as_raw(), &mut kind) };
-        Error::check(code, CALL)?;
+        Error::check(code, CALL).map_err(explain_kind)?;
         Ok(kind)
     }
 
@@ -48,7 +80,8 @@ impl InCallback<'_> {
     #[doc = contract!(GetAppDomainStaticAddress)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic: the runtime looks at the open class then,
+    /// which never is. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
     #[doc(alias = "GetAppDomainStaticAddress")]
     pub fn app_domain_static_address(&self, class: ClassId, field: FieldDef, app_domain: AppDomainId) -> Result<usize> {
         const CALL: &str = "GetAppDomainStaticAddress";
@@ -59,7 +92,7 @@ impl InCallback<'_> {
         let code = unsafe {
             info.GetAppDomainStaticAddress(class.as_raw(), field.as_raw(), app_domain.as_raw(), &mut address)
         };
-        Error::check(code, CALL)?;
+        Error::check(code, CALL).map_err(|error| self.explain_address(class.id(), error))?;
         Ok(address.addr())
     }
 
@@ -67,7 +100,8 @@ impl InCallback<'_> {
     #[doc = contract!(GetThreadStaticAddress2)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or the thread has no such field yet.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread has no such field yet. Up to
+    /// .NET 8 a field of a generic class is refused with `E_INVALIDARG`.
     #[doc(alias = "GetThreadStaticAddress2")]
     #[doc(alias = "GetThreadStaticAddress")]
     pub fn thread_static_address(
@@ -87,7 +121,7 @@ impl InCallback<'_> {
         let code = unsafe {
             info.GetThreadStaticAddress2(class.as_raw(), field.as_raw(), app_domain.as_raw(), thread, &mut address)
         };
-        Error::check(code, CALL)?;
+        Error::check(code, CALL).map_err(|error| self.explain_address(class.id(), error))?;
         Ok(address.addr())
     }
 }

@@ -3,7 +3,7 @@
 use corprof_sys as sys;
 
 use crate::adapter::own_threads;
-use crate::context::InCallback;
+use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
@@ -18,7 +18,7 @@ impl Info {
     pub fn current_thread(&self) -> Result<Option<ThreadId>> {
         let mut thread = 0;
         // SAFETY: the call writes one id and keeps nothing.
-        let code = unsafe { self.as_raw().GetCurrentThreadID(&mut thread) };
+        let code = unsafe { self.first_version().GetCurrentThreadID(&mut thread) };
         if code == sys::CORPROF_E_NOT_MANAGED_THREAD {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl Info {
         let thread = self.hold(thread, CALL)?;
         let mut context = 0;
         // SAFETY: the call writes one id and keeps nothing.
-        let code = unsafe { self.as_raw().GetThreadContext(thread.as_raw(), &mut context) };
+        let code = unsafe { self.first_version().GetThreadContext(thread.as_raw(), &mut context) };
         Error::check(code, CALL)?;
         ContextId::from_raw(context).ok_or(Error::new(E_INVALIDARG, CALL))
     }
@@ -69,7 +69,7 @@ impl InCallback<'_> {
         let thread = self.hold(thread, CALL)?;
         let mut id = 0;
         // SAFETY: the call writes one number and keeps nothing.
-        let code = unsafe { self.as_raw().GetThreadInfo(thread.as_raw(), &mut id) };
+        let code = unsafe { self.first_version().GetThreadInfo(thread.as_raw(), &mut id) };
         Error::check(code, CALL)?;
         if id == 0 { Err(Error::new(E_INVALIDARG, CALL)) } else { Ok(id) }
     }
@@ -86,18 +86,36 @@ impl InCallback<'_> {
         let thread = self.hold(thread, CALL)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the call writes one handle and keeps nothing.
-        let code = unsafe { self.as_raw().GetHandleFromThread(thread.as_raw(), &mut handle) };
+        let code = unsafe { self.first_version().GetHandleFromThread(thread.as_raw(), &mut handle) };
         Error::check(code, CALL)?;
         Ok(handle.addr())
     }
 
+    /// Sets aside what the runtime needs to answer a thread that has never run managed code.
+    ///
+    /// An [`OwnThread`](crate::OwnThread) has done so before it begins, and a managed thread need not.
+    #[doc = contract!(InitializeCurrentThread)]
+    #[doc(alias = "InitializeCurrentThread")]
+    pub fn initialize_current_thread(&self) -> Result<()> {
+        const CALL: &str = "InitializeCurrentThread";
+        // SAFETY: the call takes nothing.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo4>(CALL)?.InitializeCurrentThread() };
+        Error::check(code, CALL)
+    }
+}
+
+impl InTriggers<'_> {
     /// The managed threads that are alive.
+    ///
+    /// The runtime takes its list of threads under a lock that a collection holds from suspension to restart, and leaves
+    /// cooperative mode to wait for it. That is why the call takes `&mut self` although it starts no collection: no
+    /// [`ObjectId`](crate::ObjectId) and no guard of a [`sync::Mutex`](crate::sync::Mutex) is held meanwhile.
     #[doc = contract!(EnumThreads)]
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on one of the collector's own threads, which a server collection
     /// makes; the runtime would wait for a lock that the collection holds, for ever.
     #[doc(alias = "EnumThreads")]
-    pub fn enum_threads(&self) -> Result<Vec<ThreadId>> {
+    pub fn enum_threads(&mut self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";
         let is_collectors =
             self.phase() != Phase::Initialize && !own_threads::is_own() && self.current_thread()?.is_none();
@@ -111,17 +129,5 @@ impl InCallback<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
         read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, |thread| self.thread(thread))
-    }
-
-    /// Sets aside what the runtime needs to answer a thread that has never run managed code.
-    ///
-    /// An [`OwnThread`](crate::OwnThread) has done so before it begins, and a managed thread need not.
-    #[doc = contract!(InitializeCurrentThread)]
-    #[doc(alias = "InitializeCurrentThread")]
-    pub fn initialize_current_thread(&self) -> Result<()> {
-        const CALL: &str = "InitializeCurrentThread";
-        // SAFETY: the call takes nothing.
-        let code = unsafe { self.as_version::<sys::ICorProfilerInfo4>(CALL)?.InitializeCurrentThread() };
-        Error::check(code, CALL)
     }
 }

@@ -22,6 +22,28 @@ use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 /// runtime's own reader and [`import`](Self::import) see a new row at once, what the runtime has loaded before stays as it
 /// was.
 ///
+/// # What it does to code that exists
+///
+/// References, specs, signatures and strings mean nothing until code refers to them, and whoever writes that code answers for it
+/// ([`set_il_function_body`](crate::InTriggers::set_il_function_body) is `unsafe`). All that the application can see of them is
+/// `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; one that cannot be found makes an application fail
+/// that loads them all.
+///
+/// **Definitions** are another matter, so the methods that add them are `unsafe`. The runtime reads them when it next loads the
+/// type that they belong to, or when the application asks for them by reflection:
+///
+/// - a field changes the layout of its class. Precompiled code of the same module has the offsets of before in it, native code
+///   that is passed the class reads it as it was, and the runtime itself has copies in C++ of the layouts of many classes in
+///   System.Private.CoreLib: all of these read and write the wrong memory;
+/// - a virtual method changes the table of its class, and may override or implement what another method did. An abstract one, or
+///   one without a body, makes the class fail with a `TypeLoadException`, in each place where the application uses it;
+/// - an attribute can be one that the runtime obeys: `InlineArray`, `ThreadStatic`, `UnmanagedCallersOnly`;
+/// - a type is found by `Assembly.GetTypes`, which fails as a whole with a `ReflectionTypeLoadException` if the type cannot be
+///   loaded: it extends a sealed class, names a base that is not there, or has a name that is taken;
+/// - a map lets managed code call any native function with any arguments.
+///
+/// What has been loaded already stays as it is, and then the metadata and the loaded type differ.
+///
 /// The right moment is `module_load_finished`, before the runtime uses the module. What is added later must be made known to
 /// it by `ApplyMetaData` (`ICorProfilerInfo7`) before any code refers to it; that goes for references, specs and strings, and
 /// since .NET Core 3.0 for types and for methods that are not virtual.
@@ -229,11 +251,15 @@ impl<'cb> MetadataEmit<'cb> {
 
     /// A type of the module. The name is with the namespace; of a nested type, given by what encloses it, without.
     ///
+    /// # Safety
+    /// No other type of the module has this name, the runtime can load the type as it is described, and nobody but code that this
+    /// profiler writes uses it. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineTypeDef")]
     #[doc(alias = "DefineNestedType")]
-    pub fn define_type(
+    pub unsafe fn define_type(
         &self,
         name: &str,
         flags: sys::CorTypeAttr,
@@ -261,10 +287,14 @@ impl<'cb> MetadataEmit<'cb> {
 
     /// A method of `class`, as yet without a body: that is given by `SetILFunctionBody`, unless it needs none.
     ///
+    /// # Safety
+    /// `class` is a type that this profiler has defined, or the runtime can load it with the method as well as without; and the
+    /// method does not override, implement or hide another that existing code calls. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineMethod")]
-    pub fn define_method(
+    pub unsafe fn define_method(
         &self,
         class: TypeDef,
         name: &str,
@@ -288,10 +318,14 @@ impl<'cb> MetadataEmit<'cb> {
 
     /// The name and flags of a method's parameter; `sequence` counts from 1, and 0 is what the method returns.
     ///
+    /// # Safety
+    /// `method` is one that this profiler has defined, or no row describes this parameter yet, and nobody relies on there being
+    /// none. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineParam")]
-    pub fn define_param(
+    pub unsafe fn define_param(
         &self,
         method: MethodDef,
         sequence: u32,
@@ -310,10 +344,14 @@ impl<'cb> MetadataEmit<'cb> {
 
     /// A field of `class`, without a constant value.
     ///
+    /// # Safety
+    /// `class` is a type that this profiler has defined. In any other, no code and no native structure may rely on its layout: it
+    /// is not in System.Private.CoreLib, not passed to native code, and its module is not precompiled. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineField")]
-    pub fn define_field(
+    pub unsafe fn define_field(
         &self,
         class: TypeDef,
         name: &str,
@@ -335,10 +373,14 @@ impl<'cb> MetadataEmit<'cb> {
     /// A custom attribute at `owner`. The constructor is a method definition or a member reference; the value is encoded as
     /// ECMA-335 II.23.3 says.
     ///
+    /// # Safety
+    /// The attribute says to the runtime, and to whatever reads it, nothing that existing code was not compiled for, and the value
+    /// fits the constructor. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineCustomAttribute")]
-    pub fn define_custom_attribute(
+    pub unsafe fn define_custom_attribute(
         &self,
         owner: impl Into<Token>,
         constructor: impl Into<Token>,
@@ -356,10 +398,15 @@ impl<'cb> MetadataEmit<'cb> {
 
     /// The native function that a method without a body stands for.
     ///
+    /// # Safety
+    /// Managed code that can call `method` can call `function` with whatever the method's signature lets through: the function has
+    /// to have that signature and to be safe to call with any such arguments. Existing code that calls the method already must
+    /// be right with it, too. See [`MetadataEmit`] for what comes of it otherwise.
+    ///
     /// # Errors
     /// See [`MetadataEmit`].
     #[doc(alias = "DefinePinvokeMap")]
-    pub fn define_pinvoke_map(
+    pub unsafe fn define_pinvoke_map(
         &self,
         method: MethodDef,
         flags: sys::CorPinvokeMap,

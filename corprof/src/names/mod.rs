@@ -162,11 +162,14 @@ impl NameCache {
         Self { known: Cache::new(), passing: PassingImports::new() }
     }
 
-    /// Forgets everything: a module goes away, the runtime may use its identifiers again, and instantiations over its types
-    /// live anywhere.
-    ///
-    /// To be called when a module begins to go, and again when it is gone, for what was looked up in between. The runtime
-    /// must therefore be asked to report both: the metadata that is let go here reads the module's own memory.
+    /// Lets go of the metadata of modules that can be unloaded, while it is there: one of them begins to go. Names stay: nothing else
+    /// is called the same before the module is gone.
+    pub(crate) fn let_go(&self) {
+        self.passing.clear();
+    }
+
+    /// Forgets everything: a module is gone, the runtime may use its identifiers again, and instantiations over its types live
+    /// anywhere.
     pub(crate) fn evict_all(&self) {
         // What names are made from goes before the names: whoever asks what is known after that was cleared finds no stale part,
         // and what is found out for those who have asked before is not kept.

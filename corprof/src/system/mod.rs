@@ -27,8 +27,12 @@ pub(crate) fn prepare_barrier() -> bool {
 /// Returns after every thread of this process has executed a full memory barrier, or is about to run one before it next
 /// touches memory; only after [`prepare_barrier`] has answered `true`. With it, threads on a fast side need only a compiler
 /// fence, and whoever asks pays for theirs (`adapter/gate.rs`).
-pub(crate) fn process_wide_barrier() {
-    imp::process_wide_barrier();
+///
+/// Answers whether the other threads have done so. They have not if the application has shut itself into a sandbox since, which
+/// forbids the call: then only the calling thread has had its barrier.
+#[must_use]
+pub(crate) fn process_wide_barrier() -> bool {
+    imp::process_wide_barrier()
 }
 
 /// A number that tells threads apart, at the price of one load; never 0.

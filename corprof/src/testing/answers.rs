@@ -380,6 +380,26 @@ impl InfoAnswers for InfoFace {
         S_OK
     }
 
+    unsafe fn CreateHandle(
+        &self,
+        object: usize,
+        kind: sys::COR_PRF_HANDLE_TYPE,
+        handle: *mut *mut *mut c_void,
+    ) -> HRESULT {
+        let made = self.runtime.make_handle(object, kind);
+        // SAFETY: the trait's promise.
+        code(made.map(|made| unsafe { put(handle, std::ptr::without_provenance_mut(made)) }))
+    }
+
+    unsafe fn DestroyHandle(&self, handle: *mut *mut c_void) -> HRESULT {
+        code(self.runtime.free_handle(handle.addr()))
+    }
+
+    unsafe fn GetObjectIDFromHandle(&self, handle: *mut *mut c_void, object: *mut usize) -> HRESULT {
+        // SAFETY: the trait's promise.
+        code(self.runtime.handled_object(handle.addr()).map(|found| unsafe { put(object, found) }))
+    }
+
     unsafe fn SuspendRuntime(&self) -> HRESULT {
         code(stacks::suspend(&self.runtime))
     }

@@ -8,11 +8,15 @@ use windows_core::{BOOL, HRESULT};
 use crate::id::{ClassId, FunctionId, ModuleId};
 
 use super::clr::{FakeClr, made, make, misuse};
+use super::contract::Release;
 use super::spec::FunctionSpec;
 use super::world::Function;
 
 /// How many bytes of code every function has.
 const CODE_SIZE: usize = 0x80;
+
+/// The first release that tells the class of shared code, as seen on .NET 10; .NET 9 was not tried.
+const TELLS_SHARED_CLASS: Release = Release(10, 0);
 
 impl FakeClr {
     /// A function of a class; the same one each time it is asked for. No callback tells of it before it is compiled.
@@ -33,7 +37,7 @@ impl FakeClr {
         let metadata = &mut home.metadata;
         let token = metadata.method(of.token, &spec.name, spec.is_static, signature, &spec.generic_params);
         let new = Function {
-            class: if spec.is_shared { 0 } else { class.as_raw() },
+            class: if spec.is_shared && self.runtime.release < TELLS_SHARED_CLASS { 0 } else { class.as_raw() },
             module: of.module,
             token,
             type_args: spec.args.iter().map(|arg| arg.as_raw()).collect(),

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
+use crate::error::E_INVALIDARG;
 use crate::event_mask::EventMask;
 use crate::id::ClassId;
 
@@ -16,7 +17,7 @@ use super::contract::Standing;
 use super::here;
 use super::runtime::{Runtime, lock};
 use super::spec::FakeObject;
-use super::world::{Collected, LARGE, Object};
+use super::world::{Collected, Handle, LARGE, Object};
 
 impl FakeClr {
     /// Allocates a small object: `ObjectAllocated`.
@@ -73,6 +74,11 @@ impl FakeClr {
     pub fn unpin(&self, object: FakeObject) {
         self.change_object(object, |object| object.pinned = false);
         self.destroy_handle(object.0);
+    }
+
+    /// Whether a handle keeps an object where it is: one of [`pin`](Self::pin), or one that the profiler has made.
+    pub fn is_pinned(&self, object: FakeObject) -> bool {
+        self.runtime.world().heap.is_pinned(object.0)
     }
 
     pub(super) fn create_handle(&self, handle: usize, object: FakeObject) {
@@ -167,7 +173,8 @@ impl FakeClr {
     fn report_roots(&self) {
         let objects: Vec<(usize, usize, bool)> = {
             let world = self.runtime.world();
-            world.heap.objects.iter().map(|(&key, object)| (object.address, key, object.pinned)).collect()
+            let heap = &world.heap;
+            heap.objects.iter().map(|(&key, object)| (object.address, key, heap.is_pinned(key))).collect()
         };
         let addresses: Vec<usize> = objects.iter().map(|&(address, ..)| address).collect();
         // What holds an object is a handle, whose number is the object's own.
@@ -197,6 +204,27 @@ impl FakeClr {
 }
 
 impl Runtime {
+    /// `CreateHandle`, which tells nobody of the handle.
+    pub(super) fn make_handle(&self, address: usize, kind: sys::COR_PRF_HANDLE_TYPE) -> Result<usize, HRESULT> {
+        let mut world = self.world_mut();
+        let found = world.heap.objects.iter().find(|(_, object)| object.address == address).map(|(&key, _)| key);
+        let (object, handle) = (found.ok_or(E_INVALIDARG)?, world.new_id());
+        world.heap.handles.insert(handle, Handle { object, kind });
+        Ok(handle)
+    }
+
+    /// `DestroyHandle`.
+    pub(super) fn free_handle(&self, handle: usize) -> Result<(), HRESULT> {
+        self.world_mut().heap.handles.remove(&handle).map(drop).ok_or(E_INVALIDARG)
+    }
+
+    /// `GetObjectIDFromHandle`: 0 for an object that has been collected.
+    pub(super) fn handled_object(&self, handle: usize) -> Result<usize, HRESULT> {
+        let heap = &self.world().heap;
+        let handle = heap.handles.get(&handle).ok_or(E_INVALIDARG)?;
+        Ok(heap.objects.get(&handle.object).map_or(0, |object| object.address))
+    }
+
     /// `EnumerateGCHeapObjects`: shows every object, until `visit` wants no more. Where a runtime waits for another's
     /// suspension to end, this says that there is one.
     pub(super) fn visit_heap(&self, mut visit: impl FnMut(usize) -> bool) -> Result<(), HRESULT> {

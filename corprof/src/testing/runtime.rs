@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
+use crate::adapter::exception_pins;
 use crate::error::{E_FAIL, Error};
 use crate::event_mask::{Event, EventMask};
 use crate::generated::contract_table::{CALLS, DELIVERIES};
@@ -170,7 +171,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// `RequestProfilerDetach`, with the checks that the runtime makes (contracts/NOTES.md, (c)).
+    /// `RequestProfilerDetach`, with the checks that the runtime makes.
     pub(crate) fn request_detach(&self) -> Result<(), HRESULT> {
         match self.status() {
             Status::Active => {}
@@ -247,6 +248,8 @@ impl Faults {
         }
         let mut by_call = lock(&self.by_call);
         let fault = by_call.get_mut(call)?;
-        fault.next.pop_front().or(fault.always)
+        // Those that are ordered one by one are for the profiler, not for what the SDK asks on its own.
+        let next = if exception_pins::is_at_work() { None } else { fault.next.pop_front() };
+        next.or(fault.always)
     }
 }

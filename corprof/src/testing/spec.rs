@@ -153,7 +153,8 @@ impl FunctionSpec {
         self
     }
 
-    /// Its code is shared between instantiations, so that the runtime does not tell its class without a frame.
+    /// Its code is shared between instantiations. Before .NET 10 the runtime does not tell the class of such a function without
+    /// a frame; .NET 10 tells the class over `System.__Canon`.
     pub fn shared(mut self) -> Self {
         self.is_shared = true;
         self

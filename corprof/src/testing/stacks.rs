@@ -49,7 +49,7 @@ impl FakeClr {
     }
 }
 
-/// `SuspendRuntime` (contracts/NOTES.md, (b)).
+/// `SuspendRuntime`.
 pub(super) fn suspend(runtime: &Runtime) -> Result<(), HRESULT> {
     if matches!(runtime.status(), Status::Initializing | Status::Attaching) {
         return Err(sys::CORPROF_E_RUNTIME_UNINITIALIZED);
@@ -73,7 +73,7 @@ pub(super) fn resume(runtime: &Runtime) -> Result<(), HRESULT> {
     Ok(())
 }
 
-/// `DoStackSnapshot`, with the checks of a runtime that is not on Windows (contracts/NOTES.md, (a)).
+/// `DoStackSnapshot`, with the checks of a runtime that is not on Windows.
 ///
 /// # Safety
 /// `callback` may be called with `data`.

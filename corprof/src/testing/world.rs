@@ -90,6 +90,16 @@ pub(crate) struct Heap {
     pub(crate) references: BTreeMap<usize, Vec<usize>>,
     /// How many objects of each class have been allocated since the last collection; large ones are not counted.
     pub(crate) allocated: BTreeMap<usize, u32>,
+    /// Those that the profiler has made.
+    pub(crate) handles: BTreeMap<usize, Handle>,
+}
+
+/// A handle that the profiler has made.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle {
+    /// The key of its object.
+    pub(crate) object: usize,
+    pub(crate) kind: sys::COR_PRF_HANDLE_TYPE,
 }
 
 #[derive(Clone, Copy)]
@@ -129,6 +139,7 @@ impl World {
                 objects: BTreeMap::new(),
                 references: BTreeMap::new(),
                 allocated: BTreeMap::new(),
+                handles: BTreeMap::new(),
             },
         };
         world.app_domain = world.new_id();
@@ -162,6 +173,16 @@ impl World {
     }
 }
 
+impl Handle {
+    fn pins(&self) -> bool {
+        self.kind == sys::COR_PRF_HANDLE_TYPE_PINNED
+    }
+
+    fn keeps_alive(&self) -> bool {
+        self.kind != sys::COR_PRF_HANDLE_TYPE_WEAK
+    }
+}
+
 /// Objects lie on boundaries of pointers, and one is at least three pointers long.
 fn object_size(size: usize) -> usize {
     size.next_multiple_of(8).max(24)
@@ -179,19 +200,29 @@ impl Heap {
         self.objects.insert(key, Object { address, class, size, pinned: false, garbage: false });
     }
 
+    /// Whether something keeps the object with this key where it is.
+    pub(crate) fn is_pinned(&self, key: usize) -> bool {
+        let has_handle = self.handles.values().any(|handle| handle.object == key && handle.pins());
+        has_handle || self.objects.get(&key).is_some_and(|object| object.pinned)
+    }
+
     /// Drops the garbage and moves all that is neither pinned nor large to fresh addresses, in order and without holes.
     pub(crate) fn compact(&mut self) -> Collected {
         self.allocated.clear();
-        self.objects.retain(|_, object| !object.garbage);
+        let handles = &self.handles;
+        let has_handle =
+            |key, is_kind: fn(&Handle) -> bool| handles.values().any(|handle| handle.object == key && is_kind(handle));
+        self.objects.retain(|&key, object| !object.garbage || has_handle(key, Handle::keeps_alive));
         self.references.retain(|key, _| self.objects.contains_key(key));
         // Two objects that lay side by side before and after belong to one range.
         let mut collected = Collected::default();
         let mut target = self.next_address.next_multiple_of(0x1_0000);
-        let mut by_address: Vec<&mut Object> = self.objects.values_mut().collect();
-        by_address.sort_by_key(|object| object.address);
+        let mut by_address: Vec<(&usize, &mut Object)> = self.objects.iter_mut().collect();
+        by_address.sort_by_key(|(_, object)| object.address);
         let mut end_of_moved = (0, 0);
         let mut end_of_kept = 0;
-        for object in by_address {
+        for (&key, object) in by_address {
+            let is_pinned = object.pinned || has_handle(key, Handle::pins);
             let (old, size) = (object.address, object.size);
             if size >= LARGE {
                 match collected.survivor_lengths.last_mut() {
@@ -205,7 +236,7 @@ impl Heap {
                 continue;
             }
             // What is pinned is reported with the others, as moved to where it was.
-            let new = if object.pinned { old } else { target };
+            let new = if is_pinned { old } else { target };
             match collected.moved_lengths.last_mut() {
                 Some(length) if end_of_moved == (old, new) => *length += size,
                 _ => {
@@ -214,7 +245,7 @@ impl Heap {
                     collected.moved_lengths.push(size);
                 }
             }
-            if !object.pinned {
+            if !is_pinned {
                 object.address = target;
                 target += size;
             }

@@ -14,7 +14,7 @@
 //!     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
 //!         self.watched.lock(cx).get_or_insert_with(|| self.tracker.track(cx, object).unwrap_or_default());
 //!     }
-//!     fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
+//!     fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, _reason: GcReason) {
 //!         self.tracker.garbage_collection_started(cx, generations);
 //!     }
 //!     fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
@@ -111,7 +111,9 @@ impl ObjectTracker {
         const CALL: &str = "find";
         cx.check_still(CALL)?;
         match self.ledger().find(id.0, REPORTS.load(SeqCst)) {
-            Some(address) => Ok(address.and_then(ObjectId::from_raw)),
+            // SAFETY: the ledger has followed the object through every collection up to this one, and `check_still` says that
+            // nothing moves it while `cx` is borrowed.
+            Some(address) => Ok(address.and_then(|address| unsafe { ObjectId::from_raw(address) })),
             None => Err(Self::unsettled(CALL)),
         }
     }
@@ -127,7 +129,7 @@ impl ObjectTracker {
     }
 
     /// To be called from the callback of this name, with its arguments.
-    pub fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations) {
+    pub fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>) {
         // Without the bounds it is not known what this collection leaves alone, and nothing is taken for alive.
         let ranges = cx.generation_bounds().ok();
         let collected = ranges.map(|ranges| {

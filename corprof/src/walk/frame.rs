@@ -48,16 +48,19 @@ static_assertions::assert_not_impl_any!(Frame<'static>: Send, Sync);
 static_assertions::assert_not_impl_any!(FrameInfo<'static>: Send, Sync);
 
 impl<'w> Frame<'w> {
-    /// Whoever calls this vouches, by the lifetime, that the frame info and the registers are not used after the runtime's
-    /// callback that brought them.
+    /// # Safety
+    /// `info` is 0 or what the runtime told of a frame of `function`, and is good as long as the lifetime lasts: until the
+    /// callback that brought it returns.
     #[inline]
-    pub(crate) fn new(
+    pub(crate) unsafe fn new(
         function: Option<FunctionId>,
         ip: usize,
         info: sys::COR_PRF_FRAME_INFO,
         registers: Option<Registers<'w>>,
     ) -> Self {
-        Self { ip, info: function.and_then(|function| FrameInfo::new(function, info)), registers }
+        // SAFETY: the caller's promise.
+        let info = function.and_then(|function| unsafe { FrameInfo::new(function, info) });
+        Self { ip, info, registers }
     }
 
     /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
@@ -92,8 +95,10 @@ impl<'w> Frame<'w> {
 }
 
 impl<'w> FrameInfo<'w> {
-    /// Whoever calls this vouches, by the lifetime, that it is not used after the hook or callback that brought it.
-    pub(crate) fn new(function: FunctionId, raw: sys::COR_PRF_FRAME_INFO) -> Option<Self> {
+    /// # Safety
+    /// `raw` is 0 or what the runtime told of a frame of `function`, and is good as long as the lifetime lasts: until the hook or
+    /// the callback that brought it returns.
+    pub(crate) unsafe fn new(function: FunctionId, raw: sys::COR_PRF_FRAME_INFO) -> Option<Self> {
         NonZeroUsize::new(raw).map(|raw| Self { function, raw, _valid: PhantomData })
     }
 }

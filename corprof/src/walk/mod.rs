@@ -4,7 +4,7 @@
 //! look at it:
 //!
 //! - [`walk_own_stack`](crate::InCallback::walk_own_stack) walks the stack of the thread that a callback is made on: who
-//!   allocated this, who threw that. Nothing has to be suspended (`own.rs`).
+//!   allocated this, who threw that. Nothing has to be suspended (`own.rs`; `start.rs` for where it begins in a slow hook).
 //! - [`Sampler`] looks at all threads, again and again, from a thread of its own, which stops them for it (`sampler.rs` for
 //!   how it is asked for, `sampling.rs` for what it does, `strategy/` for how threads are stopped and walked).
 //!
@@ -31,6 +31,7 @@ mod round;
 mod sampler;
 mod sampling;
 pub(crate) mod standstill;
+mod start;
 mod strategy;
 mod tape;
 mod thread_names;
@@ -40,6 +41,7 @@ pub use registers::Registers;
 pub use report::{CodeCounts, Report, SkippedRounds, StandstillTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};
 pub use sampler::{Sampler, SamplerError};
+pub(crate) use start::WalkStart;
 pub use strategy::Strategy;
 pub use tape::SampledFrame;
 pub(crate) use thread_names::ThreadNames;

@@ -6,13 +6,14 @@ use std::ops::ControlFlow;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::context::InCallback;
-use crate::error::{Error, Result, S_FALSE, S_OK};
+use crate::context::{InCallback, Place};
+use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::visitor::Visitor;
 use crate::wire;
 
+use super::start::Seed;
 use super::{Frame, Registers};
 
 const CALL: &str = "DoStackSnapshot";
@@ -24,6 +25,9 @@ impl InCallback<'_> {
     /// runtime shows, in its order: each managed frame, and one [native](Frame::is_native) frame where native code has called
     /// managed code. It leaves out what has no metadata: dynamic methods and the runtime's own stubs. On a thread with no
     /// managed frames nothing is shown.
+    ///
+    /// In a slow hook ([`InSlowHook`](crate::InSlowHook)) the walk begins with the function that has called the hook. A slow
+    /// hook has at least that frame; if the runtime shows none, that is an error.
     ///
     /// `visit` may ask by this context, whose calls start no collection: the names of the functions, above all. It cannot walk
     /// again inside of the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends, and the panic goes on from
@@ -53,6 +57,9 @@ impl InCallback<'_> {
 
     /// As [`walk_own_stack`](Self::walk_own_stack), and each frame has its [`registers`](Frame::registers).
     ///
+    /// In a slow hook the instruction, stack and frame pointers are right; of the other registers those that no function on the
+    /// way has saved are 0.
+    ///
     /// # Errors
     /// As [`walk_own_stack`](Self::walk_own_stack).
     pub fn walk_own_stack_with_registers(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
@@ -62,26 +69,42 @@ impl InCallback<'_> {
     fn walk(&self, flags: sys::COR_PRF_SNAPSHOT_INFO, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut walk = Walk { runtime: self, visitor: Visitor::new(visit), frames: 0, has_stopped: false };
-        // SAFETY: 0 is the calling thread, which is alive; there is no seed; the trampoline is that of this walk, and is called
-        // during this call only.
+        let seed = match self.place() {
+            Place::Callback => None,
+            Place::SlowHook(Some(start)) => Some(Seed::new(start)),
+            Place::SlowHook(None) => return Err(Error::new(E_FAIL, CALL).about("a slow hook", NO_START)),
+        };
+        let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_raw);
+        // SAFETY: 0 is the calling thread, which is alive; the seed, if there is one, has the registers of a function that waits
+        // for the hook that this is called in, and is longer than what the runtime reads of it; the trampoline is that of this
+        // walk, and is called during this call only.
         let code = unsafe {
             let trampoline = trampoline_of(&walk);
-            info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), std::ptr::null(), 0)
+            info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), context, size)
         };
         let Walk { visitor, frames, has_stopped, .. } = walk;
         visitor.rethrow();
         match code {
             sys::CORPROF_E_STACKSNAPSHOT_ABORTED if has_stopped => Ok(()),
-            code => explain(code, frames),
+            code => explain(code, frames, seed.is_some()),
         }
     }
 }
 
-/// What an answer to `DoStackSnapshot` means, after a walk that showed this many frames.
-fn explain(code: HRESULT, frames: usize) -> Result<()> {
+/// What a slow hook says that does not know where to begin.
+const NO_START: &str =
+    "this runtime does not note the registers where all up to .NET 10 did: walk in a callback instead";
+
+/// What an answer to `DoStackSnapshot` means, after a walk that showed this many frames and that began in a managed function or
+/// not.
+fn explain(code: HRESULT, frames: usize, is_in_managed: bool) -> Result<()> {
     match code {
         // The runtime's walker fails where there is nothing to walk.
-        crate::error::E_FAIL if frames == 0 => Ok(()),
+        E_FAIL if frames == 0 && !is_in_managed => Ok(()),
+        S_OK if frames == 0 && is_in_managed => Err(Error::new(E_FAIL, CALL).about(
+            "a slow hook",
+            "the runtime showed no frame, though there is one at least: walk in a callback instead",
+        )),
         sys::CORPROF_E_INCONSISTENT_WITH_FLAGS => Err(Error::new(code, CALL).about(
             "COR_PRF_ENABLE_STACK_SNAPSHOT",
             "stacks are walked only with this flag: `cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)` in `initialize`",
@@ -117,7 +140,8 @@ fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Tra
             unsafe { (&mut *walk.cast::<Walk<'_, F>>(), wire::slice(context_size, context.cast_const())) };
         walk.frames += 1;
         let registers = (!context.is_empty()).then(|| Registers::new(context));
-        let frame = Frame::new(walk.runtime.function(function), ip, info, registers);
+        // SAFETY: the frame info is that of this frame, and good until the trampoline returns; `visit` cannot keep the frame.
+        let frame = unsafe { Frame::new(walk.runtime.function(function), ip, info, registers) };
         match walk.visitor.call(|visit| visit(frame)) {
             ControlFlow::Continue(()) => S_OK,
             ControlFlow::Break(()) => {

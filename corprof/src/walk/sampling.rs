@@ -102,17 +102,18 @@ impl Sampling {
     }
 
     /// Has the threads walked onto the tape, and answers who they are; none if there was nothing to see.
-    fn round(&mut self, cx: &OwnThread<'_>, walker: &mut dyn Walker) -> Result<Option<Vec<SampledThread>>, String> {
-        let (targets, threads) = self.choose(cx).map_err(|error| error.to_string())?;
+    fn round(&mut self, cx: &mut OwnThread<'_>, walker: &mut dyn Walker) -> Result<Option<Vec<SampledThread>>, String> {
+        let listed = cx.enum_threads().map_err(|error| error.to_string())?;
+        let (targets, threads) = self.choose(cx, listed).map_err(|error| error.to_string())?;
         if targets.is_empty() {
             self.report.skipped.empty += 1;
             return Ok(None);
         }
         self.tape.prepare(targets.len());
-        let looking = cx.alive().look();
+        let look_up = cx.alive().look_up();
         let outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
         self.tape.take_note(cx);
-        drop(looking);
+        drop(look_up);
         self.report.delayed = cx.alive().delayed();
         self.report.retries += u64::from(outcome.retries);
         self.report.abandoned += u64::from(outcome.abandoned);
@@ -138,9 +139,12 @@ impl Sampling {
         }
     }
 
-    /// Lists the threads, and chooses those that are to be walked. All that needs memory or a lock is done here.
-    fn choose<'i>(&mut self, cx: &'i OwnThread<'_>) -> crate::Result<(Vec<Target<'i>>, Vec<SampledThread>)> {
-        let mut listed = cx.enum_threads()?;
+    /// Chooses those of the `listed` threads that are to be walked. All that needs memory or a lock is done here.
+    fn choose<'i>(
+        &mut self,
+        cx: &'i OwnThread<'_>,
+        mut listed: Vec<ThreadId>,
+    ) -> crate::Result<(Vec<Target<'i>>, Vec<SampledThread>)> {
         if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
             listed.rotate_left(first);
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use corprof::prelude::*;
 use corprof::testing::FakeClr;
 use corprof::{Event, sys};
-use windows_core::{BOOL, HRESULT, Interface};
+use windows_core::{BOOL, HRESULT};
 
 /// Follows objects, and counts threads and collections.
 #[derive(Default, Profiler)]
@@ -146,7 +146,7 @@ impl Callbacks for Walker {
             panic!("an object where none may be visited")
         }
         // SAFETY: used during this callback only.
-        let info = unsafe { cx.as_raw() }.cast::<sys::ICorProfilerInfo15>().unwrap();
+        let info = unsafe { cx.as_raw::<sys::ICorProfilerInfo15>() }.unwrap();
         // SAFETY: the callback takes any state.
         let code = unsafe { info.EnumerateGCHeapObjects(Some(nobody), std::ptr::null_mut()) };
         assert_eq!(code, sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);

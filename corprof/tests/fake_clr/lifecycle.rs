@@ -120,7 +120,7 @@ impl Callbacks for Visitor {
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {}
     fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
         // SAFETY: takes a number; the interface is not kept.
-        let code = unsafe { cx.as_raw().cast::<sys::ICorProfilerInfo3>().unwrap().RequestProfilerDetach(0) };
+        let code = unsafe { cx.as_raw::<sys::ICorProfilerInfo3>().unwrap().RequestProfilerDetach(0) };
         assert_eq!(code, HRESULT(0));
         assert_eq!(cx.event_mask().unwrap_err().code(), sys::CORPROF_E_PROFILER_DETACHING);
     }

@@ -51,7 +51,8 @@ struct Reckless(Mutex<Vec<(&'static str, HRESULT)>>);
 impl Reckless {
     fn ask(&self, place: &'static str, info: &Info) {
         // SAFETY: nothing is written where there is no room.
-        let code = unsafe { info.as_raw().GetClassFromToken(8, 8, std::ptr::null_mut()) };
+        let code =
+            unsafe { info.as_raw::<sys::ICorProfilerInfo>().unwrap().GetClassFromToken(8, 8, std::ptr::null_mut()) };
         self.0.lock().unwrap().push((place, code));
     }
 }
@@ -66,7 +67,7 @@ impl Callbacks for Reckless {
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         self.ask("class", cx);
     }
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
         self.ask("collection", cx);
     }
     fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_id: u32) {

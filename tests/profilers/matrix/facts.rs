@@ -29,7 +29,7 @@ pub(super) struct Known {
     pub(super) rva_class: ClassId,
     pub(super) rva_field: FieldDef,
     /// A provider and an event of it; none where the runtime has no EventPipe for profilers.
-    pub(super) provider: Option<(EventPipeProviderId, EventPipeEventId)>,
+    pub(super) provider: Option<(EventPipeProviderId<'static>, EventPipeEventId)>,
     /// The address of an array that is pinned.
     pub(super) pinned: usize,
 }
@@ -58,6 +58,11 @@ impl Facts {
         }
     }
 
+    /// With these known things.
+    pub(super) fn of(known: Known) -> Self {
+        Self { known: OnceLock::from(known), ..Self::default() }
+    }
+
     pub(super) fn is_known(&self) -> bool {
         self.known.get().is_some()
     }
@@ -72,9 +77,10 @@ impl Facts {
 
     /// Makes handles enough for every place that is going to destroy one.
     pub(super) fn make_handles(&self, cx: &InCallback<'_>, object: ObjectId<'_>) {
-        let mut handles = self.handles();
-        if handles.is_empty() {
-            handles.extend((0..200).map_while(|_| cx.create_handle(object, HandleKind::Weak).ok()));
+        if self.handles().is_empty() {
+            // Not under the lock: each makes a callback, which may destroy one.
+            let made: Vec<_> = (0..200).map_while(|_| cx.create_handle(object, HandleKind::Weak).ok()).collect();
+            self.handles().extend(made);
         }
     }
 
@@ -130,7 +136,7 @@ impl Facts {
     }
 }
 
-fn provider(cx: &mut InTriggers<'_>) -> Result<(EventPipeProviderId, EventPipeEventId)> {
+fn provider(cx: &mut InTriggers<'_>) -> Result<(EventPipeProviderId<'static>, EventPipeEventId)> {
     let provider = cx.event_pipe_create_provider("Corprof-Matrix")?;
     Ok((provider, cx.event_pipe_define_event(provider, &event(1))?))
 }

@@ -10,10 +10,14 @@
 //! allocated; those of attach and detach; and, by raw calls, triggering calls from `runtime_resume_started`,
 //! `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the runtime does not refuse although it
 //! would deadlock or move the object.
+//!
+//! With `MATRIX_FIRE` set it asks over and over, under fire: see `fire/mod.rs`.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 
 mod facts;
+mod fire;
+mod modes;
 mod places;
 mod raw;
 mod rows;
@@ -22,19 +26,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use corprof::prelude::*;
 
+use fire::Id;
 use places::{FACTS, INFO, in_callback, in_triggers, on_thread, with_object};
 
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3001")]
 struct Matrix;
 
-/// A function that the program calls, on a managed thread outside of every callback.
-unsafe extern "system" fn probe(pinned: usize) {
+/// A function that the program calls, on a managed thread outside of every callback. Under fire it answers whether all has been
+/// asked often enough.
+unsafe extern "system" fn probe(pinned: usize) -> i32 {
     if !FACTS.is_known() {
         FACTS.pinned.store(pinned, Relaxed);
+    } else if fire::is_on() {
+        return i32::from(fire::probe());
     } else if let Some(info) = INFO.get() {
         on_thread(info, "a managed thread outside of callbacks");
     }
+    0
 }
 
 #[callbacks]
@@ -44,15 +53,21 @@ impl Callbacks for Matrix {
         if std::env::var_os("MATRIX_PRECOMPILED").is_some() {
             cx.remove_events(EventMask::MONITOR_CODE_TRANSITIONS)?;
         }
+        if fire::is_on() {
+            fire::prepare(cx)?;
+        }
         in_triggers(cx, "initialize");
         let _ = INFO.set(Info::clone(cx));
         cx.set_environment_variable("CORPROF_MATRIX_PROBE", Some(&(probe as *const () as usize).to_string()))?;
         Ok(())
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
         if cx.module_info(module).is_ok_and(|info| info.path.contains("System.Private.CoreLib")) {
             let _ = FACTS.core_module.set(module);
+        }
+        if status.is_ok() {
+            fire::loaded(cx, Id::Module(module), "module_load_finished");
         }
         in_triggers(cx, "module_load_finished");
     }
@@ -64,6 +79,7 @@ impl Callbacks for Matrix {
             "Matrix.Ready()" => FACTS.gather(cx, function).unwrap(),
             "Matrix.Others()" => places::others(cx),
             "Matrix.Scratch()" => places::marking(cx),
+            "Matrix.Modes()" if modes::is_on() => modes::start(cx),
             _ => {}
         }
     }
@@ -86,6 +102,7 @@ impl Callbacks for Matrix {
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         in_triggers(cx, "shutdown");
+        fire::shut_down();
     }
 
     fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, _app_domain: Inert<AppDomainId>) {
@@ -113,11 +130,15 @@ impl Callbacks for Matrix {
         in_triggers(cx, "assembly_load_started");
     }
 
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, _assembly: AssemblyId, _status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+        if status.is_ok() {
+            fire::loaded(cx, Id::Assembly(assembly), "assembly_load_finished");
+        }
         in_triggers(cx, "assembly_load_finished");
     }
 
-    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, _assembly: AssemblyId) {
+    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {
+        fire::unloading(cx, Id::Assembly(assembly), "assembly_unload_started");
         in_triggers(cx, "assembly_unload_started");
     }
 
@@ -129,11 +150,13 @@ impl Callbacks for Matrix {
         in_triggers(cx, "module_load_started");
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+        fire::unloading(cx, Id::Module(module), "module_unload_started");
         in_triggers(cx, "module_unload_started");
     }
 
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
+        fire::gone(module);
         in_triggers(cx, "module_unload_finished");
     }
 
@@ -145,11 +168,15 @@ impl Callbacks for Matrix {
         in_triggers(cx, "class_load_started");
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+        if status.is_ok() {
+            fire::loaded(cx, Id::Class(class), "class_load_finished");
+        }
         in_triggers(cx, "class_load_finished");
     }
 
-    fn class_unload_started(&self, cx: &mut InTriggers<'_>, _class: ClassId) {
+    fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {
+        fire::unloading(cx, Id::Class(class), "class_unload_started");
         in_triggers(cx, "class_unload_started");
     }
 
@@ -160,10 +187,13 @@ impl Callbacks for Matrix {
     fn jit_compilation_finished(
         &self,
         cx: &mut InTriggers<'_>,
-        _function: FunctionId,
-        _status: Result<()>,
+        function: FunctionId,
+        status: Result<()>,
         _is_safe_to_block: bool,
     ) {
+        if status.is_ok() {
+            fire::loaded(cx, Id::Function(function), "jit_compilation_finished");
+        }
         in_triggers(cx, "jit_compilation_finished");
     }
 
@@ -182,6 +212,7 @@ impl Callbacks for Matrix {
     }
 
     fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        fire::thread_begins();
         in_triggers(cx, "thread_created");
     }
 
@@ -240,6 +271,9 @@ impl Callbacks for Matrix {
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+        if modes::is_on() {
+            modes::allocated(cx, object);
+        }
         with_object(cx, "object_allocated", Some(object));
     }
 
@@ -309,7 +343,8 @@ impl Callbacks for Matrix {
         in_triggers(cx, "thread_name_changed");
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+        modes::collection_started();
         in_callback(cx, "garbage_collection_started");
     }
 
@@ -413,7 +448,7 @@ impl Callbacks for Matrix {
         in_callback(cx, "event_pipe_event_delivered");
     }
 
-    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, _provider: EventPipeProviderId) {
+    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, _provider: EventPipeProviderId<'_>) {
         in_triggers(cx, "event_pipe_provider_created");
     }
 }

@@ -9,7 +9,7 @@ use corprof::prelude::*;
 
 use super::facts::{Facts, NOTHING_YET};
 use super::raw::{self, RawRow};
-use super::rows;
+use super::{fire, modes, rows};
 
 /// What the rows ask about.
 pub(super) static FACTS: Facts = Facts::new();
@@ -49,6 +49,7 @@ std::thread_local! {
 fn once(place: &'static str, ask: impl FnOnce()) {
     static SEEN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
     let is_first = (FACTS.is_known() || place == "initialize")
+        && !modes::is_on()
         && !IS_UNCHECKED.get()
         && !IS_ASKING.get()
         && SEEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(place);
@@ -104,6 +105,9 @@ pub(super) fn in_callback(cx: &InCallback<'_>, place: &'static str) {
 
 /// In a callback that may not start a collection, and may be given an object.
 pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Option<ObjectId<'_>>) {
+    if fire::is_on() {
+        return fire::with_object(cx, place, object);
+    }
     once(place, || {
         ask_in_callback(cx, place);
         if let Some(object) = object {
@@ -120,6 +124,9 @@ pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Opti
 
 /// In a callback that may start a collection.
 pub(super) fn in_triggers(cx: &mut InTriggers<'_>, place: &'static str) {
+    if fire::is_on() {
+        return fire::in_triggers(cx, place);
+    }
     once(place, || {
         ask_in_triggers(cx, place);
         if place == "jit_compilation_started" {
@@ -155,6 +162,9 @@ fn on_own_thread(cx: &mut OwnThread<'_>) {
 
 /// Has the profiler's threads do their part, and waits for them, twenty seconds each at most.
 pub(super) fn others(cx: &mut InTriggers<'_>) {
+    if fire::is_on() {
+        return fire::start(cx);
+    }
     // So that the event that they write is wanted.
     let session = cx.event_pipe_start_session(&[rows::provider_config("Corprof-Matrix")], false);
     let info = Info::clone(cx);

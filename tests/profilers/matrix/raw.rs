@@ -19,7 +19,7 @@ macro_rules! raw {
             (stringify!($method), |info, $known| {
                 let _ = $known;
                 // SAFETY: the copy lives for this call only, while the profiler does.
-                let $info: sys::$interface = unsafe { info.as_raw() }.cast().ok()?;
+                let $info = unsafe { info.as_raw::<sys::$interface>() }.ok()?;
                 // SAFETY: ids are of things that live as long as the program; every place to write to is large enough for
                 // what is asked for, or said to have no room.
                 Some(unsafe { $call })

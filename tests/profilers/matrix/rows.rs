@@ -66,7 +66,6 @@ rows! {
 
     DoStackSnapshot(cx) cx.walk_own_stack(|_| ControlFlow::Continue(()));
     EnumJITedFunctions(cx) cx.jitted_functions();
-    EnumThreads(cx) cx.enum_threads();
     EnumerateNonGCObjects(cx) cx.enumerate_non_gc_objects();
     GetAppDomainStaticAddress(cx, known) cx.app_domain_static_address(known.class, known.field, known.app_domain);
     GetAssemblyInfo(cx, known) cx.assembly_info(known.assembly);
@@ -133,6 +132,7 @@ rows! {
     EnumNgenModuleMethodsInliningThisMethod(cx, known) {
         cx.ngen_inliners(known.core_module, known.core_module, MethodDef::from_raw(0x0600_0001))
     };
+    EnumThreads(cx) cx.enum_threads();
     EnumerateGCHeapObjects(cx) cx.enumerate_gc_heap_objects(|_, _| ControlFlow::Break(()));
     EventPipeAddProviderToSession(cx) {
         let session = cx.event_pipe_start_session(&[provider_config("Corprof-Matrix")], false)?;

@@ -107,6 +107,8 @@ pub(super) struct Bed {
     pub(super) sample: PathBuf,
     /// Count allocated objects.
     pub(super) count: Pair,
+    /// Count modules that go, and classes and code that come.
+    pub(super) loads: Pair,
     /// Do nothing.
     pub(super) nothing: Pair,
     /// examples/logger.rs.
@@ -139,9 +141,9 @@ impl Bed {
     ///
     /// # Errors
     /// If one of these fails.
-    pub(super) fn prepare(runtime: &Choice) -> Result<Self> {
+    pub(super) fn prepare(runtime: Option<&Choice>) -> Result<Self> {
         announce("Finding the .NET runtime");
-        let runtime = Choice::resolve(Some(runtime), &Cache::open()?)?;
+        let runtime = Choice::resolve(runtime, &Cache::open()?)?;
         note(&runtime);
 
         let dir = Metadata::load()?.target_directory.join("bench");
@@ -156,6 +158,7 @@ impl Bed {
 
         announce("Building what is in C (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
+        let c_loads = floor(&dir, "loads", &["-DCOUNT_LOADS"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
         let hooks = |role, option, others: &[_]| floor(&dir, role, &[option], &[&["hooks.S"], others].concat());
         let in_c = || -> Result<_> {
@@ -169,6 +172,7 @@ impl Bed {
         announce("Building the profilers in Rust, optimised");
         let names = [
             "bench_count",
+            "bench_loads",
             "bench_nothing",
             "bench_hooks",
             "bench_shadow",
@@ -189,7 +193,7 @@ impl Bed {
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
         let built = |name: &str| Built::new(library(name)?, None);
-        let [count, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling] = names;
+        let [count, loads, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling] = names;
         let hooks = |(returning, count, stack)| {
             anyhow::Ok(HookProfilers {
                 returning,
@@ -205,6 +209,7 @@ impl Bed {
             hello,
             sample,
             count: Pair { c: c_count, corprof: built(count)? },
+            loads: Pair { c: c_loads, corprof: built(loads)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
             hooks: hooks_in_c.map(hooks).transpose()?,
@@ -220,8 +225,8 @@ impl Bed {
     }
 
     /// A command that runs the managed program `dll` under `profiler`, without standard input and output.
-    pub(super) fn command(&self, dll: &Path, profiler: Option<&Built>) -> Command {
-        let mut command = self.runtime.command(dll);
+    pub(super) fn command(&self, dll: &Path, profiler: Option<&Built>) -> Result<Command> {
+        let mut command = self.runtime.command(dll)?;
         // What the person who measures has set must not change what is measured.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
@@ -234,7 +239,7 @@ impl Bed {
             command.envs(profiler_environment(&profiler.clsid, profiler.library.clone().into()));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command
+        Ok(command)
     }
 }
 

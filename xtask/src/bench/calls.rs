@@ -49,7 +49,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     let mut a_miss_allocates = f64::NAN;
     let mut samples = ROWS.map(|_| (Samples::default(), Samples::default()));
     for _ in 0..rounds {
-        let mut command = bed.command(&bed.bench, Some(&bed.calls));
+        let mut command = bed.command(&bed.bench, Some(&bed.calls))?;
         command.args(["load", "1", "1000"]).env("BENCH_CALLS", &bed.calls_in_c);
         let (_, stderr) = output(&mut command)?;
         ensure!(!stderr.contains("panicked"), "the profiler in Rust has panicked: {stderr}");

@@ -49,7 +49,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 /// The seconds of one process.
 fn run(bed: &Bed, profiler: Option<&Built>, stderr: &Path) -> Result<f64> {
     let stderr = open(stderr)?;
-    let mut command = bed.command(&bed.sample, profiler);
+    let mut command = bed.command(&bed.sample, profiler)?;
     command.args(ARGUMENTS).stderr(Stdio::from(stderr));
     let start = Instant::now();
     process::run(&mut command)?;

@@ -66,7 +66,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// If the program fails, or its profiler is not loaded or complains.
 pub(super) fn observe(bed: &Bed, side: Side) -> Result<Observed> {
     let profiler = bed.nothing.of(side);
-    let mut command = bed.command(&bed.bench, profiler);
+    let mut command = bed.command(&bed.bench, profiler)?;
     command.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let shown = process::shown(&command);
     let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;

@@ -68,7 +68,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 /// One process, sampled at a rate or not; the nanoseconds of its slices.
 fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     let out = tempfile::Builder::new().suffix(".folded").tempfile().context("cannot make a file for the samples")?;
-    let mut command = bed.command(&bed.bench, rate.map(|_| &bed.sampler));
+    let mut command = bed.command(&bed.bench, rate.map(|_| &bed.sampler))?;
     command.args(["spin", SLICES, SLICE, &threads.to_string()]);
     command.envs(rate.map(|rate| ("SAMPLER_HZ", rate))).env("SAMPLER_OUT", out.path());
     // .NET Core 3.1 knows the older of the two names only.
@@ -87,7 +87,7 @@ fn shares(bed: &Bed) -> Result<Line> {
     let total = |counts: &BTreeMap<&str, u64>| counts.values().sum::<u64>();
     while total(&counts) < SAMPLES {
         let before = total(&counts);
-        let mut command = bed.command(&bed.shares, Some(&bed.counts));
+        let mut command = bed.command(&bed.shares, Some(&bed.counts))?;
         command.arg(WORK).env("EVERY_US", "1000");
         let (_, stderr) = output(&mut command)?;
         for (chain, _) in SHARES {

@@ -47,7 +47,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 
 /// The milliseconds of one process.
 fn run(bed: &Bed, side: Side) -> Result<f64> {
-    let mut command = bed.command(&bed.hello, bed.nothing.of(side));
+    let mut command = bed.command(&bed.hello, bed.nothing.of(side))?;
     let start = Instant::now();
     process::run(&mut command)?;
     Ok(start.elapsed().as_secs_f64() * 1e3)

@@ -41,7 +41,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32, allocations: u64) -> Result<Vec<Li
 
 /// One process; the nanoseconds per allocation of each of its slices.
 fn run(bed: &Bed, side: Side, slices: u64) -> Result<Vec<f64>> {
-    let mut command = bed.command(&bed.bench, bed.count.of(side));
+    let mut command = bed.command(&bed.bench, bed.count.of(side))?;
     command.args(["alloc", &slices.to_string(), &SLICE.to_string()]);
     // .NET Core 3.1 knows the older of the two names only.
     command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);

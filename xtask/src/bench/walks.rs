@@ -30,11 +30,11 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     announce(format_args!("Walks: {rounds} rounds of two processes, in which both sides take turns"));
     let (mut own, mut all) = <([Samples; 2], [Samples; 2])>::default();
     for _ in 0..rounds {
-        let mut command = bed.command(&bed.bench, Some(&bed.walks));
+        let mut command = bed.command(&bed.bench, Some(&bed.walks))?;
         command.args(["throw", DEPTH]).env("BENCH_WALKS", &bed.walks_in_c);
         push(&mut own, &output(&mut command)?.1, "own walk")?;
 
-        let mut command = bed.command(&bed.deep, Some(&bed.walks));
+        let mut command = bed.command(&bed.deep, Some(&bed.walks))?;
         command.args([THREADS, DEPTH, MILLISECONDS]).env("BENCH_WALKS", &bed.walks_in_c).env("BENCH_ROUNDS", THREADS);
         push(&mut all, &output(&mut command)?.1, "suspended round")?;
     }

@@ -28,7 +28,7 @@ impl Told {
         self.0.get(key).copied().unwrap_or_default()
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         for (key, &value) in &other.0 {
             let sum = self.0.entry(key.clone()).or_default();
             *sum = if key.contains(LONGEST) { value.max(*sum) } else { *sum + value };

@@ -1,12 +1,10 @@
 //! Windows on a machine that is not one: profilers built for it, and run under Wine.
 //!
-//! [`Target`] is what builds them, [`Wine`] what runs them. Both say what they install. The runtimes are pinned like the
-//! others, in `runtime.rs`.
+//! [`Wine`] runs them, [`Target`](crate::target::Target) builds them. Both say what they install. The runtimes are pinned
+//! like the others, in `known.rs`.
 
-mod target;
 mod wine;
 
-pub use target::Target;
 pub use wine::Wine;
 
 use anyhow::{Result, ensure};

@@ -2,6 +2,10 @@
 //!
 //! All three hooks get their arguments in x10 and x11 and keep the same registers: x0 to x8 and q0 to q7, besides those that
 //! the callee keeps by itself. The frame begins with the frame pointer and the return address, as C has it.
+//!
+//! All that comes back from a call is among them: x0, x1 and v0 to v3 by the ABI, x2 as the continuation of a method that the
+//! runtime itself suspends (`REG_ASYNC_CONTINUATION_RET`, docs/design/coreclr/botr/runtime-async-codegen.md), x0 to x3 from Swift.
+//! Swift's error and self are in x21 and x20, which the callee keeps.
 
 use std::arch::naked_asm;
 

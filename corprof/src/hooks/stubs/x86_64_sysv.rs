@@ -2,6 +2,11 @@
 //!
 //! Enter gets its arguments in r14 and r15, which the callee keeps by itself; Leave and Tailcall where C has them. Everything
 //! else that must survive and that C may overwrite is in the lists. The upper halves of ymm and zmm are never touched.
+//!
+//! What comes back from a call: rax and rdx, xmm0 and xmm1 by the ABI; rcx is the continuation of a method that the runtime
+//! itself suspends (runtime async: docs/design/coreclr/botr/runtime-async-codegen.md, `REG_ASYNC_CONTINUATION_RET`), which is 0
+//! when the method has finished; Swift's convention adds rcx, r8, xmm2 and xmm3 (`REG_SWIFT_INTRET_ORDER` in
+//! jit/targetamd64.h). Swift's error and self are in r12 and r13, which the callee keeps.
 
 use std::arch::naked_asm;
 
@@ -70,15 +75,15 @@ stub! {
 stub! {
     /// Leave: what the method returns is in its registers.
     leave, PLAIN_RESULT in "dil", arguments {},
-    general ["rax" at 0, "rdx" at 8] in 24,
-    vectors ["xmm0" at 16, "xmm1" at 32] in 56
+    general ["rax" at 0, "rdx" at 8, "rcx" at 16, "r8" at 24] in 40,
+    vectors ["xmm0" at 32, "xmm1" at 48, "xmm2" at 64, "xmm3" at 80] in 104
 }
 
 stub! {
     /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
     tailcall, NEVER in "dil", arguments {},
-    general ["rax" at 0, "rdx" at 8] in 24,
-    vectors ["xmm0" at 16, "xmm1" at 32] in 56
+    general ["rax" at 0, "rdx" at 8, "rcx" at 16, "r8" at 24] in 40,
+    vectors ["xmm0" at 32, "xmm1" at 48, "xmm2" at 64, "xmm3" at 80] in 104
 }
 
 /// A stub that keeps these registers and passes its arguments on.

@@ -2,6 +2,12 @@
 //!
 //! The arguments are where C has them. The JIT has stored the method's own arguments before it calls Enter, so that stub
 //! keeps nothing, and Leave only has two registers to keep: looking at signatures' tags would cost more than it saves.
+//!
+//! Leave and Tailcall return with rcx = 0. A method that the runtime itself suspends (runtime async) returns its continuation
+//! there, and 0 when it has finished (`REG_ASYNC_CONTINUATION_RET`, jit/targetamd64.h). The .NET 10 compiler sets rcx to 0, puts
+//! the hook's argument into it and calls Leave; it does not set it again (dotnet/runtime pull request 122490 changes that in
+//! .NET 11). A method that is suspended does not call Leave there, so 0 is the only right value. For all other methods rcx is
+//! free.
 
 use std::arch::naked_asm;
 
@@ -13,7 +19,7 @@ macro_rules! stub {
     (
         $(#[$doc:meta])*
         $name:ident, general [$($general:literal at $place:literal),*], vectors [$($vector:literal at $spot:literal),*]
-        in $frame:literal
+        in $frame:literal, clears [$($cleared:literal),*]
     ) => {
         $(#[$doc])*
         #[unsafe(naked)]
@@ -31,6 +37,7 @@ macro_rules! stub {
                 $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
                 $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
                 "2:",
+                $(concat!("xor ", $cleared, ", ", $cleared),)*
                 concat!("add rsp, ", $frame),
                 "ret",
                 ".seh_endproc",
@@ -44,15 +51,15 @@ macro_rules! stub {
 
 stub! {
     /// Enter: the method's arguments are in memory.
-    enter, general [], vectors [] in 40
+    enter, general [], vectors [] in 40, clears []
 }
 
 stub! {
     /// Leave: what the method returns is in its registers.
-    leave, general ["rax" at 32], vectors ["xmm0" at 48] in 72
+    leave, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
 }
 
 stub! {
     /// Tailcall: the compiler takes it for a Leave.
-    tailcall, general ["rax" at 32], vectors ["xmm0" at 48] in 72
+    tailcall, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
 }

@@ -115,15 +115,6 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         let name = |param| metadata.param(param).map(|param| (param.sequence, param.name));
         metadata.params(method)?.into_iter().map(name).collect()
     }
-
-    /// Whether native code calls this function, which the runtime's slow path is not made for: it comes before the thread
-    /// is in managed code, or is known at all.
-    pub(in crate::hooks) fn is_called_by_native_code(&self, function: FunctionId) -> Result<bool> {
-        let info = self.cx.function_info(function)?;
-        let attribute = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
-        Ok(self.cx.metadata(info.module)?.custom_attribute_named(info.token, attribute)?.is_some())
-    }
-
     /// Whether a type is a value type, by what it says that it derives from.
     fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
         let base = || -> Result<Option<String>> {

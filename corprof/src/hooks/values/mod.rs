@@ -26,9 +26,9 @@ bitflags::bitflags! {
     /// What hooks are told of a call beside its function. Any of it makes the runtime take its slow path for all hooks.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct HookValues: u8 {
-        /// [`FunctionHooks::enter_with_args`](super::FunctionHooks::enter_with_args) gets the arguments.
+        /// [`ValueHooks::enter_with_args`](super::ValueHooks::enter_with_args) gets the arguments.
         const ARGUMENTS = 1;
-        /// [`FunctionHooks::leave_with_value`](super::FunctionHooks::leave_with_value) gets what is returned.
+        /// [`ValueHooks::leave_with_value`](super::ValueHooks::leave_with_value) gets what is returned.
         const RESULT = 2;
         /// [`InSlowHook::frame_info`](super::InSlowHook::frame_info) has what tells the type arguments of shared code.
         const FRAME = 4;

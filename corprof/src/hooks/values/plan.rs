@@ -107,6 +107,16 @@ impl Node {
             Self::Enum { .. } | Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => false,
         }
     }
+
+    /// Whether a value has something in it that is neither a floating-point number nor unknown.
+    pub(super) fn holds_integer(&self) -> bool {
+        match self {
+            Self::Primitive(primitive) => !matches!(primitive, Primitive::Float32 | Primitive::Float64),
+            Self::Struct(of) => of.fields.iter().any(|field| field.node.holds_integer()),
+            Self::Unreadable(_) => false,
+            Self::Enum { .. } | Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => true,
+        }
+    }
 }
 
 /// The size of those that are numbers.

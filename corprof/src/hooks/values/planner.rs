@@ -117,7 +117,9 @@ pub(super) fn plan(source: &mut impl Source, method: Method<'_>) -> Plan {
     let result = result.map(|node| {
         let is_struct = matches!(node, Node::Struct(_));
         let is_in_registers = node.size().is_some_and(|size| size <= 2 * size_of::<usize>());
-        let is_whole = node.size().is_some_and(|size| size <= size_of::<usize>()) && !node.may_hold_float();
+        // By the System V ABI eight bytes are in an integer register if anything in them is no floating-point number.
+        let is_in_integer = !node.may_hold_float() || node.holds_integer();
+        let is_whole = node.size().is_some_and(|size| size <= size_of::<usize>()) && is_in_integer;
         if method.shows_one_register && is_struct && is_in_registers && !is_whole {
             Node::Unreadable(Unreadable::ReturnedInRegisters)
         } else {

@@ -260,13 +260,19 @@ impl<'h> Place<'h> {
                 Value::Enum(EnumValue { class, underlying, bits: self.read_number(underlying)? })
             }
             Node::String | Node::Object if self.is_probed => Value::Unreadable(Unreadable::ObjectBehindByRef),
-            Node::String => Value::String(ObjectId::from_raw(self.read_address()?).map(|object| self.string(object))),
-            Node::Object => Value::Object(ObjectId::from_raw(self.read_address()?)),
+            Node::String => Value::String(self.read_object()?.map(|object| self.string(object))),
+            Node::Object => Value::Object(self.read_object()?),
             Node::Pointer => Value::Pointer(self.read_address()?),
             Node::ByRef(node) => Value::ByRef(ByRef { address: self.read_address()?, node, layout: self.layout }),
             Node::Struct(node) => Value::Struct(StructValue { node, place: self }),
             Node::Unreadable(why) => Value::Unreadable(*why),
         })
+    }
+
+    /// The object that the reference here is to.
+    fn read_object(self) -> Option<Option<ObjectId<'h>>> {
+        // SAFETY: the signature says that this is a reference; it is null or to an object, which nothing moves as long as `'h`.
+        self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
     fn string(self, object: ObjectId<'h>) -> StringRef<'h> {

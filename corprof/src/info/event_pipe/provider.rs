@@ -142,6 +142,10 @@ impl Info {
     /// Writes an event of one's own; nothing happens if no session listens.
     ///
     /// The payload must hold the fields of the event's definition, in their order: the runtime passes it on unseen.
+    ///
+    /// While a session of this profiler's listens, the call makes
+    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock that this
+    /// callback takes ([`sync`](crate::sync)).
     #[doc = contract!(EventPipeWriteEvent)]
     #[doc(alias = "EventPipeWriteEvent")]
     pub fn event_pipe_write_event(
@@ -157,7 +161,8 @@ impl Info {
         let size = u32::try_from(bytes.len()).map_err(|_| Error::new(E_INVALIDARG, CALL))?;
         let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
         let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: events live as long as the process; the data are read during the call, and the GUIDs may be null.
+        // SAFETY: events live as long as their provider, which is this profiler's and is never deleted; the data are read during
+        // the call, and the GUIDs may be null.
         let code = unsafe {
             let count = u32::from(size != 0);
             info.EventPipeWriteEvent(event.as_raw(), count, &data, pointer(activity), pointer(related_activity))
@@ -172,7 +177,7 @@ impl InTriggers<'_> {
     ///
     /// `E_INVALIDARG`: the name has a NUL inside.
     #[doc(alias = "EventPipeCreateProvider")]
-    pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId> {
+    pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, name)?;
@@ -191,7 +196,7 @@ impl InTriggers<'_> {
     pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
         &mut self,
         name: &str,
-    ) -> Result<EventPipeProviderId> {
+    ) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider2";
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let name = to_utf16(CALL, name)?;
@@ -202,14 +207,14 @@ impl InTriggers<'_> {
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Adds a kind of event to a provider.
+    /// Adds a kind of event to a provider that this profiler has made.
     #[doc = contract!(EventPipeDefineEvent)]
     ///
     /// `E_INVALIDARG`: a name has a NUL inside.
     #[doc(alias = "EventPipeDefineEvent")]
     pub fn event_pipe_define_event(
         &mut self,
-        provider: EventPipeProviderId,
+        provider: EventPipeProviderId<'static>,
         event: &EventPipeEventDefinition<'_>,
     ) -> Result<EventPipeEventId> {
         const CALL: &str = "EventPipeDefineEvent";
@@ -228,7 +233,8 @@ impl InTriggers<'_> {
             })
             .collect();
         let mut defined = 0;
-        // SAFETY: providers live as long as the process; all texts end with a NUL and outlive the call, which writes one id.
+        // SAFETY: the provider is this profiler's, as no other has an identifier that lives so long, and nobody deletes it; all
+        // texts end with a NUL and outlive the call, which writes one id.
         let code = unsafe {
             info.EventPipeDefineEvent(
                 provider.as_raw(),

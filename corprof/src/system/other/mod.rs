@@ -19,8 +19,9 @@ pub(super) fn prepare_barrier() -> bool {
 }
 
 /// The fast side fences for itself; so does this side.
-pub(super) fn process_wide_barrier() {
+pub(super) fn process_wide_barrier() -> bool {
     fence(SeqCst);
+    true
 }
 
 /// Not known how.

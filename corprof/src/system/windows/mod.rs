@@ -34,9 +34,10 @@ pub(super) fn prepare_barrier() -> bool {
     true
 }
 
-pub(super) fn process_wide_barrier() {
+pub(super) fn process_wide_barrier() -> bool {
     // SAFETY: takes no arguments and touches no memory of ours.
     unsafe { FlushProcessWriteBuffers() }
+    true
 }
 
 pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {

@@ -3,7 +3,7 @@ use corprof::prelude::*;
 
 struct Keeper(std::sync::Mutex<Option<Value<'static>>>);
 
-impl FunctionHooks for Keeper {
+impl ValueHooks for Keeper {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;

@@ -31,7 +31,11 @@ fn text(row: &InfoRow) -> String {
         Entry::None => "Call class: the runtime makes no check".to_owned(),
     };
     class.push_str(if row.attach_effective { ", allowed after attach" } else { ", not allowed after attach" });
-    class.push_str(if row.triggers { ", may start a GC." } else { ", never starts a GC." });
+    class.push_str(match (row.triggers, row.lets_gc_in) {
+        (true, _) => ", may start a GC.",
+        (false, Some(true)) => ", starts no GC, but lets one in that waits for this thread.",
+        (false, _) => ", never starts a GC.",
+    });
     let mut lines = vec![class];
     lines.extend(row.versions.iter().map(version));
     let number = row.interface.trim_start_matches("ICorProfilerInfo").parse().unwrap_or(1);

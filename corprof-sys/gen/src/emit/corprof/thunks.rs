@@ -87,9 +87,14 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
 
 /// What the event is about, where it is something that the SDK keeps its books of; else 0.
 fn subject(callback: &Callback<'_>) -> TokenStream {
-    let first = callback.method.params.first();
-    let first = first.filter(|param| ["moduleId", "classId", "threadId", "functionId"].contains(&param.name.as_str()));
-    first.map_or_else(|| quote!(0), |param| ident(&param.name).to_token_stream())
+    const SUBJECTS: [&str; 5] = ["moduleId", "classId", "threadId", "functionId", "thrownObjectId"];
+    let params = &callback.method.params;
+    let subject = match callback.method.name.as_str() {
+        // The function is the first, but what the SDK pins is the exception.
+        "ExceptionCatcherEnter" => params.iter().find(|param| param.name == "objectId"),
+        _ => params.first().filter(|param| SUBJECTS.contains(&param.name.as_str())),
+    };
+    subject.map_or_else(|| quote!(0), |param| ident(&param.name).to_token_stream())
 }
 
 /// The names in `args`, which the signature is parsed for.

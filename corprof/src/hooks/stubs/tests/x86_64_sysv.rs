@@ -13,7 +13,7 @@ pub(super) const LOOKS_AT_TAGS: bool = true;
 /// An `Overwrites` without a stub.
 pub(super) const OVERWRITE: Stub = overwrite;
 /// What Leave loses without one.
-pub(super) const LOST_BARE: [&str; 4] = ["rax", "rdx", "vector 0", "vector 1"];
+pub(super) const LOST_BARE: [&str; 8] = ["rax", "rdx", "rcx", "r8", "vector 0", "vector 1", "vector 2", "vector 3"];
 
 /// By their place in `Registers::general`.
 const NAMES: [&str; 15] =
@@ -36,7 +36,8 @@ pub(super) fn kept(kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Ran
     let callee_saved = ["rbx", "rbp", "r12", "r13", "r14", "r15"];
     let (others, vectors): (&[&str], _) = match kind {
         Kind::Enter => (&["rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax"], 0..8),
-        Kind::Leave | Kind::Tailcall => (&["rax", "rdx"], 0..2),
+        // With the continuation of runtime async, and all that Swift returns.
+        Kind::Leave | Kind::Tailcall => (&["rax", "rdx", "rcx", "r8"], 0..4),
     };
     let general = callee_saved.iter().chain(others).map(|&name| (name, place(name))).collect();
     (general, vectors, 0..0)

@@ -3,7 +3,8 @@
 use std::arch::naked_asm;
 use std::ops::Range;
 
-use super::{Kind, Overwrites, Registers, Stub, Target, see_enter, see_leave, see_tailcall};
+use super::super::of;
+use super::{CLIENT, Kind, OURS, Overwrites, Registers, STACK, Stub, TAGS, Target, see_enter, see_leave, see_tailcall};
 
 /// What the stack pointer is beyond a multiple of 16 when a function begins.
 pub(super) const ENTRY_ALIGNMENT: usize = 8;
@@ -253,4 +254,17 @@ impl Target for Overwrites {
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn overwrite() {
     overwrite!(see_leave, overwrite)
+}
+
+/// The .NET 10 compiler leaves the hook's argument in rcx, where the caller of a method that the runtime itself suspends looks for
+/// a continuation.
+#[test]
+fn leave_and_tailcall_return_no_continuation() {
+    let stubs = of::<Overwrites>().unwrap();
+    for (kind, stub) in [(Kind::Leave, stubs.leave), (Kind::Tailcall, stubs.tailcall)] {
+        for client in [CLIENT | OURS, CLIENT & !TAGS] {
+            let (_, after) = Registers::call(stub, kind, client, STACK);
+            assert_eq!(after.general[place("rcx")], 0, "{kind:?}");
+        }
+    }
 }

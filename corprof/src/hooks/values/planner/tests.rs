@@ -80,6 +80,7 @@ impl Source for World {
 const CORE: [Primitive; 3] = [Primitive::Int32, Primitive::Float64, Primitive::String];
 
 const INT: Type = Type::Primitive(Primitive::Int32);
+const FLOAT: Type = Type::Primitive(Primitive::Float32);
 const DOUBLE: Type = Type::Primitive(Primitive::Float64);
 
 fn named(row: u32) -> Type {
@@ -244,6 +245,10 @@ fn a_runtime_that_shows_one_register_tells_structs_that_fit_it() {
         (3, Class::Struct(16, two.clone())),
         (4, Class::Struct(24, two)),
         (5, Class::Enum(Primitive::Int64)),
+        (6, Class::Struct(8, vec![("F", 0, FLOAT), ("I", 4, INT)])),
+        (7, Class::Struct(8, vec![("F", 0, FLOAT), ("G", 4, FLOAT)])),
+        (8, Class::Struct(8, vec![("In", 0, named(9)), ("I", 4, INT)])),
+        (9, Class::Struct(4, vec![("F", 0, FLOAT)])),
     ];
     let mut world = World::with(classes);
     let mut result = |of: Type| {
@@ -254,6 +259,7 @@ fn a_runtime_that_shows_one_register_tells_structs_that_fit_it() {
     };
     assert!(result(named(1)) && result(named(4)) && result(named(5)) && result(DOUBLE) && result(INT));
     assert!(!result(named(2)) && !result(named(3)));
+    assert!(result(named(6)) && result(named(8)) && !result(named(7)) && !result(named(9)));
 }
 
 #[test]

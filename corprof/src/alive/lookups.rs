@@ -1,0 +1,122 @@
+//! [`LookUps`]: calls that may find anything that is loaded, by address or by listing.
+//!
+//! Such a call is given no identifier that could be held. Instead, a module that begins to be unloaded waits for all that are
+//! under way, so that whatever they find stays in memory until they are done with it.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use super::wait_while;
+
+/// The look-ups under way.
+///
+/// They are counted in two groups that take turns. Who waits lets the next group begin and waits for the other one only, so that
+/// look-ups without pause do not keep it waiting for ever.
+pub(super) struct LookUps {
+    /// How often somebody has waited. The group is the remainder by two.
+    turn: AtomicU32,
+    counts: [AtomicU32; 2],
+}
+
+/// A look-up. Until it is dropped, no module that is loaded goes.
+pub(crate) struct LookUp<'a>(&'a AtomicU32);
+
+impl Drop for LookUp<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl LookUps {
+    pub(super) const fn new() -> Self {
+        Self { turn: AtomicU32::new(0), counts: [const { AtomicU32::new(0) }; 2] }
+    }
+
+    fn count(&self, turn: u32) -> &AtomicU32 {
+        let [even, odd] = &self.counts;
+        if turn & 1 == 0 { even } else { odd }
+    }
+
+    pub(super) fn begin(&self) -> LookUp<'_> {
+        loop {
+            let turn = self.turn.load(SeqCst);
+            let look_up = LookUp(self.count(turn));
+            look_up.0.fetch_add(1, SeqCst);
+            // Else the other group's turn came in between, and whoever waits may not have seen this one.
+            if self.turn.load(SeqCst) == turn {
+                return look_up;
+            }
+        }
+    }
+
+    /// Waits for the end of all that have begun, but not of those that begin meanwhile.
+    pub(super) fn wait(&self) {
+        let count = self.count(self.turn.fetch_add(1, SeqCst));
+        wait_while(|| count.load(SeqCst) != 0, "a look-up of functions, or stack sampling,");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_waits_for_what_has_begun_and_not_for_the_next() {
+        let look_ups = LookUps::new();
+        look_ups.wait();
+        drop(look_ups.begin());
+        look_ups.wait();
+
+        let first = look_ups.begin();
+        let (has_begun, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                has_begun.store(true, SeqCst);
+                look_ups.wait();
+                has_waited.store(true, SeqCst);
+            });
+            while !has_begun.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!has_waited.load(SeqCst), "the look-up goes on");
+            drop(first);
+            // Look-ups without a pause in between, as far as the waiting thread can see.
+            let mut next = look_ups.begin();
+            while !has_waited.load(SeqCst) {
+                let following = look_ups.begin();
+                drop(next);
+                next = following;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+
+    #[test]
+    fn nothing_goes_during_a_look_up() {
+        const ROUNDS: usize = 2000;
+        let (look_ups, is_going, memory) = (LookUps::new(), AtomicBool::new(false), AtomicBool::new(true));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    is_going.store(true, SeqCst);
+                    look_ups.wait();
+                    memory.store(false, SeqCst);
+                    std::thread::yield_now();
+                    memory.store(true, SeqCst);
+                    is_going.store(false, SeqCst);
+                }
+            });
+            for _ in 0..ROUNDS {
+                let _look_up = look_ups.begin();
+                if !is_going.load(SeqCst) {
+                    for _ in 0..10 {
+                        assert!(memory.load(SeqCst), "gone in the middle of a look-up");
+                    }
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,82 @@
+//! Proves that shared code cannot die, by what lies next to it.
+//!
+//! Before .NET 10 the runtime does not tell the class of shared code: `Cell<__Canon>` stays, `Pair<SomeStruct, __Canon>` goes with the
+//! module of the struct. Where the code lies does tell. The runtime keeps code of each collectible loader allocator in heaps of its
+//! own, and deletes these whole when the allocator goes (`EEJitManager::Unload` in vm/codeman.cpp; `EECodeGenManager::Unload` in
+//! newer ones); and it uses no precompiled code of collectible modules (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp).
+//! So code on a page with code of a function that cannot die is not in such a heap, and cannot die either.
+
+/// The smallest unit of memory that can be mapped, so that it is of one heap only. Where pages are larger, this is a part of one.
+const PAGE: usize = 4096;
+
+/// How far from one probe to the next. Shorter functions may be missed, which proves less and nothing wrong.
+const STEP: usize = 32;
+
+/// How many pages are looked at in each direction.
+const PAGES: usize = 16;
+
+/// Whether the code at `start` lies in a heap of code that cannot die. `function_at` answers whose code is at an address, and
+/// `is_immortal` whether that function is known to stay.
+pub(super) fn are_immortal(
+    start: usize,
+    function_at: impl Fn(usize) -> Option<usize>,
+    is_immortal: impl Fn(usize) -> bool,
+) -> bool {
+    let is_immortal_at = |at| function_at(at).is_some_and(&is_immortal);
+    let page_of = |at: usize| at & !(PAGE - 1);
+    let has_immortal = |page: usize| (page..page.saturating_add(PAGE)).step_by(STEP).any(is_immortal_at);
+    // Two pages are of the same heap if one function lies on both sides of the border.
+    let is_joined = |border: usize| {
+        let before = border.checked_sub(1).and_then(&function_at);
+        before.is_some() && before == function_at(border)
+    };
+    let first = page_of(start);
+    if has_immortal(first) {
+        return true;
+    }
+    let later = (1..=PAGES).map_while(|number| {
+        let page = first.checked_add(number * PAGE)?;
+        is_joined(page).then_some(page)
+    });
+    let earlier = (0..PAGES).map_while(|number| {
+        let border = first.checked_sub(number * PAGE)?;
+        is_joined(border).then(|| border - PAGE)
+    });
+    later.chain(earlier).any(has_immortal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IMMORTAL: usize = 1;
+    const SHARED: usize = 2;
+    const OTHER: usize = 3;
+
+    /// Whether [`SHARED`] cannot die, if functions lie from the first address to before the second.
+    fn is_proved(functions: &[(usize, usize, usize)]) -> bool {
+        let start = functions.iter().find(|(function, ..)| *function == SHARED).unwrap().1;
+        let function_at =
+            |at| functions.iter().find(|(_, start, end)| (*start..*end).contains(&at)).map(|found| found.0);
+        are_immortal(start, function_at, |function| function == IMMORTAL)
+    }
+
+    #[test]
+    fn shared_code_on_a_page_with_immortal_code_is_immortal() {
+        assert!(is_proved(&[(IMMORTAL, 0x10_0040, 0x10_0080), (SHARED, 0x10_0200, 0x10_0300)]));
+        assert!(is_proved(&[(SHARED, 0x10_0200, 0x10_0300), (IMMORTAL, 0x10_0fc0, 0x10_0ff0)]));
+        assert!(!is_proved(&[(OTHER, 0x10_0040, 0x10_0080), (SHARED, 0x10_0200, 0x10_0300)]));
+    }
+
+    #[test]
+    fn another_page_counts_only_if_a_function_lies_on_both() {
+        let shared = (SHARED, 0x10_0200, 0x10_0300);
+        assert!(!is_proved(&[shared, (IMMORTAL, 0x10_1000, 0x10_1100)]));
+        assert!(!is_proved(&[(IMMORTAL, 0xf_f000, 0x10_0000), shared]));
+        assert!(is_proved(&[shared, (OTHER, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]));
+        assert!(is_proved(&[(IMMORTAL, 0xf_f000, 0xf_f100), (OTHER, 0xf_ff00, 0x10_0100), shared]));
+        assert!(is_proved(&[(IMMORTAL, 0xf_f000, 0x10_0100), shared]), "the neighbour ends on the page");
+        assert!(is_proved(&[(SHARED, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]), "it joins them itself");
+        assert!(!is_proved(&[(SHARED, 0x10, 0x20), (OTHER, 0x100, 0x200)]), "the lowest page has none before it");
+    }
+}

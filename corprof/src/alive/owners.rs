@@ -1,0 +1,75 @@
+//! [`Owners`]: with which modules a class or a function goes.
+
+use windows_core::HRESULT;
+
+use super::Alive;
+use super::table::State;
+use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::info::Info;
+
+/// How deep type arguments and array elements are followed.
+const DEPTH: u32 = 16;
+
+/// The collectible modules that something needs: that which defines it, and those of its type arguments.
+#[derive(Default)]
+pub(super) struct Owners {
+    pub(super) modules: Vec<usize>,
+    /// Whether there may be others, as the runtime does not say over which types shared code was made. .NET 10 does say it.
+    pub(super) is_uncertain: bool,
+}
+
+impl Owners {
+    /// Those of a function that is in memory until this returns.
+    pub(super) fn of_function(alive: &Alive, info: &Info, function: FunctionId) -> Self {
+        let mut owners = Self::default();
+        match info.ask_function(function) {
+            // A dynamic method has a class of no significance, or none.
+            Ok(answer) if answer.token.is_nil() => owners.add_module(alive, answer.module),
+            Ok(answer) => {
+                owners.is_uncertain |= answer.class.is_none();
+                owners.add_module(alive, answer.module);
+                let classes = answer.class.into_iter().chain(answer.type_args);
+                classes.for_each(|class| owners.add_class(alive, info, class, DEPTH));
+            }
+            Err(_) => owners.is_uncertain = true,
+        }
+        owners
+    }
+
+    /// Those of a class that is in memory until this returns.
+    pub(super) fn of_class(alive: &Alive, info: &Info, class: ClassId) -> Self {
+        let mut owners = Self::default();
+        owners.add_class(alive, info, class, DEPTH);
+        owners
+    }
+
+    fn add_module(&mut self, alive: &Alive, module: ModuleId) {
+        let module = module.as_raw();
+        let is_collectible = alive.modules.get(module).is_some_and(|entry| entry.state() != State::Immortal);
+        if is_collectible && !self.modules.contains(&module) {
+            self.modules.push(module);
+        }
+    }
+
+    fn add_class(&mut self, alive: &Alive, info: &Info, class: ClassId, depth: u32) {
+        let parts = parts(info, class);
+        let (Ok((module, parts)), Some(depth)) = (parts, depth.checked_sub(1)) else {
+            self.is_uncertain = true;
+            return;
+        };
+        if let Some(module) = module {
+            self.add_module(alive, module);
+        }
+        parts.into_iter().for_each(|part| self.add_class(alive, info, part, depth));
+    }
+}
+
+/// What a class that is in memory is made of: the module that defines it, unless it is an array, and its type arguments or the
+/// class of its elements.
+pub(super) fn parts(info: &Info, class: ClassId) -> Result<(Option<ModuleId>, Vec<ClassId>), HRESULT> {
+    match info.ask_array(class).map_err(|error| error.code())? {
+        // An array of what has no class, such as pointers, could be of anything.
+        Some(array) => Ok((None, vec![array.element.ok_or(crate::error::E_FAIL)?])),
+        None => info.ask_class(class).map(|class| (Some(class.module), class.type_args)),
+    }
+}

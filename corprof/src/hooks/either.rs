@@ -1,0 +1,149 @@
+//! Hooks of either trait, as everything below the public ones sees them.
+
+use super::{
+    Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, StackBoundary, ValueHooks,
+};
+use crate::context::InTriggers;
+use crate::id::FunctionId;
+
+/// A [`FunctionHooks`] or a [`ValueHooks`]: of the first kind if [`VALUES`](Self::VALUES) is empty. Only the hooks of its own kind
+/// are called.
+pub(crate) trait EitherHooks: Send + Sync + 'static {
+    type Function: Send + Sync + 'static;
+    type Thread: Send + 'static;
+
+    const KINDS: HookKinds;
+    const UNWINDS: bool;
+    const TIMED: bool;
+    const VALUES: HookValues;
+    const VALUES_BEFORE_NET_5: bool;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
+    fn thread_started(&self) -> Self::Thread;
+    fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary);
+    fn thread_ended(&self, thread: Self::Thread);
+
+    #[inline]
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+    #[inline]
+    fn leave(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+    #[inline]
+    fn tailcall(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+
+    fn enter_with_args(
+        &self,
+        _cx: &InSlowHook<'_>,
+        _thread: &mut Self::Thread,
+        _function: &Self::Function,
+        _args: &Arguments<'_>,
+    ) {
+    }
+    fn leave_with_value(
+        &self,
+        _cx: &InSlowHook<'_>,
+        _thread: &mut Self::Thread,
+        _function: &Self::Function,
+        _value: &ReturnValue<'_>,
+    ) {
+    }
+    fn tailcall_with_frame(&self, _cx: &InSlowHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+}
+
+/// Hooks that are told no values.
+pub(super) struct Fast<H>(pub(super) H);
+
+impl<H: FunctionHooks> EitherHooks for Fast<H> {
+    type Function = H::Function;
+    type Thread = H::Thread;
+
+    const KINDS: HookKinds = H::KINDS;
+    const UNWINDS: bool = H::UNWINDS;
+    const TIMED: bool = H::TIMED;
+    const VALUES: HookValues = HookValues::empty();
+    const VALUES_BEFORE_NET_5: bool = false;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+        self.0.select(cx, function)
+    }
+
+    fn thread_started(&self) -> Self::Thread {
+        self.0.thread_started()
+    }
+
+    fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
+        self.0.unwound(thread, boundary);
+    }
+
+    fn thread_ended(&self, thread: Self::Thread) {
+        self.0.thread_ended(thread);
+    }
+
+    #[inline]
+    fn enter(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.enter(cx, thread, function);
+    }
+
+    #[inline]
+    fn leave(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.leave(cx, thread, function);
+    }
+
+    #[inline]
+    fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.tailcall(cx, thread, function);
+    }
+}
+
+/// Hooks that are told values.
+pub(super) struct Slow<H>(pub(super) H);
+
+impl<H: ValueHooks> EitherHooks for Slow<H> {
+    type Function = H::Function;
+    type Thread = H::Thread;
+
+    const KINDS: HookKinds = H::KINDS;
+    const UNWINDS: bool = H::UNWINDS;
+    const TIMED: bool = H::TIMED;
+    const VALUES: HookValues = H::VALUES;
+    const VALUES_BEFORE_NET_5: bool = H::VALUES_BEFORE_NET_5;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+        self.0.select(cx, function)
+    }
+
+    fn thread_started(&self) -> Self::Thread {
+        self.0.thread_started()
+    }
+
+    fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
+        self.0.unwound(thread, boundary);
+    }
+
+    fn thread_ended(&self, thread: Self::Thread) {
+        self.0.thread_ended(thread);
+    }
+
+    fn enter_with_args(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        args: &Arguments<'_>,
+    ) {
+        self.0.enter_with_args(cx, thread, function, args);
+    }
+
+    fn leave_with_value(
+        &self,
+        cx: &InSlowHook<'_>,
+        thread: &mut Self::Thread,
+        function: &Self::Function,
+        value: &ReturnValue<'_>,
+    ) {
+        self.0.leave_with_value(cx, thread, function, value);
+    }
+
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.tailcall_with_frame(cx, thread, function);
+    }
+}

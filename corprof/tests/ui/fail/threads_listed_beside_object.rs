@@ -1,0 +1,8 @@
+//! Listing threads lets a collection in, so that an object could move.
+use corprof::prelude::*;
+
+fn object_allocated(cx: &InCallback<'_>, _object: ObjectId<'_>) {
+    let _ = cx.enum_threads();
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Listing threads waits for a collection, which may wait for whoever wants the lock.
+use corprof::{prelude::*, sync::Mutex};
+
+fn count(table: &Mutex<usize>, cx: &mut InTriggers<'_>) {
+    let mut guard = table.lock(cx);
+    *guard = cx.enum_threads().map_or(0, |threads| threads.len());
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! Hooks that are told values are set by a call of their own.
+use corprof::prelude::*;
+
+struct Hooks;
+
+impl ValueHooks for Hooks {
+    type Function = ();
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS;
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn thread_started(&self) {}
+}
+
+fn initialize(cx: &mut InInitialize<'_>) -> Result<()> { cx.hook_functions(Hooks) }
+fn main() {}

@@ -1,0 +1,15 @@
+//! Hooks that are told values implement `ValueHooks`, which says what they are told.
+use corprof::prelude::*;
+
+struct Hooks;
+
+impl FunctionHooks for Hooks {
+    type Function = ();
+    type Thread = ();
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn thread_started(&self) {}
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), _args: &Arguments<'_>) {}
+}
+
+fn main() {}

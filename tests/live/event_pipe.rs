@@ -1,0 +1,48 @@
+//! EventPipe: what events are delivered with, and sessions that have ended.
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Run, Runtime};
+
+#[test]
+fn an_event_has_its_thread_and_its_activity() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+        let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
+        outcome.exited_with(0)?;
+        for expected in [
+            "event 1 of Corprof-Sources: (true, None)",
+            "event 2 of Corprof-Sources: (true, Some(00010203-0405-0607-0809-0A0B0C0D0E0F))",
+        ] {
+            let count = outcome.stderr.matches(expected).count();
+            ensure!(count == 1, "{count} times {expected}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_event_that_is_written_while_one_is_delivered_is_not() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+        let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.contains("event_pipe| own events: 1\n"), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_that_has_been_stopped_is_refused() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+        let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
+        outcome.exited_with(0)?;
+        for expected in [
+            "start: ()",
+            "add: ()",
+            "stop: ()",
+            "add to stopped: error EventPipeAddProviderToSession(session): COR_E_OBJECTDISPOSED",
+            "stop stopped: error EventPipeStopSession(session): COR_E_OBJECTDISPOSED",
+        ] {
+            ensure!(outcome.stderr.contains(&format!("event_pipe| {expected}")), "not told: {expected}: {outcome}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Exceptions that meet filters while collections move objects. .NET 9 and 10 lose them under a profiler that hears of
+//! exceptions, unless they are pinned, as corprof does: corprof/src/adapter/exception_pins.
+//!
+//! A test of that says something only where applications die without pins on the same machine at the same time, so each counts
+//! both. `CORPROF_FILTER_RUNS=200` has it count 200 runs of each program with pins, and a fifth of that without:
+//! `CORPROF_FILTER_RUNS=200 cargo xtask test --live-only --runtime 10 -- filters --nocapture`.
+
+use std::{env, fmt};
+
+use anyhow::{Context, Result, bail, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const RUNS: &str = "CORPROF_FILTER_RUNS";
+const SWITCH: &str = "CORPROF_PIN_EXCEPTIONS";
+
+/// Runs with pins, where nobody says how many.
+const FEW: usize = 8;
+/// Runs without pins go on until so many have died.
+const DEAD: usize = 2;
+/// But not for longer than this.
+const MOST: usize = 40;
+
+/// How many runs to count with pins, if that has been said.
+fn wanted_runs() -> Result<Option<usize>> {
+    let parse = |runs: std::ffi::OsString| runs.to_str().and_then(|runs| runs.parse().ok());
+    env::var_os(RUNS).map(|runs| parse(runs).with_context(|| format!("{RUNS} is not a number of runs"))).transpose()
+}
+
+fn has_fault(runtime: &Runtime) -> bool {
+    matches!(runtime.major, 9 | 10)
+}
+
+/// A program that throws through filters while it collects.
+struct Program {
+    name: &'static str,
+    args: &'static [&'static str],
+}
+
+const FILTERS: Program = Program { name: "Filters", args: &["all", "1000"] };
+/// The quickest to die, also where an emulator makes everything slow.
+const WHEN: Program = Program { name: "Filters", args: &["when", "3000"] };
+const TORTURE: Program = Program { name: "Torture", args: &["1", "12", "whole"] };
+/// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each exception.
+const TORTURE_UNDER_WINE: Program = Program { name: "Torture", args: &["1", "2", "whole"] };
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.args.join(" "))
+    }
+}
+
+impl Program {
+    fn run(&self, runtime: &Runtime, switch: &str) -> Result<Outcome> {
+        Run::new(runtime, self.name).args(self.args).profiler("exceptions").env(SWITCH, switch).run()
+    }
+
+    /// What is wrong with a run, if anything.
+    fn judge(&self, outcome: &Outcome) -> Result<()> {
+        outcome.exited_with(0)?;
+        let is_right = match self.name {
+            "Filters" => outcome.stdout.starts_with("wrong=0 kept=0 right="),
+            // A line for each round.
+            _ => outcome.stdout.lines().count().to_string() == self.args[1],
+        };
+        ensure!(is_right, "{outcome}");
+        ensure!(outcome.stderr.contains("thrown "), "the profiler has heard of no exception: {outcome}");
+        Ok(())
+    }
+
+    /// All of `runs` runs with pins are right.
+    fn lives_with_pins(&self, runtime: &Runtime, runs: usize) -> Result<()> {
+        for run in 1..=runs {
+            let outcome = self.run(runtime, "1")?;
+            self.judge(&outcome).with_context(|| format!("run {run} of {runs}"))?;
+        }
+        println!("{runtime}: {self} with pins: 0 of {runs} runs died");
+        Ok(())
+    }
+
+    /// Without pins some die: `runs`, if that is said, else as many as it takes to know.
+    fn dies_without(&self, runtime: &Runtime, runs: Option<usize>) -> Result<()> {
+        let (mut died, mut run) = (0, 0);
+        while run < runs.unwrap_or(MOST) && (runs.is_some() || died < DEAD) {
+            died += usize::from(self.judge(&self.run(runtime, "0")?).is_err());
+            run += 1;
+        }
+        println!("{runtime}: {self} without pins: {died} of {run} runs died");
+        if died < DEAD {
+            bail!(
+                "{died} of {run} runs died without pins, so it says nothing that none died with them. If this runtime has been \
+                 mended, pins are no longer needed on it"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_exception_that_meets_a_filter_is_the_one_that_was_thrown() -> Result<()> {
+    let runs = wanted_runs()?;
+    for runtime in Runtime::all()? {
+        FILTERS.lives_with_pins(&runtime, runs.unwrap_or(FEW))?;
+        if has_fault(&runtime) {
+            WHEN.dies_without(&runtime, runs.map(|runs| runs.div_ceil(5)))?;
+            WHEN.lives_with_pins(&runtime, runs.unwrap_or(3))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_application_that_does_everything_at_once_outlives_a_profiler_of_exceptions() -> Result<()> {
+    let runs = wanted_runs()?;
+    for runtime in Runtime::all()? {
+        if runtime.is_windows() && !has_fault(&runtime) {
+            println!("SKIPPED on {runtime}: it has no fault to be mended, and torture takes minutes under Wine");
+            continue;
+        }
+        let torture = if runtime.is_windows() { TORTURE_UNDER_WINE } else { TORTURE };
+        torture.lives_with_pins(&runtime, runs.unwrap_or(2))?;
+        if let (true, Some(runs)) = (has_fault(&runtime), runs) {
+            torture.dies_without(&runtime, Some(runs.div_ceil(5)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The counts of the profiler `handles`, under a program that throws 2,000 exceptions on one thread.
+fn handles(runtime: &Runtime, switch: &str) -> Result<[usize; 3]> {
+    let outcome = Run::new(runtime, "Throw").args(["500"]).profiler("handles").env(SWITCH, switch).run()?;
+    outcome.exited_with(0)?;
+    let line = outcome.stderr.lines().find(|line| line.starts_with("thrown=")).with_context(|| outcome.to_string())?;
+    let mut counts = line.split(' ').filter_map(|count| count.split_once('=')?.1.parse().ok());
+    let mut count = || counts.next().context("three counts");
+    Ok([count()?, count()?, count()?])
+}
+
+#[test]
+fn a_profiler_does_not_see_the_handles_that_pin_exceptions() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let [with, without] = [handles(&runtime, "1")?, handles(&runtime, "0")?];
+        println!("{runtime}: thrown, created, destroyed: {with:?} with pins, {without:?} without");
+        let [thrown, ..] = with;
+        ensure!(thrown >= 2000 && thrown == without[0], "{runtime}: {with:?} {without:?}");
+        // The runtime's own handles differ a little from run to run.
+        for (with, without) in with.into_iter().zip(without) {
+            ensure!(with.abs_diff(without) < 200, "{runtime}: {with} with pins, {without} without");
+        }
+    }
+    Ok(())
+}

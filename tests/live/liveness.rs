@@ -1,0 +1,37 @@
+//! Which identifiers are alive, while assemblies come and go: all that are, are answered about; what is dead is refused.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Run, Runtime};
+
+/// What the profiler counted under `name`.
+fn count(told: &str, name: &str) -> Result<u64> {
+    let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
+}
+
+#[test]
+fn everything_alive_is_answered_about_and_everything_dead_refused_while_assemblies_come_and_go() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = Run::new(runtime, "Passing").args(["60"]).profiler_named("liveness", "Liveness").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "unloaded all, made 441\n", "{outcome}");
+        let told =
+            outcome.stderr.lines().find(|line| line.starts_with("answered=")).with_context(|| outcome.to_string())?;
+        eprintln!("{runtime}: {told}");
+        let none = ["refused_alive", "answered_dead", "misnamed", "lost"];
+        ensure!(none.iter().all(|name| count(told, name).is_ok_and(|count| count == 0)), "{outcome}");
+        let many = ["answered", "refused_dead", "unloaded", "found", "versions"];
+        ensure!(many.iter().all(|name| count(told, name).is_ok_and(|count| count > 100)), "{outcome}");
+        ensure!(count(told, "anew")? > 0, "a method that was compiled anew is listed in both bodies: {outcome}");
+        if runtime.major < 10 {
+            // Over which types shared code was made, the runtime does not say; that of the assembly which stays is alive.
+            ensure!(count(told, "shared")? > 5 && count(told, "shared_refused")? > 100, "{outcome}");
+            ensure!(count(told, "refused_frozen")? > 10, "the heap that is not collected cannot be listed: {outcome}");
+        } else {
+            ensure!(count(told, "frozen")? > 100 && count(told, "refused_frozen")? == 0, "{outcome}");
+        }
+        // .NET 8 tells of arrays, too.
+        ensure!(runtime.major != 8 || count(told, "arrays")? > 10, "{outcome}");
+    }
+    Ok(())
+}

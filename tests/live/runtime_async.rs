@@ -1,0 +1,91 @@
+//! Methods that the runtime itself suspends (runtime async, which .NET 10 offers and later ones use): hooks do not disturb them.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const APP: &str = "RuntimeAsync";
+const SWITCH: (&str, &str) = ("DOTNET_RuntimeAsync", "1");
+
+/// Runs the program bare and under a profiler; it must print the same.
+fn both(runtime: &Runtime, profiler: impl Fn(Run) -> Run) -> Result<Outcome> {
+    let run = || Run::new(runtime, APP).env(SWITCH.0, SWITCH.1);
+    let bare = run().run()?;
+    bare.exited_with(0)?;
+    let outcome = profiler(run()).run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "without: {bare}; with: {outcome}");
+    Ok(outcome)
+}
+
+/// The runtimes that have it.
+fn runtimes() -> Result<Vec<Runtime>> {
+    Runtime::all_for_modern(APP)
+}
+
+/// The number after `name=`.
+fn number(line: &str, name: &str) -> Option<u64> {
+    line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
+#[test]
+fn fast_hooks_keep_what_comes_back_from_methods_that_are_suspended() -> Result<()> {
+    for runtime in runtimes()? {
+        // A register that is lost by chance does not disturb each run.
+        for _ in 0..3 {
+            let outcome = both(&runtime, |run| run.profiler_named("hooks", "CountsCalls"))?;
+            let threads = outcome.stderr.lines().find(|line| line.starts_with("threads ")).context("no threads")?;
+            ensure!(number(threads, "strays") == Some(0), "{outcome}");
+            // Such a method is entered each time that it goes on, and leaves once.
+            let sum = |of: &str, count: &str| -> u64 {
+                // Two threads that compile a function at the same time have a row each.
+                let rows = outcome.stderr.lines().filter(|line| line.starts_with("row ") && line.ends_with(of));
+                rows.filter_map(|row| number(row, count)).sum()
+            };
+            for (of, entered, left) in
+                [("RuntimeAsync.Deep(int32)", 1100, 550), ("RuntimeAsync.Double(float64)", 120, 100)]
+            {
+                ensure!((sum(of, "entered"), sum(of, "left")) == (entered, left), "{of}: {outcome}");
+            }
+        }
+        both(&runtime, |run| run.profiler("timer"))?;
+        // This one writes the calls between the lines of the program.
+        let outcome = Run::new(&runtime, APP)
+            .env(SWITCH.0, SWITCH.1)
+            .profiler("tracer")
+            .env("TRACER_FILTER", "RuntimeAsync*")
+            .run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout.contains("sum 13885"), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn slow_hooks_leave_methods_alone_that_are_suspended() -> Result<()> {
+    for runtime in runtimes()? {
+        for _ in 0..3 {
+            let outcome = both(&runtime, |run| run.profiler_named("values", "ReadsValues"))?;
+            let counts = outcome.stderr.lines().find(|line| line.starts_with("values=")).context("no counts")?;
+            ensure!(number(counts, "values").is_some_and(|values| values > 10_000), "{counts}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
+    for runtime in runtimes()? {
+        let outcome = both(&runtime, |run| run.profiler("shadow"))?;
+        for event in ["thrown", "search", "catch"] {
+            let line = outcome.stderr.lines().find(|line| line.starts_with(&format!("event {event}: ")));
+            let line = line.with_context(|| format!("no {event}: {outcome}"))?;
+            ensure!(
+                number(line, "different") == Some(0) && number(line, "same").is_some_and(|same| same > 20),
+                "{outcome}"
+            );
+        }
+        let hooks = outcome.stderr.lines().find(|line| line.starts_with("hooks: ")).context("no hooks")?;
+        ensure!(number(hooks, "strays") == Some(0), "{outcome}");
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+// An event source of the application's: writes two events, one of them in an activity, and is gone before the end.
+//
+//     Sources
+using System;
+using System.Diagnostics.Tracing;
+using System.Runtime.CompilerServices;
+
+[EventSource(Name = "Corprof-Sources")]
+class Source : EventSource
+{
+    [Event(1)]
+    public void Plain(int number) { WriteEvent(1, number); }
+
+    [Event(2)]
+    public void InActivity(int number) { WriteEvent(2, number); }
+}
+
+static class Sources
+{
+    static int Main()
+    {
+        Start();
+        using (Source source = new Source())
+        {
+            source.Plain(7);
+            EventSource.SetCurrentThreadActivityId(new Guid("00010203-0405-0607-0809-0a0b0c0d0e0f"));
+            source.InActivity(8);
+        }
+        Stop();
+        Console.WriteLine("done");
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Start() { }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Stop() { }
+}

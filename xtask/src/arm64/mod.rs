@@ -1,0 +1,73 @@
+//! Linux on arm64, on a machine that is x86-64: profilers built for it, and run in QEMU's user mode.
+//!
+//! [`Qemu`] runs programs, `bundle.rs` makes the executables that it runs, and [`Target`](crate::target::Target) builds
+//! profilers.
+
+mod bundle;
+mod qemu;
+
+pub use qemu::Qemu;
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::process::{self, find_on_path};
+use crate::tools::{self, Packages};
+
+/// QEMU for the processes of one program, without a system of their own around them.
+const EMULATOR: &str = "qemu-aarch64-static";
+/// The C compiler for arm64, which is also the linker that Rust calls for the target.
+pub(crate) const GCC: &str = "aarch64-linux-gnu-gcc";
+/// The C library for arm64, as Debian installs it beside one's own.
+const SYSTEM: &str = "/usr/aarch64-linux-gnu";
+/// What the runtime needs of the C++ library.
+const CPP_LIBRARY: &str = "lib/libstdc++.so.6";
+
+/// What brings them on Debian and its like.
+const PACKAGES: Packages = Packages {
+    what: "an emulator of arm64, a linker and the C and C++ libraries for it",
+    names: &[
+        "qemu-user-static",
+        "gcc-aarch64-linux-gnu",
+        "libc6-dev-arm64-cross",
+        "libc6-arm64-cross",
+        "libstdc++6-arm64-cross",
+    ],
+};
+
+/// Has the emulator, the linker and the libraries installed.
+///
+/// # Errors
+/// On a machine that the emulator is not used on, or if they are missing and cannot be installed; the error says what to
+/// type.
+pub fn install_tools() -> Result<()> {
+    ensure!(is_supported(), "profilers are run for arm64 in an emulator on Linux x64 only: leave --arm64 out");
+    tools::ensure_programs(&[EMULATOR, GCC], &PACKAGES)?;
+    if !has_libraries() {
+        tools::install_packages(&PACKAGES)?;
+    }
+    ensure!(has_libraries(), "no {CPP_LIBRARY} in {SYSTEM}, though {} are installed", PACKAGES.names.join(" "));
+    Ok(())
+}
+
+/// Why this machine cannot run programs for arm64, where nobody may change that; `None` if it can, or if we are root and
+/// [`install_tools`] will see to it.
+#[must_use]
+pub fn lacks() -> Option<String> {
+    if !is_supported() {
+        return Some("for x86-64 Linux only".to_owned());
+    }
+    let has_tools = [EMULATOR, GCC].iter().all(|tool| find_on_path(tool).is_some()) && has_libraries();
+    let can_install = find_on_path("apt-get").is_some() && process::is_root();
+    let what = || format!("no emulator: as root type {}", tools::install_command(&PACKAGES));
+    (!has_tools && !can_install).then(what)
+}
+
+fn is_supported() -> bool {
+    cfg!(all(target_os = "linux", target_arch = "x86_64"))
+}
+
+fn has_libraries() -> bool {
+    Path::new(SYSTEM).join(CPP_LIBRARY).is_file()
+}

@@ -1,0 +1,65 @@
+//! QEMU's user mode, and .NET for arm64 in it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::bundle::Bundler;
+use super::{EMULATOR, SYSTEM};
+use crate::runtime::{Origin, Runtime, Version};
+
+/// The version of the runtime in the archive. Nothing in there says so but the runtime's own machine code.
+const VERSION: Version = Version { major: 10, minor: 0, patch: 9 };
+
+/// Where executables for arm64 are made, beside the programs that they run.
+const FOLDER: &str = "on-arm64";
+
+/// An emulator of arm64, and the .NET that runs in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Qemu {
+    /// The unpacked archive `dotnet-10-linux-arm64`: `host`, an executable with the runtime linked into it, and `framework/`.
+    pub root: PathBuf,
+}
+
+impl Qemu {
+    /// The runtime that lies in [`root`](Self::root).
+    #[must_use]
+    pub fn runtime(self) -> Runtime {
+        Runtime {
+            host: self.root.join("host"),
+            version: VERSION,
+            framework: self.root.join("framework"),
+            origin: Origin::Folder,
+            emulator: Some(self.into()),
+        }
+    }
+
+    /// A command that runs the managed program `dll`, which is absolute. There is no `dotnet` for arm64 here; each program
+    /// gets an executable of its own.
+    ///
+    /// # Errors
+    /// If that cannot be made.
+    pub fn command(&self, dll: &Path) -> Result<Command> {
+        let folder = dll.parent().context("a program lies in a folder")?.join(FOLDER);
+        let executable = Bundler { root: &self.root, folder: &folder }
+            .executable(dll)
+            .with_context(|| format!("cannot make an executable for arm64 of {}", dll.display()))?;
+        let mut command = Command::new(EMULATOR);
+        command.args(["-L", SYSTEM]).arg(executable);
+        Ok(command)
+    }
+
+    /// What the runtime needs in its environment. It maps memory twice, to write and to execute it, and the emulator does not
+    /// see through the one what was changed through the other.
+    #[must_use]
+    pub fn environment(&self) -> [(&'static str, &'static OsStr); 1] {
+        [("DOTNET_EnableWriteXorExecute", "0".as_ref())]
+    }
+
+    /// Has `cargo`, a command of that name, start the programs that it builds for arm64 in the emulator.
+    pub fn run_what_is_built(cargo: &mut Command) -> &mut Command {
+        cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {SYSTEM}"))
+    }
+}

@@ -1,0 +1,113 @@
+//! What runs programs made for another system: Wine those for Windows, QEMU those for Linux on arm64.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::arm64::Qemu;
+use crate::windows::Wine;
+
+/// Names the Wine prefix to the live tests.
+const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
+/// Names the unpacked .NET for arm64 to the live tests.
+const ARM64_ROOT: &str = "CORPROF_ARM64_ROOT";
+
+/// What runs a runtime that is not for this system.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Emulator {
+    /// For Windows x64.
+    Wine(Wine),
+    /// For Linux on arm64.
+    Qemu(Qemu),
+}
+
+impl Emulator {
+    /// The one that `cargo xtask test` has named to this process; without one, runtimes are of this system.
+    #[must_use]
+    pub fn named() -> Option<Self> {
+        let wine = env::var_os(WINE_PREFIX).map(|prefix| Self::Wine(Wine { prefix: prefix.into() }));
+        wine.or_else(|| env::var_os(ARM64_ROOT).map(|root| Self::Qemu(Qemu { root: root.into() })))
+    }
+
+    /// Names `emulator` to the live tests that `command` runs.
+    pub fn name_to(emulator: Option<&Self>, command: &mut Command) {
+        command.env_remove(WINE_PREFIX).env_remove(ARM64_ROOT);
+        match emulator {
+            Some(Self::Wine(wine)) => command.env(WINE_PREFIX, &wine.prefix),
+            Some(Self::Qemu(qemu)) => command.env(ARM64_ROOT, &qemu.root),
+            None => command,
+        };
+    }
+
+    /// A command that runs the managed program `dll` on the runtime of the host `host`.
+    ///
+    /// # Errors
+    /// As [`Qemu::command`].
+    pub fn command(&self, host: &Path, dll: &Path) -> Result<Command> {
+        match self {
+            Self::Wine(wine) => {
+                let mut command = wine.command(host);
+                command.arg("exec").arg(Wine::path(dll));
+                Ok(command)
+            }
+            Self::Qemu(qemu) => qemu.command(dll),
+        }
+    }
+
+    /// What such programs call the file `path`, which is absolute.
+    #[must_use]
+    pub fn path(&self, path: &Path) -> OsString {
+        match self {
+            Self::Wine(_) => Wine::path(path),
+            Self::Qemu(_) => path.into(),
+        }
+    }
+
+    /// The environment that a .NET program needs there besides that of its profiler, if it is to have one.
+    #[must_use]
+    pub fn environment(&self, is_profiled: bool) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Wine(_) if is_profiled => Vec::new(),
+            Self::Wine(wine) => wine.without_profiler().into(),
+            Self::Qemu(qemu) => qemu.environment().map(|(name, value)| (name, value.to_owned())).into(),
+        }
+    }
+
+    /// Whether programs are for Windows.
+    #[must_use]
+    pub fn is_windows(&self) -> bool {
+        matches!(self, Self::Wine(_))
+    }
+
+    /// Whether every instruction of a program is emulated, which makes it slow. Wine's programs run on the processor itself.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        matches!(self, Self::Qemu(_))
+    }
+}
+
+impl From<Wine> for Emulator {
+    fn from(wine: Wine) -> Self {
+        Self::Wine(wine)
+    }
+}
+
+impl From<Qemu> for Emulator {
+    fn from(qemu: Qemu) -> Self {
+        Self::Qemu(qemu)
+    }
+}
+
+/// ` for Windows, under Wine`
+impl fmt::Display for Emulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wine(_) => " for Windows, under Wine",
+            Self::Qemu(_) => " for arm64, emulated",
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Archives of runtimes and compilers in a folder: `$CORPROF_RUNTIMES`, else `../shared/runtimes` beside the repository.
+//!
+//! .NET 10 is in no registry that a package client of ours reaches, so whoever has it hands it over in such a folder: each
+//! entry is either `NAME.tar.xz`, with its checksum in `SHA256SUMS`, or a folder `NAME` that is unpacked already.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cache::Cache;
+use crate::cargo::workspace_root;
+use crate::process::{self, announce, env_path};
+use crate::tools::{self, Packages};
+use crate::wheel::sha256;
+
+const VARIABLE: &str = "CORPROF_RUNTIMES";
+const CHECKSUMS: &str = "SHA256SUMS";
+
+const TAR: Packages = Packages { what: "tar and xz, which unpack .NET", names: &["tar", "xz-utils"] };
+
+/// A folder of archives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The folder of this machine, if it has one.
+    #[must_use]
+    pub fn find() -> Option<Self> {
+        let beside = || workspace_root().parent().map(|parent| parent.join("shared").join("runtimes"));
+        env_path(VARIABLE).or_else(beside).filter(|path| path.is_dir()).map(|path| Self { path })
+    }
+
+    /// Whether it has the entry `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.path.join(name).is_dir() || self.archive(name).is_file()
+    }
+
+    fn archive(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.tar.xz"))
+    }
+
+    /// The content of the entry `name`, unpacked into `cache` if it is an archive.
+    ///
+    /// # Errors
+    /// If there is no such entry, its checksum is wrong, or it cannot be unpacked.
+    pub fn unpack(&self, name: &str, cache: &Cache) -> Result<PathBuf> {
+        let unpacked = self.path.join(name);
+        if unpacked.is_dir() {
+            return Ok(unpacked);
+        }
+        let archive = self.archive(name);
+        let expected = self.checksum(&archive)?;
+        // Another archive of the same name gets an entry of its own.
+        let entry = format!("{name}-{}", expected.get(..12).unwrap_or(&expected));
+        let folder = cache.install(&entry, |content| {
+            announce(format_args!("Unpacking {} into {}", archive.display(), cache.path(&entry).display()));
+            tools::ensure_programs(&["tar", "xz"], &TAR)?;
+            let found = sha256(&archive)?;
+            ensure!(
+                found == expected,
+                "{} is not the file that {CHECKSUMS} beside it names\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}",
+                archive.display()
+            );
+            let mut tar = Command::new("tar");
+            // The modes in the archive count, whoever unpacks it; its owners do not.
+            tar.args(["--no-same-owner", "-xf"]).arg(&archive).arg("-C").arg(content);
+            process::run_as_progress(&mut tar)
+                .with_context(|| format!("cannot unpack {} (is the disk full?)", archive.display()))
+        })?;
+        Ok(folder.join(name))
+    }
+
+    /// What `SHA256SUMS` says of `archive`.
+    fn checksum(&self, archive: &Path) -> Result<String> {
+        let list = self.path.join(CHECKSUMS);
+        let text = fs::read_to_string(&list).with_context(|| format!("cannot read {}", list.display()))?;
+        let name = archive.file_name().unwrap_or_default().to_string_lossy();
+        let line = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        let sum = line.map(|(sum, file)| (sum, file.trim_start_matches([' ', '*']))).find(|(_, file)| *file == name);
+        sum.map(|(sum, _)| sum.to_lowercase()).with_context(|| format!("{} does not name {name}", list.display()))
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    fn folder_with_archive() -> (tempfile::TempDir, Folder, Cache) {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, cache) = (dir.path().join("in"), Cache::at(&dir.path().join("cache")).unwrap());
+        fs::create_dir_all(path.join("made/thing")).unwrap();
+        fs::write(path.join("made/thing/file"), "content").unwrap();
+        let made =
+            Command::new("tar").args(["-cJf", "thing.tar.xz", "-C", "made", "thing"]).current_dir(&path).status();
+        assert!(made.unwrap().success());
+        (dir, Folder { path }, cache)
+    }
+
+    #[test]
+    fn an_archive_is_checked_and_unpacked_once() {
+        let (_dir, folder, cache) = folder_with_archive();
+        let sum = sha256(&folder.archive("thing")).unwrap();
+        fs::write(folder.path.join(CHECKSUMS), format!("0123  other.tar.xz\n{sum}  thing.tar.xz\n")).unwrap();
+        assert!(folder.has("thing") && !folder.has("other"));
+        let unpacked = folder.unpack("thing", &cache).unwrap();
+        assert_eq!(fs::read_to_string(unpacked.join("file")).unwrap(), "content");
+        fs::write(folder.archive("thing"), "not read again").unwrap();
+        assert_eq!(folder.unpack("thing", &cache).unwrap(), unpacked);
+    }
+
+    #[test]
+    fn a_wrong_checksum_is_an_error_with_both() {
+        let (_dir, folder, cache) = folder_with_archive();
+        fs::write(folder.path.join(CHECKSUMS), "0123456789abcdef  thing.tar.xz\n").unwrap();
+        let error = format!("{:#}", folder.unpack("thing", &cache).unwrap_err());
+        assert!(error.contains("0123456789abcdef") && error.contains("found"), "{error}");
+        fs::write(folder.path.join(CHECKSUMS), "").unwrap();
+        assert!(folder.unpack("thing", &cache).unwrap_err().to_string().contains("does not name thing.tar.xz"));
+    }
+}

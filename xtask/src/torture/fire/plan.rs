@@ -1,0 +1,200 @@
+//! What one run of the matrix under fire is: under which condition, by which hooks, with which settings of the runtime.
+
+use std::fmt;
+
+use fastrand::Rng;
+
+/// How often each cell is asked at least, unless the call is dear (tests/profilers/matrix/fire/cells.rs).
+const TARGET: u64 = 1000;
+
+/// No place is ever asked so often: it goes on to the end.
+const ENDLESS: u64 = 1 << 40;
+
+/// What goes on while the calls are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Condition {
+    /// Another thread collects without pause.
+    Collect,
+    /// The same, and the calls are made under a lock that callbacks on all threads want.
+    Lock,
+    /// The same as the first, and three threads load and unload assemblies.
+    Unload,
+}
+
+impl Condition {
+    pub(super) const ALL: [Self; 3] = [Self::Collect, Self::Lock, Self::Unload];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Collect => "collect",
+            Self::Lock => "lock",
+            Self::Unload => "unload",
+        }
+    }
+}
+
+/// A run of tests/managed/Fire.cs under tests/profilers/matrix.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) number: u64,
+    pub(super) condition: Condition,
+    /// `values`, `fast` or `none`.
+    pub(super) hooks: &'static str,
+    pub(super) settings: Vec<(&'static str, &'static str)>,
+    pub(super) target: u64,
+    /// In seconds: no earlier than the first, no later than the second.
+    pub(super) time: (u32, u32),
+    /// The visit in which the profiler panics.
+    pub(super) panic_at: Option<u64>,
+    /// Events that the profiler does without, and workers that the program does without.
+    without: (Vec<&'static str>, Vec<&'static str>),
+}
+
+/// Settings of the runtime, one of which each run of [`Plan::each`] has.
+fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
+    let mut settings = vec![("COMPlus_gcServer", "1"), ("COMPlus_TieredCompilation", "0")];
+    // Another collector comes with the runtime from .NET 7 on.
+    if major >= 7 {
+        settings.push(("COMPlus_GCName", if is_windows { "clrgc.dll" } else { "libclrgc.so" }));
+    }
+    settings
+}
+
+impl Plan {
+    fn new(number: u64, condition: Condition, hooks: &'static str, major: u32) -> Self {
+        // .NET Core 3.1 is not up to values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
+        let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
+        let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
+        Self { number, condition, hooks, settings, target: TARGET, time: (2, 60), panic_at: None, without }
+    }
+
+    /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class was of
+    /// an assembly that was built in memory and is unloaded (`AssemblyBuilderAccess.RunAndCollect`); a profiler in C that only
+    /// listens does the same. So a run has either the one or the other.
+    fn spare_net_8(&mut self, major: u32, is_about_builders: bool) {
+        if major != 8 {
+        } else if is_about_builders {
+            self.without.0.push("MONITOR_GC");
+        } else {
+            self.without.1.extend(["emit", "emit too"]);
+        }
+    }
+
+    /// Every condition with every setting and with none, then one run in which the profiler panics.
+    pub(super) fn each(number: u64, major: u32, is_windows: bool) -> Vec<Self> {
+        let settings: Vec<_> = [None].into_iter().chain(settings(major, is_windows).into_iter().map(Some)).collect();
+        let mut plans = Vec::new();
+        for (at, condition) in Condition::ALL.into_iter().enumerate() {
+            for (turn, setting) in settings.iter().enumerate() {
+                // By turns, so that each condition has both.
+                let hooks = ["values", "fast"][(at + turn) % 2];
+                let mut plan = Self::new(number + plans.len() as u64, condition, hooks, major);
+                plan.settings.extend(setting);
+                plan.spare_net_8(major, setting.is_some_and(|(name, _)| name == "COMPlus_TieredCompilation"));
+                plans.push(plan);
+            }
+        }
+        let mut panics = Self::new(number + plans.len() as u64, Condition::Unload, "values", major);
+        panics.panic_at = Some(Rng::with_seed(number).u64(100..5000));
+        panics.time = (3, 3);
+        panics.spare_net_8(major, false);
+        plans.push(panics);
+        plans
+    }
+
+    /// The run of this number, for a long session: it goes on for half a minute, whatever has been asked.
+    pub(super) fn any(number: u64, major: u32, is_windows: bool) -> Self {
+        let mut random = Rng::with_seed(number);
+        let condition = Condition::ALL[(number % 3) as usize];
+        let hooks = ["values", "fast", "values", "none"][random.usize(..4)];
+        let mut plan = Self::new(number, condition, hooks, major);
+        let mut all = settings(major, is_windows);
+        all.extend([("COMPlus_ReadyToRun", "0"), ("COMPlus_gcConcurrent", "0"), ("COMPlus_TieredPGO", "0")]);
+        plan.settings = all.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        plan.target = ENDLESS;
+        plan.time = (30, 30);
+        if random.u8(..12) == 0 {
+            plan.panic_at = Some(random.u64(..20_000));
+            plan.time = (5, 5);
+        }
+        // What costs an application most of its time, and so what hides what else is there.
+        let events =
+            ["MONITOR_EXCEPTIONS", "MONITOR_CODE_TRANSITIONS", "MONITOR_OBJECT_ALLOCATED", "MONITOR_JIT_COMPILATION"];
+        plan.without.0.extend(events.into_iter().filter(|_| random.u8(..5) == 0));
+        plan.spare_net_8(major, random.u8(..4) == 0);
+        plan
+    }
+
+    /// The arguments of tests/managed/Fire.cs.
+    pub(super) fn arguments(&self) -> [String; 3] {
+        [self.condition.name().to_owned(), self.time.0.to_string(), self.time.1.to_string()]
+    }
+
+    /// What tells the profiler and the program.
+    pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut pairs = vec![
+            ("MATRIX_FIRE", self.condition.name().to_owned()),
+            ("MATRIX_TARGET", self.target.to_string()),
+            ("MATRIX_SEED", self.number.to_string()),
+            ("MATRIX_HOOKS", self.hooks.to_owned()),
+            ("MATRIX_WITHOUT", self.without.0.join(",")),
+            ("FIRE_WITHOUT", self.without.1.join(",")),
+        ];
+        pairs.extend(self.panic_at.map(|visit| ("MATRIX_PANIC", visit.to_string())));
+        pairs.extend(self.settings.iter().map(|&(name, value)| (name, value.to_owned())));
+        pairs
+    }
+
+    /// The types of contexts that must have asked, each with the levels whose rows it has.
+    pub(super) fn contexts(&self) -> Vec<(&'static str, &'static [&'static str])> {
+        let mut contexts: Vec<(_, &[_])> = vec![
+            ("Info", &["Info"]),
+            ("InCallback", &["Info", "InCallback", "ObjectId"]),
+            ("InTriggers", &["Info", "InCallback", "InTriggers"]),
+            ("OwnThread", &["Info", "InCallback", "InTriggers", "OwnThread"]),
+        ];
+        match self.hooks {
+            "fast" => contexts.push(("InHook", &["Info"])),
+            "values" => contexts.push(("InSlowHook", &["Info", "InCallback", "ObjectId"])),
+            _ => {}
+        }
+        contexts
+    }
+
+    /// Whether the run goes on until every cell is full.
+    pub(super) fn is_to_fill(&self) -> bool {
+        self.target == TARGET && self.panic_at.is_none()
+    }
+}
+
+/// `lock, values, COMPlus_gcServer=1, without MONITOR_GC`.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, hooks: {}", self.condition.name(), self.hooks)?;
+        self.settings.iter().try_for_each(|(name, value)| write!(f, ", {name}={value}"))?;
+        self.without.0.iter().chain(&self.without.1).try_for_each(|left_out| write!(f, ", without {left_out}"))?;
+        self.panic_at.map_or(Ok(()), |visit| write!(f, ", a panic in visit {visit}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_condition_has_both_kinds_of_hooks_and_every_setting() {
+        let plans = Plan::each(7, 10, false);
+        for condition in Condition::ALL {
+            let of = || plans.iter().filter(move |plan| plan.condition == condition && plan.is_to_fill());
+            assert_eq!(of().count(), 4);
+            assert!(["values", "fast"].iter().all(|hooks| of().any(|plan| plan.hooks == *hooks)));
+            assert!(settings(10, false).iter().all(|setting| of().any(|plan| plan.settings == [*setting])));
+        }
+        assert_eq!(plans.iter().filter(|plan| plan.panic_at.is_some()).count(), 1);
+    }
+
+    #[test]
+    fn a_number_makes_the_same_run_again() {
+        assert_eq!(Plan::any(77, 8, false).to_string(), Plan::any(77, 8, false).to_string());
+    }
+}
