@@ -7,6 +7,10 @@ use fastrand::Rng;
 /// How often each cell is asked at least, unless the call is dear (tests/profilers/matrix/fire/cells.rs).
 const TARGET: u64 = 1000;
 
+/// How many seconds a run may take to fill its cells. A machine without load needs ten; one that is busy otherwise, some
+/// minutes.
+const LONGEST: u32 = 600;
+
 /// No place is ever asked so often: it goes on to the end.
 const ENDLESS: u64 = 1 << 40;
 
@@ -65,7 +69,7 @@ impl Plan {
         // .NET Core 3.1 is not up to values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
         let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
         let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
-        Self { number, condition, hooks, settings, target: TARGET, time: (2, 60), panic_at: None, without }
+        Self { number, condition, hooks, settings, target: TARGET, time: (2, LONGEST), panic_at: None, without }
     }
 
     /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class was of
