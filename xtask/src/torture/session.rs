@@ -129,7 +129,11 @@ impl Bed<'_> {
         let folder = self.folder.join(format!("run-{}", plan.number));
         let mut command = self.command(true, plan.arguments())?;
         command.env("TORTURE_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
-        let run = watch::run(&mut command, &folder, self.limit())?;
+        let mut run = watch::run(&mut command, &folder, self.limit())?;
+        if self.is_windows && run.has_not_begun() {
+            note(format_args!("{}: run {}: Wine did not start the program; once more", self.runtime, plan.number));
+            run = watch::run(&mut command, &folder, self.limit())?;
+        }
         let faults = judge::faults(plan, &run, reference, self.is_windows);
         let [profiler, program] = ["torture:", "pulse:"].map(|mark| Told::last(&run.stderr, mark).unwrap_or_default());
         summary.runs += 1;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::process::{find_on_path, shown};
+use crate::process::{exit_code, find_on_path, shown};
 
 const POLL: Duration = Duration::from_millis(10);
 
@@ -26,6 +26,15 @@ pub(super) struct Run {
     pub(super) duration: Duration,
     /// Where the threads of a program stood that did not end.
     pub(super) threads: Option<String>,
+}
+
+impl Run {
+    /// Whether nothing of the program was run. On a busy machine Wine ends so now and then, once in a thousand starts or less;
+    /// the runtime takes longer to start, and says why if it does not.
+    pub(super) fn has_not_begun(&self) -> bool {
+        let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
+        is_silent && self.status.map(exit_code) == Some(1) && self.duration < Duration::from_millis(200)
+    }
 }
 
 /// Runs `command`, with its output in files in `folder`, for `limit` at most.
