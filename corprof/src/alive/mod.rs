@@ -387,13 +387,14 @@ fn held<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) -> R
     }
 }
 
-/// Says of one module's metadata whether the module is still there.
+/// Says of one module's metadata whether the module is still there: that module, and not the next one at its address.
 #[derive(Clone)]
-pub(crate) struct Lifeline(Option<(Arc<Alive>, ModuleId)>);
+pub(crate) struct Lifeline(Option<(Arc<Alive>, ModuleId, u32)>);
 
 impl Lifeline {
-    pub(crate) fn of(info: &Info, module: ModuleId) -> Self {
-        Self(module.entry(info.alive()).map(|_| (Arc::clone(info.alive()), module)))
+    /// That of a module which is held, as it is while its metadata is asked for.
+    pub(crate) fn of(alive: &Arc<Alive>, module: &Held<'_, ModuleId>) -> Self {
+        Self(module.entry.map(|entry| (Arc::clone(alive), module.id, entry.life())))
     }
 
     /// Whether the module cannot go.
@@ -407,7 +408,13 @@ impl Lifeline {
     /// `COR_E_OBJECTDISPOSED` if it is gone.
     #[inline]
     pub(crate) fn hold(&self, call: &'static str) -> Result<Option<Held<'_, ModuleId>>> {
-        self.0.as_ref().map(|(alive, module)| alive.hold(*module, call)).transpose()
+        let Some((alive, module, life)) = &self.0 else { return Ok(None) };
+        let held = alive.hold(*module, call)?;
+        // No other life begins while this one is held.
+        match held.entry {
+            Some(entry) if entry.life() != *life => Err(dead::<ModuleId>(call)),
+            _ => Ok(Some(held)),
+        }
     }
 }
 

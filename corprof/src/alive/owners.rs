@@ -1,5 +1,7 @@
 //! [`Owners`]: with which modules a class or a function goes.
 
+use std::collections::BTreeSet;
+
 use windows_core::HRESULT;
 
 use super::Alive;
@@ -16,6 +18,8 @@ pub(super) struct Owners {
     pub(super) modules: Vec<usize>,
     /// Whether there may be others, as the runtime does not say over which types shared code was made. .NET 10 does say it.
     pub(super) is_uncertain: bool,
+    /// What has been followed: each level may name the next several times, and following it each time would not end.
+    seen: BTreeSet<ClassId>,
 }
 
 impl Owners {
@@ -52,6 +56,9 @@ impl Owners {
     }
 
     fn add_class(&mut self, alive: &Alive, info: &Info, class: ClassId, depth: u32) {
+        if !self.seen.insert(class) {
+            return;
+        }
         let parts = parts(info, class);
         let (Ok((module, parts)), Some(depth)) = (parts, depth.checked_sub(1)) else {
             self.is_uncertain = true;

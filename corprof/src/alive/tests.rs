@@ -67,3 +67,27 @@ fn no_thread_ends_while_it_is_walked() {
         }
     });
 }
+
+#[test]
+fn metadata_is_that_of_its_module_and_not_of_the_next_one_at_the_address() {
+    const MODULE: usize = 64;
+    let alive = Arc::new(Alive::new());
+    alive.is_unloading_possible.store(true, SeqCst);
+    let module = ModuleId::from_raw(MODULE).unwrap();
+    let entry = alive.modules.insert(MODULE, State::Dead);
+    entry.begin_life(State::Mortal);
+    let first = Lifeline::of(&alive, &alive.hold(module, "X").ok().unwrap());
+    assert!(first.hold("X").is_ok_and(|held| held.is_some()));
+
+    entry.set(State::Dead);
+    assert!(first.hold("X").is_err());
+    for state in [State::Mortal, State::Immortal] {
+        entry.set(State::Dead);
+        entry.begin_life(state);
+        let error = first.hold("X").err().unwrap();
+        assert_eq!(error.kind(), crate::ErrorKind::Gone, "another module is there: {state:?}");
+        assert!(!entry.is_used(), "what is refused is not held");
+        let next = Lifeline::of(&alive, &alive.hold(module, "X").ok().unwrap());
+        assert!(next.hold("X").is_ok());
+    }
+}

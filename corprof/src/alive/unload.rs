@@ -5,7 +5,7 @@
 //! of and the moment at which the code is off the lists, a look-up still finds functions that are dead: the module's **window**.
 //! Nothing tells when a window closes, but looking up an address in the module's own code does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -112,6 +112,18 @@ impl Alive {
     /// A module has been loaded, or has got its assembly: can they be unloaded?
     pub(crate) fn module_loaded(&self, info: &Info, module: usize) {
         self.changes.fetch_add(1, Ordering::AcqRel);
+        self.note_module(info, module);
+    }
+
+    /// Modules that the runtime has listed: it lists one that it is just about to tell another thread's callback of.
+    pub(crate) fn modules_listed(&self, info: &Info, modules: &[ModuleId]) {
+        // What is not known yet has not begun to go, and does not before this is dropped.
+        let _look_up = self.look_up();
+        let is_new = |module: &usize| self.modules.get(*module).is_none();
+        modules.iter().map(|module| module.as_raw()).filter(is_new).for_each(|module| self.note_module(info, module));
+    }
+
+    fn note_module(&self, info: &Info, module: usize) {
         let Some(id) = ModuleId::from_raw(module) else { return };
         let Ok((assembly, flags)) = info.ask_module(id) else { return };
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
@@ -124,14 +136,19 @@ impl Alive {
             if let std::collections::btree_map::Entry::Vacant(place) = records.modules.entry(module) {
                 place.insert(Loaded { load, dependents: Vec::new() });
                 records.loads = load;
+                self.modules.insert(module, State::Dead).begin_life(State::Mortal);
             }
-            self.modules.insert(module, State::Mortal).set(State::Mortal);
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
             }
         } else {
             // Where something collectible may have been before.
-            let revive = |entry: &Entry| entry.set(State::Immortal);
+            let _records = self.records(); // one thread at a time
+            let revive = |entry: &Entry| {
+                if !entry.is_alive() {
+                    entry.begin_life(State::Immortal);
+                }
+            };
             self.modules.get(module).map(revive);
             assembly.and_then(|assembly| self.assemblies.get(assembly.as_raw())).map(revive);
         }
@@ -375,7 +392,7 @@ impl Alive {
     pub(crate) fn class_going(&self, info: &Info, class: usize) {
         let Some(id) = ClassId::from_raw(class) else { return };
         let mut revived = Vec::new();
-        self.revive(info, id, &mut revived);
+        self.revive(info, id, &mut revived, &mut BTreeSet::new());
         if !revived.contains(&(Kind::Class, class)) {
             revived.push((Kind::Class, class));
         }
@@ -385,8 +402,12 @@ impl Alive {
         self.records().revived.insert(class, revived);
     }
 
-    /// Collects what is dead of a class that is in memory, unless it went with a module that is no longer there.
-    fn revive(&self, info: &Info, class: ClassId, revived: &mut Vec<(Kind, usize)>) {
+    /// Collects what is dead of a class that is in memory, unless it went with a module that is no longer there. Of what has been
+    /// `seen` there is no more to collect.
+    fn revive(&self, info: &Info, class: ClassId, revived: &mut Vec<(Kind, usize)>, seen: &mut BTreeSet<ClassId>) {
+        if !seen.insert(class) {
+            return;
+        }
         let Ok((module, args)) = parts(info, class) else { return };
         let is_dead = |kind, id| self.table(kind).get(id).is_none_or(|entry| !entry.is_alive());
         let owners = Owners::of_class(self, info, class);
@@ -403,9 +424,7 @@ impl Alive {
         }
         revived.extend(going.into_iter().filter(|&(kind, id)| is_dead(kind, id)));
         for arg in args {
-            if !revived.contains(&(Kind::Class, arg.as_raw())) {
-                self.revive(info, arg, revived);
-            }
+            self.revive(info, arg, revived, seen);
         }
     }
 

@@ -87,16 +87,17 @@ impl InCallback<'_> {
     /// As of [`metadata`](Self::metadata).
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
-        let metadata = self.metadata_interface(module, sys::ofRead | sys::ofWrite)?;
-        Ok(MetadataEmit::new(metadata, Lifeline::of(self, module)))
+        let (metadata, lifeline) = self.metadata_interface(module, sys::ofRead | sys::ofWrite)?;
+        Ok(MetadataEmit::new(metadata, lifeline))
     }
 
     /// The metadata of `module`, for a cache that lets go of it when the module does.
     pub(crate) fn kept_metadata(&self, module: ModuleId) -> Result<MetadataImport<'static>> {
-        Ok(MetadataImport::new(self.metadata_interface(module, sys::ofRead)?, Lifeline::of(self, module)))
+        let (metadata, lifeline) = self.metadata_interface(module, sys::ofRead)?;
+        Ok(MetadataImport::new(metadata, lifeline))
     }
 
-    fn metadata_interface<I: Interface>(&self, module: ModuleId, access: sys::CorOpenFlags) -> Result<I> {
+    fn metadata_interface<I: Interface>(&self, module: ModuleId, access: sys::CorOpenFlags) -> Result<(I, Lifeline)> {
         const CALL: &str = "GetModuleMetaData";
         let module = self.hold(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
@@ -106,7 +107,8 @@ impl InCallback<'_> {
         Error::check(code, CALL)?;
         // S_FALSE: the module has none, such as a resource.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
-        metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))
+        let metadata = metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))?;
+        Ok((metadata, Lifeline::of(self.alive(), &module)))
     }
 }
 
@@ -118,7 +120,9 @@ impl InTriggers<'_> {
         const CALL: &str = "EnumModules";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
-        read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)
+        let modules = read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)?;
+        self.alive().modules_listed(self, &modules);
+        Ok(modules)
     }
 
     /// Makes the runtime take notice of types and members that were added to the metadata of `module`.
