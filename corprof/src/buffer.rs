@@ -8,7 +8,7 @@ use std::ptr;
 
 use windows_core::HRESULT;
 
-use crate::error::{E_INVALIDARG, Error, INSUFFICIENT_BUFFER, Result};
+use crate::error::{E_INVALIDARG, E_OUTOFMEMORY, Error, INSUFFICIENT_BUFFER, Result};
 
 /// How often a growing answer is chased before the call counts as failed.
 const TRIES: usize = 8;
@@ -21,6 +21,10 @@ const USUAL_ITEMS: usize = 8;
 
 /// The room to begin with when a call does not say how much it needs.
 const GUESS: usize = 64;
+
+/// The longest list, or text in units, that is believed to be one: four times what a table of metadata can have rows. A count
+/// beyond it is not followed, as an allocation that fails would end the process.
+const MOST: usize = 1 << 26;
 
 /// Reads a list of `T` from a call that takes (capacity, out count, buffer).
 pub(crate) fn read_list<T: Copy + Default>(
@@ -52,7 +56,7 @@ pub(crate) fn read_short_list<R, T: Copy + Default, I, E>(
     let list = match usual.get(..count) {
         Some(usual) => usual,
         None => {
-            many.resize(count, T::default());
+            many.resize(count.min(MOST), T::default());
             ask(&mut many)?;
             &many
         }
@@ -93,6 +97,12 @@ fn read_blank_list_from<T: Copy>(
             // Some calls say that there is too little room and not how much it takes.
             needed = GUESS.max(2 * buffer.len());
         }
+        let more = needed.saturating_sub(buffer.len());
+        if needed > MOST || buffer.try_reserve_exact(more).is_err() {
+            return Err(
+                Error::new(E_OUTOFMEMORY, call).about("the answer", "the runtime says that it is too long to be read")
+            );
+        }
         buffer.resize(needed, blank);
     }
     Err(Error::new(INSUFFICIENT_BUFFER, call))
@@ -122,7 +132,8 @@ impl Units {
     #[inline]
     fn units(&self) -> &[u16] {
         match self.usual.get(..self.count) {
-            // SAFETY: so many have been written.
+            // SAFETY: so many have been written: `count` is 0, or what `read_units` was counted by a call that succeeded, whose
+            // caller vouches for that.
             Some(usual) if self.long.is_empty() => unsafe { &*(ptr::from_ref(usual) as *const [u16]) },
             _ => &self.long,
         }
@@ -345,5 +356,22 @@ mod tests {
         });
         assert_eq!(read, Err(Error::new(INSUFFICIENT_BUFFER, "X")));
         assert_eq!(read_list::<u32>("X", |_, _, _| E_FAIL), Err(Error::new(E_FAIL, "X")));
+    }
+
+    #[test]
+    fn a_length_that_nothing_has_is_not_believed() {
+        let mut calls = 0;
+        let mut claim = |count: *mut u32, code| {
+            calls += 1;
+            // SAFETY: `count` is the reader's local.
+            unsafe { *count = u32::MAX };
+            code
+        };
+        for code in [S_OK, INSUFFICIENT_BUFFER] {
+            let list = read_list::<usize>("X", |_, count, _| claim(count, code));
+            assert_eq!(list.unwrap_err().code(), E_OUTOFMEMORY);
+            assert_eq!(read_utf16("X", |_, _, count| claim(count, code)).unwrap_err().code(), E_OUTOFMEMORY);
+        }
+        assert_eq!(calls, 6);
     }
 }

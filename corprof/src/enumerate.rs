@@ -11,10 +11,17 @@ use crate::error::{Error, Result, S_FALSE};
 /// How many items are asked for when the enumerator does not say how many it has.
 const BLOCK: u32 = 64;
 
+/// How many items are asked for at a time, however many the enumerator says that it has: its number is not believed by an
+/// allocation.
+const MOST: u32 = 1 << 16;
+
 /// One of the `ICorProfiler...Enum` interfaces. They differ in what they hand out and in nothing else.
 pub(crate) trait Enumerator: Interface {
     /// What it hands out, as it goes over the wire.
     type Item: Copy;
+
+    /// What a place holds that nothing has been written to: none of the runtime's identifiers is 0.
+    const BLANK: Self::Item;
 
     /// How many items it has.
     fn count(&self) -> u32;
@@ -27,9 +34,11 @@ pub(crate) trait Enumerator: Interface {
 }
 
 macro_rules! enumerators {
-    ($($interface:ident => $item:ident,)*) => { $(
+    ($($interface:ident => $item:ident $blank:expr,)*) => { $(
         impl Enumerator for sys::$interface {
             type Item = sys::$item;
+
+            const BLANK: Self::Item = $blank;
 
             fn count(&self) -> u32 {
                 let mut count = 0;
@@ -47,11 +56,11 @@ macro_rules! enumerators {
 }
 
 enumerators! {
-    ICorProfilerFunctionEnum => COR_PRF_FUNCTION,
-    ICorProfilerMethodEnum => COR_PRF_METHOD,
-    ICorProfilerModuleEnum => ModuleID,
-    ICorProfilerObjectEnum => ObjectID,
-    ICorProfilerThreadEnum => ThreadID,
+    ICorProfilerFunctionEnum => COR_PRF_FUNCTION sys::COR_PRF_FUNCTION { functionId: 0, reJitId: 0 },
+    ICorProfilerMethodEnum => COR_PRF_METHOD sys::COR_PRF_METHOD { moduleId: 0, methodId: 0 },
+    ICorProfilerModuleEnum => ModuleID 0,
+    ICorProfilerObjectEnum => ObjectID 0,
+    ICorProfilerThreadEnum => ThreadID 0,
 }
 
 /// Reads a list from a call that answers with an enumerator; each item goes through `convert`, which may drop it.
@@ -65,18 +74,15 @@ pub(crate) fn read_all<E: Enumerator, T>(
     // A success without an enumerator says that there is nothing to enumerate.
     let Some(enumerator) = enumerator else { return Ok(Vec::new()) };
 
-    let room = enumerator.count().saturating_add(1).max(BLOCK); // one more, to be told that this was all
-    let mut block: Vec<E::Item> = Vec::with_capacity(room as usize);
+    let room = enumerator.count().saturating_add(1).clamp(BLOCK, MOST); // one more, to be told that this was all
+    let mut block = vec![E::BLANK; room as usize];
     let mut items = Vec::new();
     loop {
         let mut fetched = 0;
-        block.clear();
-        // SAFETY: the list has the capacity for `room` items.
+        // SAFETY: the list has `room` items.
         let code = unsafe { enumerator.next(room, block.as_mut_ptr(), &mut fetched) };
         Error::check(code, call)?;
-        // SAFETY: the call has written that many items, within the capacity.
-        unsafe { block.set_len(fetched.min(room) as usize) };
-        items.extend(block.iter().copied().filter_map(&mut convert));
+        items.extend(block.iter().take(fetched as usize).copied().filter_map(&mut convert));
         if code == S_FALSE || fetched < room {
             return Ok(items);
         }
@@ -182,7 +188,9 @@ mod tests {
 
     #[test]
     fn reads_all_whatever_the_enumerator_claims() {
-        for (claimed, total) in [(0, 0), (3, 3), (63, 63), (64, 64), (300, 300), (0, 300), (2, 128), (1000, 5)] {
+        for (claimed, total) in
+            [(0, 0), (3, 3), (63, 63), (64, 64), (300, 300), (0, 300), (2, 128), (1000, 5), (u32::MAX, 5)]
+        {
             let expected: Vec<usize> = (1..=total as usize).filter(|n| n % 10 != 0).collect();
             assert_eq!(read(claimed, total), expected, "{claimed} {total}");
         }
