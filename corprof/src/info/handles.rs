@@ -1,8 +1,11 @@
 //! Handles: they keep an object findable, and if wanted alive or in place, until they are dropped. They need .NET 7; for
 //! older runtimes there is [`ObjectTracker`](crate::ObjectTracker).
 
+use std::cell::Cell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corprof_sys as sys;
 
@@ -11,6 +14,8 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
+
+use super::nested::Nested;
 
 /// What a handle does for its object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,7 +34,8 @@ pub enum HandleKind {
 /// Dropping it frees it. A strong or pinned one that is never dropped keeps its object for ever.
 ///
 /// With `MONITOR_GC` on, freeing it makes [`handle_destroyed`](crate::Callbacks::handle_destroyed) on the calling thread. Hold
-/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped.
+/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped. Where handles are freed from within each
+/// other's `handle_destroyed`, from some depth on one is freed when those around it are.
 pub struct ObjectHandle {
     info: Info,
     raw: sys::ObjectHandleID,
@@ -45,8 +51,11 @@ impl InCallback<'_> {
     /// Makes a handle to `object`.
     ///
     /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread. Hold no
-    /// lock that this callback takes ([`sync`](crate::sync)).
+    /// lock that this callback takes ([`sync`](crate::sync)). A callback that makes a handle in turn is refused that before the
+    /// stack is used up.
     #[doc = contract!(CreateHandle)]
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: handles are made from within each other's `handle_created`.
     #[doc(alias = "CreateHandle")]
     pub fn create_handle(&self, object: ObjectId<'_>, kind: HandleKind) -> Result<ObjectHandle> {
         const CALL: &str = "CreateHandle";
@@ -56,6 +65,7 @@ impl InCallback<'_> {
             HandleKind::Strong => sys::COR_PRF_HANDLE_TYPE_STRONG,
             HandleKind::Pinned => sys::COR_PRF_HANDLE_TYPE_PINNED,
         };
+        let _nested = Nested::begin(CALL)?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the object is alive while its id is; the call writes one handle.
         let code = unsafe { info.CreateHandle(object.as_raw(), wire, &mut raw) };
@@ -107,8 +117,67 @@ impl ObjectHandle {
     fn free(&self) -> Result<()> {
         const CALL: &str = "DestroyHandle";
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
+        let late = self.info.late_handles();
+        let Some(_freeing) = Freeing::begin() else {
+            late.lock().push(Raw(self.raw));
+            return Ok(());
+        };
         // SAFETY: the handle is alive, and nobody uses it after this.
-        Error::check(unsafe { info.DestroyHandle(self.raw) }, CALL)
+        let done = unsafe { info.DestroyHandle(self.raw) };
+        while let Some(Raw(raw)) = late.next() {
+            // SAFETY: the same; who put it there has given it up, and it is taken out once.
+            let _ = unsafe { info.DestroyHandle(raw) }; // as in `drop`
+        }
+        Error::check(done, CALL)
+    }
+}
+
+/// Handles that were given up too deep inside of `handle_destroyed`: whoever is freeing one around that frees them next.
+#[derive(Default)]
+pub(super) struct LateHandles(Mutex<Vec<Raw>>);
+
+/// A handle that its owner has given up.
+struct Raw(sys::ObjectHandleID);
+
+// SAFETY: the handle is a place in a table of the runtime's, which takes calls on it from any thread.
+unsafe impl Send for Raw {}
+
+impl LateHandles {
+    fn lock(&self) -> MutexGuard<'_, Vec<Raw>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Raw> {
+        self.lock().pop()
+    }
+}
+
+/// How deep handles are freed from within each other on one thread. The innermost frees what is given up beyond that.
+const DEEPEST: u32 = 8;
+
+thread_local! {
+    /// How many handles are being freed on the calling thread. Without a destructor, so it is there to the thread's end.
+    static FREEING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A handle is being freed on the calling thread, until this is dropped.
+struct Freeing(PhantomData<*mut ()>);
+
+impl Freeing {
+    /// None if too many are.
+    fn begin() -> Option<Self> {
+        let depth = FREEING.get();
+        if depth >= DEEPEST {
+            return None;
+        }
+        FREEING.set(depth + 1);
+        Some(Self(PhantomData))
+    }
+}
+
+impl Drop for Freeing {
+    fn drop(&mut self) {
+        FREEING.set(FREEING.get() - 1);
     }
 }
 

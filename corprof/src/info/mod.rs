@@ -21,6 +21,7 @@ mod il;
 mod jitted;
 mod layouts;
 mod modules;
+mod nested;
 mod objects;
 mod rejit;
 mod runtime;
@@ -45,6 +46,7 @@ use crate::names::NameCache;
 use crate::walk::ThreadNames;
 
 use event_pipe::Sessions;
+use handles::LateHandles;
 
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
@@ -87,6 +89,7 @@ struct Shared {
     hooks: OnceLock<&'static dyn AnyHooks>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
+    late_handles: LateHandles,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
@@ -172,6 +175,7 @@ impl Info {
             hooks: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
+            late_handles: LateHandles::default(),
         })))
     }
 
@@ -199,6 +203,11 @@ impl Info {
     /// The sessions of EventPipe that the profiler has started.
     pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
         &self.0.event_pipe_sessions
+    }
+
+    /// The handles that are still to be freed.
+    fn late_handles(&self) -> &LateHandles {
+        &self.0.late_handles
     }
 
     /// The threads that the profiler has made.

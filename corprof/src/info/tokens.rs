@@ -9,6 +9,8 @@ use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::Info;
 use crate::metadata::{MethodDef, Token, TypeDef};
 
+use super::nested::Nested;
+
 impl InCallback<'_> {
     /// The function that `method`, a [`MethodDef`] or [`MemberRef`](crate::metadata::MemberRef) of `module`, stands for.
     ///
@@ -65,7 +67,8 @@ impl InTriggers<'_> {
     ///
     /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the
     /// runtime's own classes are not loaded. A class that cannot be loaded is answered with the code of the exception
-    /// that says so.
+    /// that says so. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: classes are loaded from within each other's `class_load_finished`, or
+    /// another callback that this call makes, a dozen deep.
     #[doc(alias = "GetClassFromTokenAndTypeArgs")]
     #[doc(alias = "GetClassFromToken")]
     pub fn class_from_token(
@@ -80,6 +83,7 @@ impl InTriggers<'_> {
         let module = self.hold(module, CALL)?;
         let _type_args = self.hold_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let _nested = Nested::begin(CALL)?;
         let mut class = 0;
         // SAFETY: a `ClassId` is transparent over the number on the wire; the call reads as many as there are, and writes
         // one id. There is one type argument for each generic parameter, as has been checked.
@@ -124,6 +128,7 @@ impl InTriggers<'_> {
         let class = self.hold(class, CALL)?;
         let _type_args = self.hold_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+        let _nested = Nested::begin(CALL)?;
         let mut function = 0;
         // SAFETY: as for a class; besides, the class declares the method, so the method has its place in the class's own.
         let code = unsafe {

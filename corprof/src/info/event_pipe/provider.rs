@@ -14,6 +14,7 @@ use crate::info::Info;
 use crate::report;
 
 use super::{EventPipeLevel, EventPipePayload};
+use crate::info::nested::Nested;
 
 /// What a field of an event is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -175,12 +176,14 @@ impl InTriggers<'_> {
     /// Makes a provider, whose events sessions can ask for by its name.
     #[doc = contract!(EventPipeCreateProvider)]
     ///
-    /// `E_INVALIDARG`: the name has a NUL inside.
+    /// `E_INVALIDARG`: the name has a NUL inside. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: providers are made from within each other's
+    /// `event_pipe_provider_created`.
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, name)?;
+        let _nested = Nested::begin(CALL)?;
         let mut provider = 0;
         // SAFETY: the name ends with a NUL; the call writes one id.
         let code = unsafe { info.EventPipeCreateProvider(name.as_ptr(), &mut provider) };
@@ -191,7 +194,8 @@ impl InTriggers<'_> {
     /// Makes a provider as [`event_pipe_create_provider`](Self::event_pipe_create_provider) does, and has `L` told who listens.
     #[doc = contract!(EventPipeCreateProvider2)]
     ///
-    /// `E_INVALIDARG`: the name has a NUL inside.
+    /// `E_INVALIDARG`: the name has a NUL inside. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: providers are made from within each other's
+    /// `event_pipe_provider_created`.
     #[doc(alias = "EventPipeCreateProvider2")]
     pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
         &mut self,
@@ -200,6 +204,7 @@ impl InTriggers<'_> {
         const CALL: &str = "EventPipeCreateProvider2";
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let name = to_utf16(CALL, name)?;
+        let _nested = Nested::begin(CALL)?;
         let mut provider = 0;
         // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id.
         let code = unsafe { info.EventPipeCreateProvider2(name.as_ptr(), Some(changed::<L>), &mut provider) };
