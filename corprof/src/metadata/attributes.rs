@@ -59,7 +59,8 @@ impl MetadataImport<'_> {
     /// The value of `owner`'s custom attribute of the type with this full name; none if it has none. Of several, one.
     ///
     /// # Errors
-    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that has a NUL inside or
+    /// is too long.
     #[doc(alias = "GetCustomAttributeByName")]
     pub fn custom_attribute_named(&self, owner: impl Into<Token>, type_name: &str) -> Result<Option<Vec<u8>>> {
         let raw = self.raw()?;

@@ -66,8 +66,8 @@ use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 /// ```
 ///
 /// # Errors
-/// Of all methods: `E_INVALIDARG` for a name with a NUL inside or a blob of more than 4 GiB, `CLDB_E_…` for a token that the
-/// module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
+/// Of all methods: `E_INVALIDARG` for a name that has a NUL inside or more than 4,095 UTF-16 units, or a blob of more than
+/// 4 GiB, `CLDB_E_…` for a token that the module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
 pub struct MetadataEmit<'cb> {
     metadata: Metadata<sys::IMetaDataEmit2>,
     _cb: PhantomData<&'cb ()>,

@@ -110,7 +110,8 @@ impl MetadataImport<'_> {
     /// The methods of this name that a type declares.
     ///
     /// # Errors
-    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name with a NUL inside.
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that has a NUL inside or
+    /// is too long.
     #[doc(alias = "EnumMethodsWithName")]
     pub fn methods_named(&self, class: TypeDef, name: &str) -> Result<Vec<MethodDef>> {
         let raw = self.raw()?;

@@ -6,6 +6,7 @@ use corprof_sys as sys;
 use windows_core::HRESULT;
 
 use crate::alive::{Held, Lifeline};
+use crate::buffer::to_utf16;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::ModuleId;
 
@@ -120,15 +121,20 @@ pub(super) fn tokens<T>(
     Ok(all)
 }
 
-/// Text to pass to a call, with the NUL behind it.
+/// How many UTF-16 units a name may have. The runtime makes UTF-8 of it on the calling thread's stack, three bytes for each
+/// unit (`UTF8STR` in md/inc/rwutil.h), and does not look how much there is left. Compilers end names at 1,023 bytes.
+const LONGEST_NAME: usize = 4096;
+
+/// A name to pass to a call, with the NUL behind it.
 ///
 /// # Errors
-/// `E_INVALIDARG` for text with a NUL inside, which the runtime would cut off there.
-pub(super) fn wide(call: &'static str, text: &str) -> Result<Vec<u16>> {
-    if text.contains('\0') {
-        return Err(Error::new(E_INVALIDARG, call));
+/// `E_INVALIDARG` for a name with a NUL inside, where the runtime would cut it, and for one that is too long for it.
+pub(super) fn wide(call: &'static str, name: &str) -> Result<Vec<u16>> {
+    let units = to_utf16(call, name)?;
+    if units.len() > LONGEST_NAME {
+        return Err(Error::new(E_INVALIDARG, call).about("name", "it has more than 4,095 UTF-16 units"));
     }
-    Ok(text.encode_utf16().chain([0]).collect())
+    Ok(units)
 }
 
 /// The length of a blob to pass to a call.
@@ -204,8 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn text_with_a_nul_inside_is_refused() {
+    fn a_name_has_no_nul_inside_and_an_end() {
         assert_eq!(wide("Test", "ab"), Ok(vec![97, 98, 0]));
-        assert_eq!(wide("Test", "a\0b"), Err(Error::new(E_INVALIDARG, "Test")));
+        let longest = "a".repeat(LONGEST_NAME - 1);
+        assert_eq!(wide("Test", &longest).map(|units| units.len()), Ok(LONGEST_NAME));
+        for bad in ["a\0b".to_owned(), format!("{longest}a"), "\u{10ffff}".repeat(LONGEST_NAME / 2)] {
+            assert_eq!(wide("Test", &bad).unwrap_err().code(), E_INVALIDARG);
+        }
     }
 }

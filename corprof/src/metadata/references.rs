@@ -208,7 +208,8 @@ impl MetadataImport<'_> {
     /// The exported type of this name, which is with the namespace and without `enclosing`'s; none if there is none.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
+    /// too long.
     #[doc(alias = "FindExportedTypeByName")]
     pub fn find_exported_type(&self, name: &str, enclosing: Option<ExportedType>) -> Result<Option<ExportedType>> {
         const CALL: &str = "FindExportedTypeByName";

@@ -71,7 +71,8 @@ impl MetadataImport<'_> {
     /// there is none.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
+    /// too long.
     #[doc(alias = "FindTypeDefByName")]
     pub fn find_type_def(&self, name: &str, enclosing: Option<TypeDef>) -> Result<Option<TypeDef>> {
         let raw = self.raw()?;
@@ -170,7 +171,8 @@ impl MetadataImport<'_> {
     /// the reference to the enclosing type; none if the module has no such reference.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name with a NUL inside.
+    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
+    /// too long.
     #[doc(alias = "FindTypeRef")]
     pub fn find_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<Option<TypeRef>> {
         let raw = self.raw()?;
