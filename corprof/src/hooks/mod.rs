@@ -224,6 +224,10 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// threads that are still there at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
     ///
     /// On Windows the system holds its loader lock meanwhile: do not wait for another thread.
+    ///
+    /// Managed code that runs on the thread after that has hooks which are not called: there is no state for them any more. Only
+    /// native code makes such calls, in a destructor of a pthread key, say; on .NET 10 applications that do it crash without a
+    /// profiler as well.
     fn thread_ended(&self, thread: Self::Thread) {
         drop(thread);
     }

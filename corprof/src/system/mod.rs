@@ -5,6 +5,8 @@
 #[cfg_attr(not(any(target_os = "linux", windows)), path = "other/mod.rs")]
 mod imp;
 
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) use imp::forbid;
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub(crate) use imp::{probe, thread, unwind};
 

@@ -16,7 +16,7 @@ use crate::metadata::signature::{MethodSignature, Primitive, Type};
 use crate::metadata::{AssemblyRef, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
 
 use super::Unreadable;
-use super::plan::{Node, Plan, size_of_number};
+use super::plan::{Plan, size_of_number};
 use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
 
 /// The assembly of the core library, in every .NET Core and later.
@@ -24,9 +24,6 @@ const CORE: &str = "System.Private.CoreLib";
 
 /// How often a type may have been moved to another assembly, or is enclosed by another: nobody does that as often.
 const MOST_STEPS: usize = 16;
-
-/// The flag of methods that the runtime itself makes asynchronous; it is newer than the IDL.
-const IMPL_ASYNC: u32 = 0x2000;
 
 /// The first version of the interface whose runtime shows the whole of a struct that is returned in registers: .NET 5.
 const SHOWS_ALL_REGISTERS: u8 = 12;
@@ -92,12 +89,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             names: self.parameter_names(info.module, info.token).unwrap_or_default(),
             shows_one_register: self.shows_one_register(),
         };
-        let is_async = self.is_async(info.module, info.token);
-        let mut plan = planner::plan(self, method);
-        if is_async && plan.result.is_some() {
-            plan.result = Some(Node::Unreadable(Unreadable::Async));
-        }
-        Ok(plan)
+        Ok(planner::plan(self, method))
     }
 
     /// Only the ABI of System V has results in two kinds of registers.
@@ -105,16 +97,12 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         cfg!(all(target_arch = "x86_64", not(windows))) && self.cx.version() < SHOWS_ALL_REGISTERS
     }
 
-    fn is_async(&self, module: ModuleId, method: MethodDef) -> bool {
-        let method = self.cx.metadata(module).and_then(|of| of.method(method));
-        method.is_ok_and(|method| method.impl_flags.bits() & IMPL_ASYNC != 0)
-    }
-
     fn parameter_names(&self, module: ModuleId, method: MethodDef) -> Result<Vec<(u32, String)>> {
         let metadata = self.cx.metadata(module)?;
         let name = |param| metadata.param(param).map(|param| (param.sequence, param.name));
         metadata.params(method)?.into_iter().map(name).collect()
     }
+
     /// Whether a type is a value type, by what it says that it derives from.
     fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
         let base = || -> Result<Option<String>> {

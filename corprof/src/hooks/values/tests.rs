@@ -58,9 +58,11 @@ fn numbers_are_read_to_the_last_bit() {
         Primitive::NativeUInt,
     ];
     let plan = plan(None, numbers.map(Node::Primitive));
+    // All others are constants, which live as long as the program.
+    let letter = u16::from(b'x');
     let ranges = [
         range(&true),
-        range(&u16::from(b'x')),
+        range(&letter),
         range(&i8::MIN),
         range(&u8::MAX),
         range(&i16::MIN),
@@ -144,6 +146,23 @@ fn a_by_ref_to_nowhere_says_so() {
     }
 }
 
+/// The application may have shut itself into a sandbox that forbids what memory is looked at with.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_by_ref_in_a_sandbox_says_so() {
+    let plan = plan(None, [Node::ByRef(Box::new(Node::Primitive(Primitive::Int64)))]);
+    let number = 42_i64;
+    let place = std::ptr::from_ref(&number).expose_provenance();
+    assert_eq!(text(&plan, &[range(&place)]), "(ref 42)");
+    // On a thread of its own, which takes the sandbox with it.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            crate::system::forbid(libc::SYS_process_vm_readv);
+            assert_eq!(text(&plan, &[range(&place)]), format!("(ref <{}>)", Unreadable::NoMemory));
+        });
+    });
+}
+
 #[test]
 fn what_does_not_fit_the_signature_is_not_read() {
     let plan = plan(None, [Node::Primitive(Primitive::Int64), Node::Object]);
@@ -173,5 +192,5 @@ fn a_result_is_a_value_or_none() {
     assert_eq!(value(&number, Ok(range(&answer))), "42");
     assert_eq!(value(&void, Ok(Range { startAddress: 0, length: 0 })), "void");
     assert_eq!(value(&number, Ok(Range { startAddress: 0, length: 4 })), format!("<{}>", Unreadable::Mismatch));
-    assert_eq!(value(&number, Err(Unreadable::Async)), format!("<{}>", Unreadable::Async));
+    assert_eq!(value(&number, Err(Unreadable::ReturnedInRegisters)), format!("<{}>", Unreadable::ReturnedInRegisters));
 }

@@ -19,9 +19,6 @@ pub enum Unreadable {
     /// The method takes a variable number of arguments, or is called by the rules of another language.
     #[error("the method's calling convention is not the managed one")]
     CallingConvention,
-    /// The runtime unwraps what the method returns (.NET 10 and later).
-    #[error("the runtime itself runs this async method, and what it returns is not what its signature says")]
-    Async,
     /// The signature is damaged.
     #[error(transparent)]
     Signature(#[from] SignatureError),

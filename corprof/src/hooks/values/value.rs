@@ -128,6 +128,9 @@ impl<'h> ByRef<'h> {
     /// A by-ref may point past the end of an array or a stack block, and nobody will follow it there. So the memory is read
     /// with the help of the system, which refuses where there is none, and an object reference is not told
     /// ([`Unreadable::ObjectBehindByRef`]): see [`value_unchecked`](Self::value_unchecked).
+    ///
+    /// In a sandbox that forbids the system's call for that (`process_vm_readv` on Linux, which the seccomp filters of some
+    /// containers do), every by-ref is [`Unreadable::NoMemory`].
     pub fn value(&self) -> Value<'h> {
         Place { address: self.address, is_probed: true, layout: self.layout, _hook: PhantomData }.value(self.node)
     }

@@ -2,9 +2,13 @@
 
 mod cpu_time;
 mod pin;
+#[cfg(test)]
+mod sandbox;
 
 pub(super) use cpu_time::cpu_time;
 pub(super) use pin::pin_library;
+#[cfg(test)]
+pub(crate) use sandbox::forbid;
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
