@@ -1,6 +1,7 @@
 //! Tests on real runtimes. `cargo xtask test --live-only` prepares what they need and runs them.
 
 mod allocations;
+mod attacks;
 mod code;
 #[path = "../contract.rs"]
 mod contract;

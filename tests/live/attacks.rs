@@ -1,0 +1,117 @@
+//! What a profiler that forbids `unsafe` must not be able to do: the application runs as without it.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// Runs `app` under a profiler of the attacks, and expects of it what it does without one.
+fn unharmed(runtime: &Runtime, profiler: &str, app: &str, args: &[&str]) -> Result<Outcome> {
+    let bare = Run::new(runtime, app).args(args).run()?;
+    let outcome = Run::new(runtime, app).args(args).profiler_named("attacks", profiler).run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
+    ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+    Ok(outcome)
+}
+
+/// The line of the profiler that begins like this.
+fn told<'o>(outcome: &'o Outcome, begin: &str) -> Result<&'o str> {
+    let mut lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("attacks| "));
+    lines.find(|line| line.starts_with(begin)).with_context(|| format!("no {begin:?} in {outcome}"))
+}
+
+/// What the profiler counted under `name`.
+fn count(told: &str, name: &str) -> Result<u64> {
+    let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
+}
+
+#[test]
+fn calls_that_make_their_own_callback_come_to_an_end() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        for (profiler, since) in [("Creates", 7), ("Loads", 0), ("Provides", 5)] {
+            if runtime.major < since {
+                continue;
+            }
+            let outcome = unharmed(runtime, profiler, "World", &[])?;
+            let told = told(&outcome, "refused after ")?;
+            eprintln!("{runtime}, {profiler}: {told}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn handles_that_are_freed_from_within_each_other_are_all_freed() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 7) {
+        let outcome = unharmed(&runtime, "Destroys", "World", &[])?;
+        told(&outcome, "destroyed 100000, left 0")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn metadata_that_is_kept_is_refused_once_its_module_has_gone() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Outlives", "Unloads", &["20"])?;
+        let told = told(&outcome, "refused=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "answered")? == 0 && count(told, "refused")? > 0, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_ask_and_free_handles_while_their_locals_are_taken_down() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Leaves", "Churn", &["200", "20"])?;
+        let told = told(&outcome, "ended=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "ended")? >= 190, "{outcome}");
+        ensure!(runtime.major < 7 || told.ends_with("handles=true"), "{outcome}");
+    }
+    Ok(())
+}
+
+/// Hooks in destructors of pthread keys come after the states of their threads have ended.
+#[test]
+fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
+    let profilers = [
+        ("tracer", None),
+        ("timer", None),
+        ("shadow", None),
+        ("values", Some("WritesValues")),
+        ("hooks", Some("CountsCalls")),
+    ];
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
+        // .NET 10 crashes, without a profiler as well, when it collects after more such threads have gone.
+        let threads = if runtime.major < 10 { 50 } else { 8 };
+        for (library, name) in profilers {
+            let run = Run::new(&runtime, "Farewell").args([threads.to_string()]).env("TRACER_FILTER", "Farewell*");
+            let run = match name {
+                Some(name) => run.profiler_named(library, name),
+                None => run.profiler(library),
+            };
+            let outcome = run.run()?;
+            outcome.exited_with(0)?;
+            let (farewells, caught) = (4 * threads, 4 * threads);
+            let expected = format!("bodies={threads} farewells={farewells} caught={caught}\n");
+            ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{library}: {outcome}");
+            if library == "tracer" {
+                let calls = |of: &str| outcome.stderr.lines().filter(|line| line.contains(of)).count();
+                ensure!(calls("Farewell.Work(") == threads && calls("Farewell.Leave(") == 0, "{outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nonsense_is_an_error() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Nonsense", "World", &[])?;
+        let told = told(&outcome, "answers=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "errors")? > 50_000, "{outcome}");
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Profilers that forbid `unsafe` and do what nobody should: for `live/attacks.rs`. The application must not notice.
+
+#![allow(clippy::unwrap_used, reason = "that is how they fail")]
+#![forbid(unsafe_code)]
+
+mod nonsense;
+mod outlives;
+mod recursion;
+
+corprof::export!(
+    nonsense::Nonsense,
+    outlives::Leaves,
+    outlives::Outlives,
+    recursion::Creates,
+    recursion::Destroys,
+    recursion::Loads,
+    recursion::Provides,
+);

@@ -1,0 +1,143 @@
+//! What is kept longer than it is good for: metadata of modules that have gone, and handles and an `Info` on threads that end.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corprof::Inert;
+use corprof::info::{HandleKind, Info, ObjectHandle};
+use corprof::metadata::MetadataImport;
+use corprof::prelude::*;
+
+#[derive(Default)]
+struct Shared {
+    loaded: Mutex<Vec<ModuleId>>,
+    gone: Mutex<Vec<Inert<ModuleId>>>,
+    refused: AtomicU64,
+    answered: AtomicU64,
+}
+
+/// Keeps the metadata of all modules on a thread of its own, and asks it when they have gone.
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1205", no_export)]
+pub(crate) struct Outlives(Arc<Shared>);
+
+/// Asks what only live memory can answer.
+fn ask(metadata: &MetadataImport<'_>) -> Result<String> {
+    for class in metadata.type_defs()? {
+        metadata.type_def(class)?;
+        for method in metadata.methods(class)? {
+            metadata.method(method)?;
+        }
+    }
+    metadata.module_name()
+}
+
+fn keep(cx: &OwnThread<'_>, shared: &Shared) {
+    let mut kept: Vec<(ModuleId, MetadataImport<'_>)> = Vec::new();
+    while !cx.is_stopping() {
+        let loaded = std::mem::take(&mut *shared.loaded.lock().unwrap());
+        kept.extend(loaded.into_iter().filter_map(|module| Some((module, cx.metadata(module).ok()?))));
+        let gone = std::mem::take(&mut *shared.gone.lock().unwrap());
+        for (_, metadata) in kept.extract_if(.., |(module, _)| gone.contains(&Inert::from(*module))) {
+            let count = if ask(&metadata).is_err() { &shared.refused } else { &shared.answered };
+            count.fetch_add(1, Relaxed);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[callbacks]
+impl Callbacks for Outlives {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let shared = Arc::clone(&self.0);
+        Ok(cx.spawn_own_thread("keeper", move |cx| keep(cx, &shared))?)
+    }
+
+    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        self.0.loaded.lock().unwrap().push(module);
+    }
+
+    fn module_unload_finished(&self, _cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
+        self.0.gone.lock().unwrap().push(module);
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let [refused, answered] = [&self.0.refused, &self.0.answered].map(|count| count.load(Relaxed));
+        eprintln!("attacks| refused={refused} answered={answered}");
+    }
+}
+
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// What a thread keeps to its end, and asks when its other thread-locals may be gone.
+struct Last {
+    info: Info,
+    handle: Option<ObjectHandle>,
+}
+
+impl Last {
+    /// All that can be asked anywhere, whatever is answered.
+    fn ask(&self) {
+        let _ = (self.info.current_thread(), self.info.event_mask(), self.info.function_from_ip(0x1000));
+        let _ = self.info.environment_variable("PATH");
+        let _ = self.info.add_events(EventMask::MONITOR_THREADS);
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.ask();
+        drop(self.handle.take());
+        self.ask();
+        ENDED.fetch_add(1, Relaxed);
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// Asks from the destructors of thread-locals, and on a thread that nobody stops.
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1207", no_export)]
+pub(crate) struct Leaves {
+    is_handled: AtomicBool,
+}
+
+#[callbacks]
+impl Callbacks for Leaves {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(
+            EventMask::MONITOR_GC | EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED,
+        )?;
+        let info = Info::clone(cx);
+        std::thread::spawn(move || {
+            let last = Last { info, handle: None };
+            loop {
+                last.ask();
+            }
+        });
+        Ok(())
+    }
+
+    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+        LAST.with_borrow_mut(|last| {
+            if last.is_none() {
+                let handle = cx.create_handle(object, HandleKind::Strong).ok();
+                self.is_handled.fetch_or(handle.is_some(), Relaxed);
+                *last = Some(Last { info: Info::clone(cx), handle });
+            }
+        });
+    }
+
+    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
+        let _ = LAST.try_with(|last| last.try_borrow().map(drop));
+        let _ = cx.runtime_info();
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("attacks| ended={} handles={}", ENDED.load(Relaxed), self.is_handled.load(Relaxed));
+    }
+}
