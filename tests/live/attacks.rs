@@ -106,6 +106,17 @@ fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
 }
 
 #[test]
+fn names_fields_and_payloads_of_event_pipe_are_of_any_size() -> Result<()> {
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+        let outcome = unharmed(&runtime, "Pipes", "World", &[])?;
+        let told = told(&outcome, "answers=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "delivered")? > 100 && count(told, "errors")? > 10, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
 fn nonsense_is_an_error() -> Result<()> {
     for runtime in &Runtime::all()? {
         let outcome = unharmed(runtime, "Nonsense", "World", &[])?;

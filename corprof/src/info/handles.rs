@@ -102,7 +102,8 @@ impl ObjectHandle {
         Ok(unsafe { ObjectId::from_raw(object) })
     }
 
-    /// Frees the handle and says how that went; dropping it does the same and says nothing.
+    /// Frees the handle and says how that went; dropping it does the same and says nothing. A handle that is freed when those
+    /// around it are is answered with `Ok`.
     #[doc = contract!(DestroyHandle)]
     #[doc(alias = "DestroyHandle")]
     pub fn destroy(self) -> Result<()> {

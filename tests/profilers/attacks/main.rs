@@ -5,12 +5,14 @@
 
 mod nonsense;
 mod outlives;
+mod pipes;
 mod recursion;
 
 corprof::export!(
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,
+    pipes::Pipes,
     recursion::Creates,
     recursion::Destroys,
     recursion::Loads,
