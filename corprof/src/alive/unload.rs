@@ -311,8 +311,16 @@ impl Alive {
     }
 
     /// Whether code lies among that of functions which cannot die. To be called on the thread that unloads.
+    ///
+    /// Among precompiled code it may look in vain at thousands of addresses, for a third of a second (seen on .NET 8), while the
+    /// application waits for the finalizer thread. So it gives up, and the function stays in doubt.
     fn is_in_immortal_heap(&self, info: &Info, code: usize) -> bool {
-        let function_at = |at| info.ask_function_at(at).ok().flatten();
+        const PATIENCE: Duration = Duration::from_millis(5);
+        let begin = Instant::now();
+        let function_at = |at| {
+            let may_ask = begin.elapsed() < PATIENCE;
+            may_ask.then(|| info.ask_function_at(at).ok().flatten()).flatten()
+        };
         let is_immortal = |function| self.functions.get(function).is_some_and(|entry| entry.state() == State::Immortal);
         neighbours::are_immortal(code, function_at, is_immortal)
     }
