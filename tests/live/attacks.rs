@@ -1,12 +1,18 @@
 //! What a profiler that forbids `unsafe` must not be able to do: the application runs as without it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
+
+/// A hundred thousand questions take long on a busy machine.
+const LONGEST: Duration = Duration::from_secs(240);
 
 /// Runs `app` under a profiler of the attacks, and expects of it what it does without one.
 fn unharmed(runtime: &Runtime, profiler: &str, app: &str, args: &[&str]) -> Result<Outcome> {
     let bare = Run::new(runtime, app).args(args).run()?;
-    let outcome = Run::new(runtime, app).args(args).profiler_named("attacks", profiler).run()?;
+    let run = Run::new(runtime, app).args(args).profiler_named("attacks", profiler);
+    let outcome = run.timeout(LONGEST).run()?;
     outcome.exited_with(0)?;
     ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
     ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
