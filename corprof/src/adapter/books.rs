@@ -10,6 +10,7 @@ use crate::hooks;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::Profiler;
+use crate::walk;
 use crate::wire;
 
 use super::Adapter;
@@ -47,8 +48,12 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.alive().thread_created(subject);
             prepare_hooks(info);
         }
-        Event::ThreadAssignedToOsThread => prepare_hooks(info),
+        Event::ThreadAssignedToOsThread => {
+            prepare_hooks(info);
+            walk::thread_assigned(info);
+        }
         Event::ThreadDestroyed => {
+            walk::thread_ending(subject);
             info.alive().thread_ending(subject);
             info.thread_names().ended(subject);
         }

@@ -7,6 +7,8 @@ mod imp;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use imp::forbid;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use imp::signals;
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub(crate) use imp::{probe, thread, unwind};
 

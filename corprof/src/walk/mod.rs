@@ -43,5 +43,6 @@ pub use round::{Round, Sample, SampledThread};
 pub use sampler::{Sampler, SamplerError};
 pub(crate) use start::WalkStart;
 pub use strategy::Strategy;
+pub(crate) use strategy::{thread_assigned, thread_ending};
 pub use tape::SampledFrame;
 pub(crate) use thread_names::ThreadNames;

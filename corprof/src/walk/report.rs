@@ -174,7 +174,7 @@ pub(crate) enum Verdict {
 impl Verdict {
     pub(crate) fn of(tape: &Tape, stack: &Stack) -> Self {
         let has_managed = tape.frames(stack).iter().any(|frame| frame.function.is_some());
-        match (has_managed, stack.code) {
+        match (has_managed || stack.is_kept, stack.code) {
             (true, _) if stack.is_cut => Self::Truncated,
             (true, code) if code.is_ok() || stack.is_unwound => Self::Whole,
             (true, _) => Self::Incomplete,

@@ -35,6 +35,18 @@ pub struct Round<'r, 't> {
     pub(crate) tape: &'r Tape,
     pub(crate) elapsed: Duration,
     pub(crate) report: &'r Report,
+    pub(crate) natives: Option<&'r dyn NativeNames>,
+}
+
+/// What native functions are called.
+pub(crate) trait NativeNames {
+    fn name(&self, address: usize) -> Option<String>;
+}
+
+impl std::fmt::Debug for dyn NativeNames + '_ {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NativeNames")
+    }
 }
 
 /// The stack of one thread in one moment.
@@ -61,6 +73,15 @@ impl<'r, 't> Round<'r, 't> {
         let Self { threads, tape, .. } = *self;
         let samples = tape.stacks().iter().filter(|stack| Verdict::of(tape, stack).is_sample());
         samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, tape }))
+    }
+
+    /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame that has no managed function:
+    /// `libc.so.6!memset`, or `libcoreclr.so!` where the library has no name for it. None for an address in no library, as in the
+    /// runtime's stubs, and with other strategies than [`Strategy::Signals`](super::Strategy::Signals).
+    ///
+    /// For all but the innermost frame the address is where the function goes on after a call, so ask for the byte before.
+    pub fn native_name(&self, address: usize) -> Option<String> {
+        self.natives.and_then(|natives| natives.name(address))
     }
 
     /// How much time the round stands for: from the one before until now. More than the interval, if rounds were skipped.

@@ -119,7 +119,8 @@ impl Sampler {
 
     /// The share of its time that the application may lose: 0.02 is 2 %. From 1 on there is no limit.
     ///
-    /// Four fifths of that are for threads that stand still, which is measured; the rest is for what goes with it.
+    /// Four fifths of that are for threads that stand still, which is measured; the rest is for what goes with it. With
+    /// [`Strategy::Signals`] nothing stands still, and there is no limit.
     #[must_use]
     pub fn budget(mut self, share: f64) -> Self {
         self.budget = if share.is_finite() { share.max(0.0001) } else { 1.0 };
@@ -165,6 +166,7 @@ impl Sampler {
         let licence = Licence::get().ok_or(SamplerError::AlreadyRunning)?;
         let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
         cx.add_events(flags).map_err(SamplerError::Flags)?;
+        strategy::prepare(&self);
         let run = move |cx: &mut crate::OwnThread<'_>| {
             let _licence = licence;
             sampling::run(self, cx, &mut see);

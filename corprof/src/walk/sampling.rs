@@ -35,7 +35,15 @@ struct Sampling {
 }
 
 /// The thread's whole life.
-pub(crate) fn run(sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
+pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    if sampler.strategy == Strategy::Signals {
+        match strategy::signals::run(&mut sampler, cx, see) {
+            Ok(()) => return,
+            Err(why) => report::line(format_args!("the sampler stops threads from now on, instead of signals: {why}")),
+        }
+        sampler.strategy = Strategy::SuspendedRuntime;
+    }
     match strategy::begin(sampler.strategy, cx) {
         Ok(walker) => run_with(walker, sampler, cx, see),
         Err(error) => report::line(format_args!("the sampler does not start: {error}")),
@@ -91,7 +99,14 @@ impl Sampling {
             if let Some(threads) = self.round(cx, walker.as_mut())? {
                 let elapsed = now.saturating_duration_since(last);
                 last = now;
-                see(&mut Round { cx, threads: &threads, tape: &self.tape, elapsed, report: &self.report });
+                see(&mut Round {
+                    cx,
+                    threads: &threads,
+                    tape: &self.tape,
+                    elapsed,
+                    report: &self.report,
+                    natives: None,
+                });
             }
             if std::mem::take(&mut self.is_given_up) {
                 let other = Strategy::SuspendedRuntime;

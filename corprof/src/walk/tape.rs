@@ -45,6 +45,8 @@ pub(crate) struct Stack {
     pub(crate) is_cut: bool,
     /// The runtime did not walk it, and it is whole all the same.
     pub(crate) is_unwound: bool,
+    /// It is a sample even if there is no managed frame.
+    pub(crate) is_kept: bool,
 }
 
 /// Where the frames of one stack go: a place of fixed size on the tape.
@@ -55,6 +57,7 @@ pub(crate) struct Pen<'t> {
     end: usize,
     is_cut: bool,
     is_unwound: bool,
+    is_kept: bool,
 }
 
 impl Tape {
@@ -80,10 +83,10 @@ impl Tape {
         }
         let start = self.frames.len();
         let end = self.frames.capacity().min(start.saturating_add(self.depth));
-        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut: false, is_unwound: false };
+        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut: false, is_unwound: false, is_kept: false };
         let Some(code) = walk(&mut pen) else { return };
-        let Pen { is_cut, is_unwound, .. } = pen;
-        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut, is_unwound });
+        let Pen { is_cut, is_unwound, is_kept, .. } = pen;
+        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut, is_unwound, is_kept });
     }
 
     /// Takes note of the functions, as of all that the runtime hands out. Not while threads stand still: it may ask for memory.
@@ -119,6 +122,18 @@ impl Pen<'_> {
     pub(crate) fn restart(&mut self) {
         self.frames.truncate(self.start);
         self.is_cut = false;
+    }
+
+    /// The stack is a sample even if there is no managed frame.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(crate) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// There are outer frames that are not written.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(crate) fn cut(&mut self) {
+        self.is_cut = true;
     }
 
     /// The stack was found to its end without the runtime.

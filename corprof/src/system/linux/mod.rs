@@ -4,6 +4,8 @@ mod cpu_time;
 mod pin;
 #[cfg(test)]
 mod sandbox;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) mod signals;
 
 pub(super) use cpu_time::cpu_time;
 pub(super) use pin::pin_library;

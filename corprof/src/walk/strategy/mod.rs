@@ -6,6 +6,8 @@
 
 #[cfg(all(windows, target_arch = "x86_64"))]
 mod seeded;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) mod signals;
 mod suspended;
 
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use crate::id::ThreadId;
 use crate::info::Info;
 use crate::own_thread::OwnThread;
 
+use super::sampler::Sampler;
 use super::tape::Tape;
 
 /// How the sampler looks at the stacks of other threads.
@@ -33,6 +36,12 @@ pub enum Strategy {
     /// system's or the runtime's: should walks get stuck for it too often, the sampler goes over to
     /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) tells.
     Seeded,
+    /// Threads that run are asked where they are by a signal (SIGURG), at random times around the interval; nothing is stopped, and
+    /// threads that wait are left alone. Only on Linux, on x86-64 and arm64. What is seen is processor time, where the processor
+    /// was: between safepoints as well, and native frames one by one as far as they keep frame pointers. Threads are sampled
+    /// that start after the sampler. Should the application set up a handler for SIGURG, the sampler goes over to
+    /// [`SuspendedRuntime`](Self::SuspendedRuntime).
+    Signals,
 }
 
 /// A thread that is to be walked.
@@ -80,18 +89,53 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
         Strategy::Seeded => seeded::check(info),
         #[cfg(not(all(windows, target_arch = "x86_64")))]
         Strategy::Seeded => Err(not_here()),
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        Strategy::Signals => signals::check(),
+        #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        Strategy::Signals => Err(no_signals()),
+    }
+}
+
+/// Called when the sampler is about to begin, on any thread: from then on threads can be made ready for it.
+pub(crate) fn prepare(_sampler: &Sampler) {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    if _sampler.strategy == Strategy::Signals {
+        signals::prepare(_sampler);
     }
 }
 
 /// Sets a strategy to work on the sampler's thread.
 pub(crate) fn begin<'i>(strategy: Strategy, cx: &OwnThread<'i>) -> Result<Box<dyn Walker + 'i>> {
     match strategy {
-        Strategy::SuspendedRuntime => Ok(Box::new(suspended::Suspender::new(cx)?)),
+        // Signals have a loop of their own, and are followed by this.
+        Strategy::SuspendedRuntime | Strategy::Signals => Ok(Box::new(suspended::Suspender::new(cx)?)),
         #[cfg(all(windows, target_arch = "x86_64"))]
         Strategy::Seeded => Ok(Box::new(seeded::Seeder::new(cx)?)),
         #[cfg(not(all(windows, target_arch = "x86_64")))]
         Strategy::Seeded => Err(not_here()),
     }
+}
+
+/// A managed thread has begun to run, nearly always the calling one.
+pub(crate) fn thread_assigned(_info: &Info) {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    signals::thread_assigned(_info);
+}
+
+/// A managed thread ends.
+pub(crate) fn thread_ending(_thread: usize) {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    signals::thread_ending(_thread);
+}
+
+/// What is said where there are no such signals.
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn no_signals() -> crate::error::Error {
+    crate::error::Error::new(crate::error::E_NOTIMPL, "sigaction").about(
+        "Strategy::Signals",
+        "threads are sampled by signals on Linux only, on x86-64 and arm64: leave the sampler its default, \
+         Strategy::SuspendedRuntime",
+    )
 }
 
 /// What is said where single threads cannot be walked.

@@ -1,0 +1,101 @@
+//! What runs on a sampled thread, wherever that happens to be: in compiled code, in the allocator, with any lock held.
+//!
+//! So it is a few loads and stores, and nothing else:
+//! - nothing of the runtime or of libc is called, nothing allocated, locked, logged or looked up;
+//! - no thread-local variable is touched: the thread is known by its control block, which one instruction finds;
+//! - it writes only to the slot, which was made before the first signal and is never freed;
+//! - it reads only the thread's own stack, between the stack pointer and the stack's end, which is always mapped;
+//! - it makes no system call, so `errno` stays as it is;
+//! - it does not panic: there is no index and no arithmetic that could.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use super::slot::{FrameRecord, RawSample, Slot};
+
+const WORD: usize = size_of::<usize>();
+
+/// As `sigaction` takes it.
+pub(super) fn address() -> usize {
+    handle as *const () as usize
+}
+
+/// The registers of the code that was interrupted.
+struct Interrupted {
+    ip: usize,
+    stack_pointer: usize,
+    frame_pointer: usize,
+    link: usize,
+}
+
+extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is whatever lies there,
+    // and is only compared with the numbers of slots.
+    let (number, interrupted) =
+        unsafe { ((*info).si_value().sival_ptr.addr(), interrupted(&*context.cast::<libc::ucontext_t>())) };
+    if let Some(slot) = Slot::numbered(number) {
+        slot.fill(|sample, stack| note(sample, &interrupted, &stack));
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn interrupted(context: &libc::ucontext_t) -> Interrupted {
+    let [ip, stack_pointer, frame_pointer] = [libc::REG_RIP, libc::REG_RSP, libc::REG_RBP]
+        .map(|register| context.uc_mcontext.gregs.get(register as usize).map_or(0, |&value| value as usize));
+    Interrupted { ip, stack_pointer, frame_pointer, link: 0 }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn interrupted(context: &libc::ucontext_t) -> Interrupted {
+    let [frame_pointer, link] =
+        [29, 30].map(|register| context.uc_mcontext.regs.get(register).map_or(0, |&value| value as usize));
+    let (ip, stack_pointer) = (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize);
+    Interrupted { ip, stack_pointer, frame_pointer, link }
+}
+
+/// Notes registers, frames and the top of the stack.
+fn note(sample: &mut RawSample, interrupted: &Interrupted, stack: &Range<usize>) {
+    let Interrupted { ip, stack_pointer, frame_pointer, link } = *interrupted;
+    sample.clear();
+    sample.ip = ip;
+    sample.stack_pointer = stack_pointer;
+    sample.frame_pointer = frame_pointer;
+    sample.link = link;
+    sample.is_elsewhere = !stack.contains(&stack_pointer);
+    if sample.is_elsewhere || !stack_pointer.is_multiple_of(WORD) {
+        return;
+    }
+    // From the stack pointer up to the stack's end everything is in use, so it is mapped.
+    let live = stack_pointer..stack.end;
+    let mut place = stack_pointer;
+    while let Some(word) = read(place, &live) {
+        if !sample.push_word(word) {
+            break;
+        }
+        place = place.wrapping_add(WORD);
+    }
+    let copied = place;
+    let mut frame = frame_pointer;
+    // Each frame lies above the last: so the chain ends.
+    while let (Some(next), Some(return_address)) = (read(frame, &live), read(frame.wrapping_add(WORD), &live)) {
+        if frame.wrapping_add(WORD) >= copied && !sample.push_record(FrameRecord { place: frame, next, return_address })
+        {
+            break;
+        }
+        if next <= frame {
+            break;
+        }
+        frame = next;
+    }
+}
+
+/// A word of the stack; none outside of it.
+#[inline]
+fn read(place: usize, live: &Range<usize>) -> Option<usize> {
+    let is_live = place >= live.start && place < live.end && live.end.wrapping_sub(place) >= WORD;
+    if !is_live || !place.is_multiple_of(WORD) {
+        return None;
+    }
+    // SAFETY: an aligned word between the stack pointer and the end of the calling thread's stack.
+    Some(unsafe { std::ptr::with_exposed_provenance::<usize>(place).read_volatile() })
+}

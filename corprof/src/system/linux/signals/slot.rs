@@ -1,0 +1,251 @@
+//! Where a thread notes what it was doing: memory that is there before the first signal and stays for good.
+//!
+//! Slots are numbered, and a signal brings the number. So a handler never follows an address that came with a signal, whoever
+//! sent it, and a signal that comes late finds a slot in any case. Slots of threads that have ended are used again.
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+
+use super::{Address, Sending};
+
+/// How many threads can be sampled at a time.
+const MOST: usize = 16 * 1024;
+
+/// How many words from the top of the stack are copied: 16 KB.
+pub(crate) const WORDS: usize = 2048;
+
+static SLOTS: [AtomicPtr<Slot>; MOST] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST];
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The states of a slot.
+mod state {
+    /// Nobody uses it: the sampler may ask for a sample.
+    pub(super) const IDLE: u32 = 0;
+    /// The sampler waits for the thread.
+    pub(super) const REQUESTED: u32 = 1;
+    /// The thread writes.
+    pub(super) const WRITING: u32 = 2;
+    /// There is a sample for the sampler to read.
+    pub(super) const FILLED: u32 = 3;
+}
+
+/// The place of one thread's sample, which holds one at a time.
+pub(crate) struct Slot {
+    number: u32,
+    state: AtomicU32,
+    /// The key of the thread that may fill it ([`thread_key`](crate::system::thread_key)); 0 for none.
+    owner: AtomicUsize,
+    stack_start: AtomicUsize,
+    stack_end: AtomicUsize,
+    /// Of whoever the state says: the thread while it is WRITING, the sampler while it is FILLED.
+    sample: UnsafeCell<RawSample>,
+}
+
+// SAFETY: the sample is touched only by whom the state allows, and the state is changed by one atomic step at a time.
+unsafe impl Sync for Slot {}
+
+/// Where a thread was, in numbers.
+#[derive(Debug)]
+pub(crate) struct RawSample {
+    pub(crate) ip: usize,
+    pub(crate) stack_pointer: usize,
+    /// The frame pointer, and where the processor has one the link register.
+    pub(crate) frame_pointer: usize,
+    pub(crate) link: usize,
+    /// The thread was on a stack that is not its own: while it handles a fault. Nothing of the stack was read then.
+    pub(crate) is_elsewhere: bool,
+    /// There was no room for the outer frames.
+    pub(crate) is_cut: bool,
+    /// What frame pointers lead to beyond the copied part of the stack: their places, the callers' frame pointers, and where the
+    /// callers go on. Numbers, so that what is not written costs no memory.
+    records: Box<[[usize; 3]]>,
+    depth: usize,
+    words: Box<[usize]>,
+    word_count: usize,
+}
+
+/// What a frame pointer points at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FrameRecord {
+    /// The frame pointer.
+    pub(super) place: usize,
+    /// That of the caller.
+    pub(super) next: usize,
+    /// Where the caller goes on.
+    pub(super) return_address: usize,
+}
+
+impl Slot {
+    /// A new one, for stacks of so many frames; none if there are too many.
+    pub(crate) fn new(frames: usize) -> Option<&'static Self> {
+        let number = NEXT.fetch_update(Relaxed, Relaxed, |next| ((next as usize) < MOST).then_some(next + 1)).ok()?;
+        let slot = Box::leak(Box::new(Self {
+            number,
+            state: AtomicU32::new(state::IDLE),
+            owner: AtomicUsize::new(0),
+            stack_start: AtomicUsize::new(0),
+            stack_end: AtomicUsize::new(0),
+            sample: UnsafeCell::new(RawSample::with_room(frames)),
+        }));
+        SLOTS.get(number as usize)?.store(slot, Release);
+        Some(slot)
+    }
+
+    /// The one with this number, if there is one. Called in the handler.
+    pub(super) fn numbered(number: usize) -> Option<&'static Self> {
+        let slot = SLOTS.get(number)?.load(Acquire);
+        // SAFETY: null, or a slot that is never freed.
+        unsafe { slot.as_ref() }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Makes it the calling thread's. It must be idle.
+    pub(crate) fn take(&self, stack: &Range<usize>) {
+        self.stack_start.store(stack.start, Relaxed);
+        self.stack_end.store(stack.end, Relaxed);
+        self.owner.store(crate::system::thread_key(), Release);
+    }
+
+    /// Whether it is the calling thread's.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner.load(Acquire) == crate::system::thread_key()
+    }
+
+    /// Asks the thread at this address, whose slot it is, for a sample. One that has not answered the last request is not asked again.
+    pub(crate) fn request(&self, thread: Address) -> Sending {
+        if self.state.compare_exchange(state::IDLE, state::REQUESTED, AcqRel, Relaxed).is_err() {
+            return Sending::NotNow;
+        }
+        let sent = thread.send(self);
+        if sent != Sending::Done {
+            self.withdraw();
+        }
+        sent
+    }
+
+    /// Whether nothing is asked for and nothing is there to be read.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.load(Acquire) == state::IDLE
+    }
+
+    /// Takes back a request that will not be answered. One that is being answered stays.
+    pub(crate) fn withdraw(&self) {
+        let _ = self.state.compare_exchange(state::REQUESTED, state::IDLE, AcqRel, Relaxed);
+    }
+
+    /// Shows `read` the sample, if there is one, and makes room for the next. Only the sampler's thread does so.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&RawSample) -> R) -> Option<R> {
+        if self.state.load(Acquire) != state::FILLED {
+            return None;
+        }
+        // SAFETY: FILLED: the thread has written it and leaves it alone.
+        let answer = read(unsafe { &*self.sample.get() });
+        self.state.store(state::IDLE, Release);
+        Some(answer)
+    }
+
+    /// Lets the calling thread, in its handler, write the sample, if it is asked for one.
+    pub(super) fn fill(&self, write: impl FnOnce(&mut RawSample, Range<usize>)) {
+        if !self.is_own() {
+            return;
+        }
+        if self.state.compare_exchange(state::REQUESTED, state::WRITING, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        let stack = self.stack_start.load(Relaxed)..self.stack_end.load(Relaxed);
+        // SAFETY: WRITING: it is the calling thread's, and the handler does not interrupt itself.
+        write(unsafe { &mut *self.sample.get() }, stack);
+        self.state.store(state::FILLED, Release);
+    }
+}
+
+impl RawSample {
+    /// Room for a sample with so many frames.
+    fn with_room(frames: usize) -> Self {
+        Self {
+            ip: 0,
+            stack_pointer: 0,
+            frame_pointer: 0,
+            link: 0,
+            is_elsewhere: false,
+            is_cut: false,
+            records: vec![[0; 3]; frames.max(1)].into_boxed_slice(),
+            depth: 0,
+            words: vec![0; WORDS].into_boxed_slice(),
+            word_count: 0,
+        }
+    }
+
+    /// One with these registers and this stack.
+    #[cfg(test)]
+    pub(crate) fn of(ip: usize, stack_pointer: usize, frame_pointer: usize, words: &[usize]) -> Self {
+        let mut sample = Self { ip, stack_pointer, frame_pointer, ..Self::with_room(1) };
+        assert!(words.iter().all(|&word| sample.push_word(word)));
+        sample
+    }
+
+    /// The top of the stack: the word that the stack pointer points at, and those above.
+    pub(crate) fn words(&self) -> &[usize] {
+        self.words.get(..self.word_count).unwrap_or_default()
+    }
+
+    /// A word of the thread's stack, if it was noted.
+    pub(crate) fn read(&self, place: usize) -> Option<usize> {
+        let offset = place.checked_sub(self.stack_pointer)?;
+        if !offset.is_multiple_of(size_of::<usize>()) {
+            return None;
+        }
+        if let Some(&word) = self.words().get(offset / size_of::<usize>()) {
+            return Some(word);
+        }
+        let records = self.records.get(..self.depth).unwrap_or_default();
+        // They go up the stack.
+        let above = records.partition_point(|[start, ..]| *start <= place);
+        let &[start, next, return_address] = records.get(above.checked_sub(1)?)?;
+        match place - start {
+            0 => Some(next),
+            above if above == size_of::<usize>() => Some(return_address),
+            _ => None,
+        }
+    }
+
+    /// Forgets the last sample.
+    pub(super) fn clear(&mut self) {
+        self.depth = 0;
+        self.word_count = 0;
+        self.is_cut = false;
+        self.is_elsewhere = false;
+    }
+
+    /// Adds a frame beyond the copied part of the stack, and answers whether there was room.
+    pub(super) fn push_record(&mut self, record: FrameRecord) -> bool {
+        match self.records.get_mut(self.depth) {
+            Some(place) => {
+                *place = [record.place, record.next, record.return_address];
+                self.depth += 1;
+                true
+            }
+            None => {
+                self.is_cut = true;
+                false
+            }
+        }
+    }
+
+    /// Adds a word of the stack, and answers whether there was room.
+    pub(super) fn push_word(&mut self, word: usize) -> bool {
+        match self.words.get_mut(self.word_count) {
+            Some(place) => {
+                *place = word;
+                self.word_count += 1;
+                true
+            }
+            None => false,
+        }
+    }
+}

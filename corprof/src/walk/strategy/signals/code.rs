@@ -1,0 +1,133 @@
+//! What code the addresses of samples lie in: which function, and what it does to the stack.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::id::FunctionId;
+use crate::own_thread::OwnThread;
+use crate::system;
+use crate::system::signals::RawSample;
+
+use super::natives::Natives;
+use super::shape::{BYTES, Partial, Shape};
+use super::unwind::{Code, Codes, Place};
+
+/// How long code is taken for what it was. Code that is freed makes room for other code.
+const TRUST: Duration = Duration::from_secs(2);
+
+/// How much is read of an instruction and those after it.
+const NEXT: usize = 32;
+
+/// Code that has been asked about.
+#[derive(Default)]
+pub(super) struct KnownCode {
+    /// By its first byte.
+    ranges: BTreeMap<usize, Range>,
+    /// Addresses outside of these.
+    others: HashMap<usize, Code>,
+    /// The set of modules that it is of.
+    as_of: u64,
+    since: Option<Instant>,
+}
+
+/// A piece of compiled code.
+struct Range {
+    end: usize,
+    function: FunctionId,
+    shape: Shape,
+    /// How it begins.
+    bytes: Vec<u8>,
+}
+
+/// Known code, and whom to ask about the rest.
+pub(super) struct Asking<'a, 'i> {
+    pub(super) known: &'a mut KnownCode,
+    pub(super) natives: &'a RefCell<Natives>,
+    pub(super) cx: &'a mut OwnThread<'i>,
+}
+
+impl KnownCode {
+    /// To be called before each round: forgets what may have changed.
+    pub(super) fn refresh(&mut self, cx: &OwnThread<'_>) {
+        let changes = cx.alive().changes();
+        if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
+            self.ranges.clear();
+            self.others.clear();
+            self.as_of = changes;
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn range(&self, address: usize) -> Option<(usize, &Range)> {
+        let (&start, range) = self.ranges.range(..=address).next_back()?;
+        (address < range.end).then_some((start, range))
+    }
+
+    /// Takes note of the code of the function that an address lies in.
+    fn note(&mut self, cx: &mut OwnThread<'_>, address: usize) -> Code {
+        // While the runtime starts it does not tell, and there is nothing to be told.
+        let version = cx.function_version_from_ip(address).ok().flatten();
+        let Some(version) = version else { return Code::default() };
+        let function = version.function;
+        for code in cx.native_code(version).unwrap_or_default() {
+            let mut is_first = true;
+            let mut shape = Shape::default();
+            for range in cx.native_code_ranges(code).unwrap_or_default() {
+                // A further part of a function has the frame that the first has made.
+                let bytes =
+                    if std::mem::take(&mut is_first) { read(range.start, BYTES.min(range.size)) } else { Vec::new() };
+                // The instructions of arm64 are not read: there the chain has to do.
+                if cfg!(target_arch = "x86_64") && !bytes.is_empty() {
+                    shape = Shape::of(&bytes);
+                }
+                self.ranges.insert(range.start, Range { end: range.start + range.size, function, shape, bytes });
+            }
+        }
+        self.range(address).map_or(Code { function: Some(function), ..Code::default() }, |(_, range)| range.code())
+    }
+}
+
+impl Range {
+    fn code(&self) -> Code {
+        Code { function: Some(self.function), shape: self.shape }
+    }
+}
+
+/// So many bytes of code, or fewer; none if they cannot be read.
+fn read(start: usize, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    if !system::read_memory(start, &mut bytes) {
+        bytes.clear();
+    }
+    bytes
+}
+
+impl Codes for Asking<'_, '_> {
+    fn at(&mut self, address: usize) -> Code {
+        if let Some((_, range)) = self.known.range(address) {
+            return range.code();
+        }
+        if let Some(&code) = self.known.others.get(&address) {
+            return code;
+        }
+        let code = self.known.note(self.cx, address);
+        if self.known.range(address).is_none() {
+            self.known.others.insert(address, code);
+        }
+        code
+    }
+
+    fn partial(&mut self, ip: usize) -> Option<Partial> {
+        if cfg!(not(target_arch = "x86_64")) {
+            return None;
+        }
+        let (start, range) = self.known.range(ip)?;
+        let next = read(ip, NEXT.min(range.end - ip));
+        range.shape.partial(&range.bytes, ip - start, &next)
+    }
+
+    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
+        self.natives.borrow_mut().caller(sample, here, is_top)
+    }
+}

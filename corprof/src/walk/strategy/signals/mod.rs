@@ -1,0 +1,289 @@
+//! Threads that run are asked where they are, at random times, by a signal to each. Nothing is stopped.
+//!
+//! The sampler's thread sleeps for a random time around the interval, looks which threads' processor clocks have moved since
+//! (`threads.rs` knows them), asks the system which of them are running or wait for a processor, and sends each of these a signal
+//! (`corprof/src/system/linux/signals/`). A thread notes where it is when it gets it, on a full machine when it is next on a processor;
+//! what has been noted is read in the round after. Which functions the addresses are of is looked up then (`code.rs`), on the sampler's
+//! thread, while everything runs.
+
+mod code;
+mod natives;
+mod shape;
+mod threads;
+mod unwind;
+
+pub(crate) use threads::{thread_assigned, thread_ending};
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{E_FAIL, Error, Result, S_OK};
+use crate::id::Inert;
+use crate::names::Name;
+use crate::own_thread::OwnThread;
+use crate::system::signals::{self, RawSample, Sending};
+use crate::walk::report::{Report, ThreadCounts};
+use crate::walk::round::{NativeNames, Round, SampledThread};
+use crate::walk::sampler::{Filter, Sampler};
+use crate::walk::tape::{SampledFrame, Tape};
+
+use super::{Outcome, Strategy};
+use code::{Asking, KnownCode};
+use natives::Natives;
+use threads::{Threads, Watched};
+
+/// How many frames a slot has room for at most: 16 KB of memory for each thread, most of it never touched.
+const MOST_FRAMES: usize = 2048;
+
+/// How often it is looked whether the handler is still there.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// How long a thread is left alone that handled a fault: on a stack overflow it is on a small stack, for as long as it tells of it.
+const REST: Duration = Duration::from_millis(50);
+
+/// How long an answer is waited for by a thread that runs. A signal that could not be queued comes without the slot's number.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Why signals are not sent any more.
+const REPLACED: &str = "the application has set up a handler for SIGURG of its own";
+const FORBIDDEN: &str = "the system does not let the process send signals to its threads (rt_tgsigqueueinfo)";
+
+/// Whether signals can be sent at all.
+pub(super) fn check() -> Result<()> {
+    signals::install().map_err(|_| Error::new(E_FAIL, "sigaction").about("Strategy::Signals", REPLACED))
+}
+
+/// From now on threads are made ready.
+pub(super) fn prepare(sampler: &Sampler) {
+    Threads::begin(sampler.depth.min(MOST_FRAMES));
+}
+
+/// The sampler at work.
+struct Sampling<'s> {
+    sampler: &'s mut Sampler,
+    threads: &'static Threads,
+    watched: Vec<Target>,
+    tape: Tape,
+    code: KnownCode,
+    natives: RefCell<Natives>,
+    report: Report,
+    random: Random,
+}
+
+/// A thread, and what is known of it by the last round.
+struct Target {
+    watched: Arc<Watched>,
+    /// How long it had run then.
+    total: Duration,
+    /// How long it has run since it was last asked.
+    unasked: Duration,
+    /// How long it had run since it was last asked, when it was asked again, and what it was called then.
+    cpu_time: Duration,
+    name: Option<Name>,
+    /// When it was last asked.
+    asked: Option<Instant>,
+    /// Not to be asked before then.
+    rests_until: Option<Instant>,
+}
+
+impl Target {
+    fn new(watched: Arc<Watched>) -> Self {
+        let total = watched.run_before;
+        Self {
+            watched,
+            total,
+            unasked: Duration::ZERO,
+            cpu_time: Duration::ZERO,
+            name: None,
+            asked: None,
+            rests_until: None,
+        }
+    }
+}
+
+/// Samples until the thread should come to an end; the reason if it must stop before, for which another strategy takes over.
+pub(crate) fn run(
+    sampler: &mut Sampler,
+    cx: &mut OwnThread<'_>,
+    see: &mut dyn FnMut(&mut Round<'_, '_>),
+) -> Result<(), &'static str> {
+    let depth = sampler.depth.min(MOST_FRAMES);
+    let mut sampling = Sampling {
+        threads: Threads::begin(depth),
+        watched: Vec::new(),
+        tape: Tape::new(depth),
+        code: KnownCode::default(),
+        natives: RefCell::default(),
+        report: Report { strategy: Strategy::Signals, ..Report::default() },
+        random: Random::new(),
+        sampler,
+    };
+    sampling.run(cx, see)
+}
+
+impl Sampling<'_> {
+    fn run(&mut self, cx: &mut OwnThread<'_>, see: &mut dyn FnMut(&mut Round<'_, '_>)) -> Result<(), &'static str> {
+        let mut last = Instant::now();
+        let mut checked = last;
+        loop {
+            let pause = self.random.around(self.sampler.interval);
+            let is_over = cx.wait(pause).is_break();
+            let now = Instant::now();
+            let elapsed = now.saturating_duration_since(last);
+            let missed = elapsed.saturating_sub(pause).div_duration_f64(self.sampler.interval) as u64;
+            self.report.skipped.late += missed;
+            last = now;
+            let threads = self.collect(cx);
+            if !threads.is_empty() {
+                let natives: Option<&dyn NativeNames> = Some(&self.natives);
+                let (tape, report) = (&self.tape, &self.report);
+                see(&mut Round { cx, threads: &threads, tape, elapsed, report, natives });
+            }
+            if is_over {
+                return Ok(());
+            }
+            if now.saturating_duration_since(checked) > CHECK {
+                checked = now;
+                if !signals::is_installed() {
+                    return Err(REPLACED);
+                }
+            }
+            self.ask(cx, now)?;
+        }
+    }
+
+    /// Reads what threads have noted since the last round, and answers who they are.
+    fn collect(&mut self, cx: &mut OwnThread<'_>) -> Vec<SampledThread> {
+        let joined = self.threads.joined();
+        self.watched.extend(joined.into_iter().map(Target::new));
+        let filled = self.watched.len();
+        self.tape.prepare(filled);
+        self.code.refresh(cx);
+        let mut threads = Vec::new();
+        let refused = self.threads.refused();
+        let mut counts = ThreadCounts { seen: filled + refused, left_out: refused, ..Default::default() };
+        let (tape, code, filter) = (&mut self.tape, &mut self.code, &mut self.sampler.filter);
+        let natives = &self.natives;
+        for target in &mut self.watched {
+            let (watched, rests_until) = (&target.watched, &mut target.rests_until);
+            let sampled = watched.slot.read(|sample| {
+                *rests_until = sample.is_elsewhere.then(|| Instant::now() + REST);
+                let id = Inert(watched.thread);
+                let (os_id, name, cpu_time) = (watched.os_id(), target.name.clone(), target.cpu_time);
+                let thread = SampledThread { id, os_id: Some(os_id), name, cpu_time: Some(cpu_time) };
+                let is_wanted = wants(filter, &thread);
+                if is_wanted {
+                    record(tape, threads.len(), sample, Asking { known: code, natives, cx });
+                    threads.push(thread);
+                }
+                is_wanted
+            });
+            match sampled {
+                Some(true) => {}
+                Some(false) => counts.filtered += 1,
+                None if watched.has_ended() => counts.ended += 1,
+                None => counts.idle += 1,
+            }
+        }
+        self.tape.take_note(cx);
+        self.report.threads = counts;
+        self.report.note(&Outcome::default(), &self.tape);
+        let slots = self.threads;
+        self.watched.retain(|target| {
+            let is_done = target.watched.is_done();
+            if is_done {
+                slots.give_back(target.watched.slot);
+            }
+            !is_done
+        });
+        threads
+    }
+
+    /// Sends a signal to those that have run since the last round and are not waiting for anything now.
+    fn ask(&mut self, cx: &OwnThread<'_>, now: Instant) -> Result<(), &'static str> {
+        for target in &mut self.watched {
+            let Some(total) = target.watched.cpu_time() else { continue };
+            let moved = total.saturating_sub(target.total);
+            target.total = total;
+            target.unasked += moved;
+            let rests = target.rests_until.is_some_and(|until| now < until);
+            if moved.is_zero() || rests || !target.watched.is_runnable() {
+                continue;
+            }
+            let name = cx.thread_names().of(target.watched.thread);
+            match target.watched.request() {
+                Sending::Done => {
+                    target.cpu_time = std::mem::take(&mut target.unasked);
+                    target.name = name;
+                    target.asked = Some(now);
+                }
+                Sending::NotNow
+                    if target.asked.is_some_and(|asked| now.saturating_duration_since(asked) > PATIENCE) =>
+                {
+                    target.watched.slot.withdraw();
+                }
+                Sending::NotNow => {}
+                Sending::Forbidden => return Err(FORBIDDEN),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl NativeNames for RefCell<Natives> {
+    fn name(&self, address: usize) -> Option<String> {
+        self.borrow_mut().name(address)
+    }
+}
+
+fn wants(filter: &mut Option<Filter>, thread: &SampledThread) -> bool {
+    filter.as_mut().is_none_or(|wants| wants(thread))
+}
+
+/// Writes a sample's frames onto the tape.
+fn record(tape: &mut Tape, thread: usize, sample: &RawSample, mut codes: Asking<'_, '_>) {
+    tape.record(thread, |pen| {
+        unwind::unwind(sample, &mut codes, |function, ip| pen.write(SampledFrame { function, ip }));
+        pen.keep();
+        if sample.is_cut {
+            pen.cut();
+        }
+        Some(S_OK)
+    });
+}
+
+/// Random times: a sampler that wakes in step with what it looks at sees always the same.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        Self(RandomState::new().hash_one(0) | 1)
+    }
+
+    /// A time between half of `interval` and one and a half.
+    fn around(&mut self, interval: Duration) -> Duration {
+        // Marsaglia's xorshift.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let share = (self.0 >> 11) as f64 / (1u64 << 53) as f64;
+        interval.mul_f64(0.5 + share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_times_are_around_the_interval() {
+        let mut random = Random::new();
+        let interval = Duration::from_millis(1);
+        let times: Vec<_> = (0..10_000).map(|_| random.around(interval)).collect();
+        assert!(times.iter().all(|time| (interval / 2..=interval * 3 / 2).contains(time)));
+        let mean = times.iter().sum::<Duration>() / 10_000;
+        assert!((mean.as_secs_f64() - 0.001).abs() < 0.000_02, "{mean:?}");
+    }
+}

@@ -1,0 +1,163 @@
+//! The threads that can be sampled by signals: who they are, and that none is sent a signal before it is ready or after its end.
+//!
+//! A thread is made ready on itself, when the runtime tells that it runs: it gets a bigger alternate stack and a slot. At its end,
+//! again on itself, it is taken out of the list and gets its old alternate stack back, which the runtime then frees.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::id::ThreadId;
+use crate::info::Info;
+use crate::system;
+use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
+
+/// The threads of this process: there is one sampler in it.
+static THREADS: OnceLock<Threads> = OnceLock::new();
+
+/// Those that are ready, and the slots of those that have ended.
+#[derive(Default)]
+pub(super) struct Threads {
+    state: Mutex<State>,
+    /// Threads that could not be made ready: they are not sampled.
+    refused: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many frames a slot has room for.
+    depth: usize,
+    ready: HashMap<usize, (Arc<Watched>, Option<AlternateStack>)>,
+    /// Those that the sampler has not heard of yet.
+    joined: Vec<Arc<Watched>>,
+    free: Vec<&'static Slot>,
+}
+
+/// A thread that can be sampled.
+pub(super) struct Watched {
+    pub(super) thread: ThreadId,
+    pub(super) slot: &'static Slot,
+    address: Address,
+    /// How long it had run when it was made ready.
+    pub(super) run_before: Duration,
+    has_ended: AtomicBool,
+    /// Held while a signal is sent. Its end waits for that: afterwards the number may be another thread's.
+    sending: Mutex<()>,
+}
+
+impl Threads {
+    /// Makes threads ready from now on, with room for stacks of so many frames.
+    pub(super) fn begin(depth: usize) -> &'static Self {
+        let threads = THREADS.get_or_init(Self::default);
+        {
+            let mut state = threads.state();
+            state.depth = depth;
+            // Those of a sampler that was there before.
+            let known = state.ready.values().map(|(watched, _)| Arc::clone(watched)).collect();
+            state.joined = known;
+        }
+        threads
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that have become ready since the last time.
+    pub(super) fn joined(&self) -> Vec<Arc<Watched>> {
+        std::mem::take(&mut self.state().joined)
+    }
+
+    /// How many could not be made ready.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The slot of a thread that has ended, and that has nothing to write any more.
+    pub(super) fn give_back(&self, slot: &'static Slot) {
+        self.state().free.push(slot);
+    }
+
+    fn prepare(&self, thread: ThreadId) -> Option<()> {
+        let stack = own_stack()?;
+        let alternate = AlternateStack::enlarge().ok()?;
+        let mut state = self.state();
+        let slot = state.free.pop().or_else(|| Slot::new(state.depth));
+        let Some(slot) = slot else {
+            drop(state);
+            alternate.into_iter().for_each(AlternateStack::restore);
+            return None;
+        };
+        slot.take(&stack);
+        let address = Address::own();
+        let run_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
+        let (has_ended, sending) = (AtomicBool::new(false), Mutex::new(()));
+        let watched = Arc::new(Watched { thread, slot, address, run_before, has_ended, sending });
+        state.joined.push(Arc::clone(&watched));
+        state.ready.insert(thread.as_raw(), (watched, alternate));
+        Some(())
+    }
+}
+
+/// A managed thread has begun to run, nearly always the calling one; of another the runtime would tell on that one.
+pub(crate) fn thread_assigned(info: &Info) {
+    let Some(threads) = THREADS.get() else { return };
+    let is_ready = |thread: ThreadId| threads.state().ready.contains_key(&thread.as_raw());
+    if let Some(own) = info.current_thread().ok().flatten().filter(|&own| !is_ready(own))
+        && threads.prepare(own).is_none()
+    {
+        threads.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The thread ends: no signal is sent to it from now on.
+pub(crate) fn thread_ending(thread: usize) {
+    let Some(threads) = THREADS.get() else { return };
+    let Some((watched, alternate)) = threads.state().ready.remove(&thread) else { return };
+    let sending = watched.sending.lock().unwrap_or_else(PoisonError::into_inner);
+    watched.has_ended.store(true, Ordering::Release);
+    drop(sending);
+    // Now and then another thread clears up after one: then the system's own end of the thread frees what it had.
+    if watched.slot.is_own() {
+        alternate.into_iter().for_each(AlternateStack::restore);
+    }
+}
+
+impl Watched {
+    /// Asks it for a sample.
+    pub(super) fn request(&self) -> Sending {
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_ended() { Sending::NotNow } else { self.slot.request(self.address) }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ended, and nothing will be written to its slot any more.
+    pub(super) fn is_done(&self) -> bool {
+        if !self.has_ended() {
+            return false;
+        }
+        // A foreign thread lives on when it is not a managed one any more, and may still get a signal.
+        if self.address.has_ended() {
+            self.slot.withdraw();
+        }
+        self.slot.is_idle()
+    }
+
+    pub(super) fn os_id(&self) -> u32 {
+        self.address.thread.cast_unsigned()
+    }
+
+    /// How long it has run on a processor.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        system::cpu_time(self.os_id())
+    }
+
+    /// Whether it runs, or waits for nothing but a processor.
+    pub(super) fn is_runnable(&self) -> bool {
+        self.address.is_runnable()
+    }
+}

@@ -1,0 +1,189 @@
+//! From a sample to frames: follows the copy of the stack from caller to caller.
+
+use crate::id::FunctionId;
+use crate::system::signals::RawSample;
+
+use super::shape::{Partial, Shape};
+
+const WORD: usize = size_of::<usize>();
+
+/// What is known of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) struct Code {
+    /// The managed function; none for native code.
+    pub(super) function: Option<FunctionId>,
+    pub(super) shape: Shape,
+}
+
+/// Answers what the code at an address is.
+pub(super) trait Codes {
+    /// At the address of an instruction.
+    fn at(&mut self, address: usize) -> Code;
+
+    /// What the function at the top of a stack has on the stack, if its frame is not whole.
+    fn partial(&mut self, ip: usize) -> Option<Partial>;
+
+    /// Where native code has been called from, as the unwind information of its library tells: the inner none if by nobody, the
+    /// outer if there is no such information.
+    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>>;
+}
+
+/// Where the walk is: in a function, with the registers that it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) ip: usize,
+    pub(super) stack_pointer: usize,
+    pub(super) frame_pointer: usize,
+    /// The link register, where the processor has one.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
+    pub(super) link: usize,
+}
+
+/// Shows `visit` each frame, the innermost first: its function, and where it is. Ends when `visit` says so.
+pub(super) fn unwind(
+    sample: &RawSample,
+    codes: &mut impl Codes,
+    mut visit: impl FnMut(Option<FunctionId>, usize) -> bool,
+) {
+    let mut code = codes.at(sample.ip);
+    if !visit(code.function, sample.ip) || sample.is_elsewhere {
+        return;
+    }
+    let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
+    let top = Place { ip, stack_pointer, frame_pointer, link };
+    let partial = code.function.and_then(|_| codes.partial(ip));
+    let mut place = match partial {
+        Some(partial) => left_by(sample, top, partial),
+        None => caller(sample, codes, top, code, true),
+    };
+    while let Some(here) = place.filter(|here| here.ip != 0) {
+        // A call may be the last of its function, and then it returns behind it.
+        code = codes.at(here.ip.wrapping_sub(1));
+        if !visit(code.function, here.ip) {
+            return;
+        }
+        // Each frame lies above the last: so the walk ends.
+        place = caller(sample, codes, here, code, false).filter(|next| next.stack_pointer > here.stack_pointer);
+    }
+}
+
+/// The caller of a function.
+fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
+    let told = if code.function.is_none() { codes.native_caller(sample, here, is_top) } else { None };
+    told.unwrap_or_else(|| caller_by_shape(sample, here, code.shape))
+}
+
+/// The caller of a function whose frame is not whole.
+fn left_by(sample: &RawSample, here: Place, partial: Partial) -> Option<Place> {
+    let Partial { size, saved_frame_pointer } = partial;
+    let above = here.stack_pointer.checked_add(size)?;
+    let frame_pointer = match saved_frame_pointer {
+        Some(saved) => sample.read(here.stack_pointer.checked_add(saved)?)?,
+        None => here.frame_pointer,
+    };
+    Some(Place { ip: sample.read(above)?, stack_pointer: above.checked_add(WORD)?, frame_pointer, link: 0 })
+}
+
+/// The caller of a function with a frame of this shape.
+fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Place> {
+    match shape {
+        Shape::Fixed { size, saved_frame_pointer } => left_by(sample, here, Partial { size, saved_frame_pointer }),
+        Shape::Chained | Shape::Replaced { .. } => {
+            let size = if let Shape::Replaced { size } = shape { size } else { WORD };
+            let place = here.frame_pointer.checked_add(size)?;
+            let ip = sample.read(place)?;
+            let frame_pointer = sample.read(here.frame_pointer)?;
+            Some(Place { ip, stack_pointer: place.checked_add(WORD)?, frame_pointer, link: 0 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions at addresses of hundreds.
+    struct Known(Vec<(usize, Shape)>, Option<Partial>);
+
+    impl Codes for Known {
+        fn at(&mut self, address: usize) -> Code {
+            let known = self.0.iter().find(|(start, _)| (*start..start + 100).contains(&address));
+            known.map_or(Code::default(), |&(start, shape)| Code { function: FunctionId::from_raw(start), shape })
+        }
+
+        fn partial(&mut self, _ip: usize) -> Option<Partial> {
+            self.1
+        }
+
+        fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> Option<Option<Place>> {
+            None
+        }
+    }
+
+    /// The functions of a stack of these words, which begins at 0x1000.
+    fn walk(ip: usize, frame_pointer: usize, words: &[usize], codes: &mut Known) -> Vec<usize> {
+        let sample = RawSample::of(ip, 0x1000, frame_pointer, words);
+        let mut functions = Vec::new();
+        unwind(&sample, codes, |function, _| {
+            functions.push(function.map_or(0, FunctionId::as_raw));
+            true
+        });
+        functions
+    }
+
+    fn at(word: usize) -> usize {
+        0x1000 + word * WORD
+    }
+
+    fn chained(starts: &[usize]) -> Known {
+        Known(starts.iter().map(|&start| (start, Shape::Chained)).collect(), None)
+    }
+
+    #[test]
+    fn the_chain_is_followed_to_its_end() {
+        let words = [1, 2, at(4), 210, 0, 310, 7];
+        assert_eq!(walk(110, at(2), &words, &mut chained(&[100, 200, 300])), [100, 200, 300]);
+        // Native code is followed as well.
+        assert_eq!(walk(110, at(2), &words, &mut chained(&[100, 300])), [100, 0, 300]);
+    }
+
+    #[test]
+    fn a_function_without_a_record_of_its_own_does_not_lose_its_caller() {
+        // 100 is chained, was called by 200, which has 8 bytes on the stack, and that by 300, which is chained.
+        let words = [0, at(6), 210, 99, 310, 5, at(8), 410, 0, 510];
+        let mut codes = chained(&[100, 300, 400]);
+        codes.0.push((200, Shape::Fixed { size: 8, saved_frame_pointer: None }));
+        assert_eq!(walk(110, at(1), &words, &mut codes), [100, 200, 300, 400, 0]);
+        // And one that has the frame pointer on the stack.
+        let words = [0, 99, at(5), 310, 5, 0, 410];
+        let mut codes = chained(&[300, 400]);
+        codes.0.push((200, Shape::Fixed { size: 24, saved_frame_pointer: Some(16) }));
+        assert_eq!(walk(210, 12345, &words, &mut codes), [200, 300, 400]);
+    }
+
+    #[test]
+    fn at_the_top_what_is_not_there_yet_is_left_out() {
+        let words = [210, 5, 6, at(5), 9, 0, 310];
+        let mut codes = chained(&[100, 200, 300]);
+        codes.1 = Some(Partial { size: 0, saved_frame_pointer: None });
+        assert_eq!(walk(100, at(5), &words, &mut codes), [100, 200, 300]);
+    }
+
+    #[test]
+    fn code_that_continues_a_loop_is_followed_to_its_caller() {
+        let words = [at(5), 111, 99, 210, 4, 0, 310];
+        let mut codes = chained(&[200, 300]);
+        codes.0.push((100, Shape::Replaced { size: 3 * WORD }));
+        assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
+    }
+
+    #[test]
+    fn whatever_lies_on_the_stack_the_walk_ends() {
+        let mut codes = chained(&[100]);
+        assert_eq!(walk(110, at(0), &[at(0), 110], &mut codes), [100, 100], "a frame that is its own caller");
+        assert_eq!(walk(110, usize::MAX, &[1, 2], &mut codes), [100]);
+        assert_eq!(walk(110, at(0) + 1, &[1, 2], &mut codes), [100]);
+        codes.0.push((200, Shape::Fixed { size: usize::MAX, saved_frame_pointer: Some(usize::MAX) }));
+        assert_eq!(walk(210, at(0), &[1, 2], &mut codes), [200]);
+    }
+}
