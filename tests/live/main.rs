@@ -24,6 +24,7 @@ mod sampling;
 mod seeded;
 mod sequence;
 mod shadow;
+mod signals;
 mod signatures;
 mod smoke;
 mod statics;

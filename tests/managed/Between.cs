@@ -2,8 +2,6 @@
 // which sleeps now and then in native code.
 //
 //     Between [MILLISECONDS = 1000]
-//
-// Windows only.
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
@@ -14,12 +12,19 @@ static class Between
     [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
     delegate int Order(IntPtr a, IntPtr b);
 
-    [DllImport("msvcrt.dll", CallingConvention = CallingConvention.Cdecl)]
-    static extern void qsort(int[] numbers, UIntPtr count, UIntPtr size, Order order);
+    [DllImport("msvcrt.dll", EntryPoint = "qsort", CallingConvention = CallingConvention.Cdecl)]
+    static extern void SortByMsvcrt(int[] numbers, UIntPtr count, UIntPtr size, Order order);
+
+    [DllImport("libc.so.6", EntryPoint = "qsort", CallingConvention = CallingConvention.Cdecl)]
+    static extern void SortByLibc(int[] numbers, UIntPtr count, UIntPtr size, Order order);
+
+    [DllImport("libc.so.6")]
+    static extern int usleep(uint microseconds);
 
     [DllImport("kernel32")]
     static extern int SleepEx(int milliseconds, int alertable);
 
+    static readonly bool isWindows = Environment.OSVersion.Platform == PlatformID.Win32NT;
     static readonly Order order = Compares;
     static int compared;
 
@@ -38,7 +43,8 @@ static class Between
     {
         int[] numbers = new int[64];
         for (int i = 0; i < numbers.Length; i++) numbers[i] = i * 37 % 64;
-        qsort(numbers, (UIntPtr)numbers.Length, (UIntPtr)4, order);
+        if (isWindows) SortByMsvcrt(numbers, (UIntPtr)numbers.Length, (UIntPtr)4, order);
+        else SortByLibc(numbers, (UIntPtr)numbers.Length, (UIntPtr)4, order);
         for (int i = 0; i < numbers.Length; i++) if (numbers[i] != i) return false;
         return true;
     }
@@ -46,7 +52,7 @@ static class Between
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Compares(IntPtr a, IntPtr b)
     {
-        if (++compared % 512 == 0) SleepEx(1, 0);
+        if (++compared % 512 == 0) { if (isWindows) SleepEx(1, 0); else usleep(1000); }
         return Burns() + Marshal.ReadInt32(a).CompareTo(Marshal.ReadInt32(b));
     }
 

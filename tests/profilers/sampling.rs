@@ -24,6 +24,7 @@ fn sampler() -> Sampler {
     let sampler = sampler.longest_standstill(Duration::from_micros(setting("LONGEST_US", 50_000)));
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
     let sampler = if setting("SEEDED", 0) == 1 { sampler.strategy(Strategy::Seeded) } else { sampler };
+    let sampler = if setting("SIGNALS", 0) == 1 { sampler.strategy(Strategy::Signals) } else { sampler };
     if setting("ON_CPU", 0) == 1 { sampler.on_cpu() } else { sampler }
 }
 
@@ -42,6 +43,10 @@ struct Seen {
     holes: (u64, u64),
     /// Samples with native frames on top of managed ones.
     native_leaves: u64,
+    /// Samples in `Between.Compares`, and those of them that show `Between.Sorts` further out.
+    compares: (u64, u64),
+    /// Native frames by name.
+    natives: BTreeMap<String, u64>,
     /// Threads that rounds had no time for.
     left_out: usize,
 }
@@ -58,10 +63,18 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
     for sample in round.samples() {
         seen.native_leaves += u64::from(sample.frames().first().is_some_and(|frame| frame.function.is_none()));
         let natives = hole(sample.frames(), names) as u64;
+        for (number, frame) in sample.frames().iter().enumerate().filter(|(_, frame)| frame.function.is_none()) {
+            let name = round.native_name(frame.ip - usize::from(number > 0));
+            *seen.natives.entry(name.unwrap_or_else(|| "?".to_owned())).or_default() += 1;
+        }
         seen.holes = (seen.holes.0 + natives.min(1), seen.holes.1 + natives);
         let functions = sample.frames().iter().filter_map(|frame| frame.function);
         let chain: Vec<Name> = functions.map(|function| names.function(function)).collect();
         let Some(leaf) = chain.first() else { continue };
+        if let Some(compares) = chain.iter().position(|name| name.starts_with("Between.Compares")) {
+            let sorts = chain.iter().skip(compares).any(|name| name.starts_with("Between.Sorts"));
+            seen.compares = (seen.compares.0 + 1, seen.compares.1 + u64::from(sorts));
+        }
         *seen.leaves.entry(leaf.clone()).or_default() += 1;
         if let Some(works) = chain.iter().position(|name| name.starts_with("Shares.Works")) {
             let callee = works.checked_sub(1).and_then(|callee| chain.get(callee));
@@ -102,7 +115,7 @@ fn hole(frames: &[SampledFrame], names: Names<'_>) -> usize {
 }
 
 fn tell(seen: &Seen) {
-    let Seen { report, chains, leaves, threads, torn, left_out, holes, native_leaves } = seen;
+    let Seen { report, chains, leaves, threads, torn, left_out, holes, native_leaves, compares, natives } = seen;
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
     line("rounds", &report.rounds);
@@ -126,6 +139,8 @@ fn tell(seen: &Seen) {
     line("holes", &holes.0);
     line("natives in holes", &holes.1);
     line("native leaves", native_leaves);
+    line("compares", &compares.0);
+    line("compares under sorts", &compares.1);
     line("torn", torn);
     line("left-out", left_out);
     line("walks", &report.walks);
@@ -134,6 +149,9 @@ fn tell(seen: &Seen) {
     for (name, (count, time)) in chains {
         line(&format!("chain {name}"), count);
         line(&format!("cpu-us {name}"), &time.as_micros());
+    }
+    for (name, count) in natives {
+        line(&format!("native {name}"), count);
     }
     for (name, count) in leaves {
         line(&format!("leaf {name}"), count);

@@ -213,6 +213,8 @@ impl Callbacks for Torture {
         let sampler = if has("on-cpu") { sampler.on_cpu() } else { sampler };
         let is_seeded = cfg!(windows) && has("seeded");
         let sampler = if is_seeded { sampler.strategy(Strategy::Seeded) } else { sampler };
+        let is_by_signals = cfg!(target_os = "linux") && has("signals");
+        let sampler = if is_by_signals { sampler.strategy(Strategy::Signals) } else { sampler };
         let shared = self.0.clone();
         let mut told = Instant::now();
         sampler.start(cx, move |round| {

@@ -84,9 +84,10 @@ impl Ending {
 }
 
 /// What the profiler may do besides sampling. Not besides, but instead: `values` has hooks that read arguments and results, from
-/// .NET 5 on; and `seeded` has the sampler stop single threads, on Windows. Elsewhere these do nothing.
-const PARTS: [&str; 9] =
-    ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded"];
+/// .NET 5 on; `seeded` has the sampler stop single threads, on Windows; and `signals` has it send signals, on Linux. Elsewhere
+/// these do nothing.
+const PARTS: [&str; 10] =
+    ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded", "signals"];
 
 /// Settings of the runtime, which older ones know by the prefix `COMPlus_` only.
 const SETTINGS: [(&str, &str); 4] = [

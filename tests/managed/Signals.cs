@@ -1,0 +1,139 @@
+// What a profiler that sends signals must leave alone. Each job prints what comes of it.
+//
+//     Signals storm [THREADS = 64] [MILLISECONDS = 2000]    null references, exceptions, work and sleeps, on many threads at once
+//     Signals spawn [TIMES = 20]                            starts itself as a child, which prints a line, and reads that
+//     Signals exec                                          becomes another program, in the middle of work on other threads
+//     Signals overflow                                      overflows its stack
+//     Signals replace [MILLISECONDS = 1000]                 ignores SIGURG from the half of the time on
+using System;
+using System.Diagnostics;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using System.Threading;
+
+static class Signals
+{
+    [DllImport("libc.so.6", EntryPoint = "signal")]
+    static extern IntPtr Handle(int signal, IntPtr handler);
+
+    [DllImport("libc.so.6", EntryPoint = "execv", SetLastError = true)]
+    static extern int Become(string path, string[] arguments);
+
+    const int Urgent = 23;
+    static volatile bool isOver;
+    static long wrong;
+
+    static int Main(string[] args)
+    {
+        int number = args.Length > 1 ? int.Parse(args[1]) : 0;
+        switch (args[0])
+        {
+            case "storm": return Storm(number > 0 ? number : 64, args.Length > 2 ? int.Parse(args[2]) : 2000);
+            case "child": Console.WriteLine("the child"); return 5;
+            case "spawn": return Spawn(number > 0 ? number : 20);
+            case "exec":
+                for (int i = 0; i < 2; i++) Start(() => { while (true) Work(1); });
+                Work(2000);
+                Become("/bin/echo", new[] { "echo", "another program", null });
+                return 1;
+            case "overflow":
+                Start(() => { while (true) Work(1); });
+                return Deeper(1) > 0 ? 1 : 2;
+            case "replace":
+                Thread worker = Start(() => { while (!isOver) Work(1); });
+                Thread.Sleep(number / 2);
+                Handle(Urgent, new IntPtr(1));
+                Thread.Sleep(number / 2);
+                isOver = true;
+                worker.Join();
+                Console.WriteLine("replaced");
+                return 0;
+            default: return 2;
+        }
+    }
+
+    static Thread Start(ThreadStart run)
+    {
+        Thread thread = new Thread(run) { IsBackground = true };
+        thread.Start();
+        return thread;
+    }
+
+    static int Storm(int threads, int milliseconds)
+    {
+        Thread[] all = new Thread[threads];
+        for (int i = 0; i < threads; i++)
+        {
+            int kind = i % 4;
+            all[i] = Start(() => { while (!isOver) Once(kind); });
+        }
+        Thread.Sleep(milliseconds);
+        isOver = true;
+        foreach (Thread thread in all) thread.Join();
+        Console.WriteLine("wrong: {0}", wrong);
+        return wrong == 0 ? 0 : 1;
+    }
+
+    static void Once(int kind)
+    {
+        switch (kind)
+        {
+            case 0: for (int i = 0; i < 10; i++) if (Null(null) != -1) Interlocked.Increment(ref wrong); break;
+            case 1: if (Thrown(20) != 20) Interlocked.Increment(ref wrong); break;
+            case 2: if (Work(100) != Work(100)) Interlocked.Increment(ref wrong); break;
+            default:
+                Thread thread = new Thread(() => { if (Null(null) != -1) Interlocked.Increment(ref wrong); });
+                thread.Start();
+                Thread.Sleep(1);
+                thread.Join();
+                break;
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Null(string text)
+    {
+        try { return text.Length; }
+        catch (NullReferenceException) { return -1; }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Thrown(int depth)
+    {
+        try { if (depth == 0) throw new InvalidOperationException(); return Thrown(depth - 1) + 1; }
+        catch (InvalidOperationException) { return depth; }
+        finally { if (depth < 0) wrong++; }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static double Work(int turns)
+    {
+        double sum = 0;
+        for (int i = 0; i < turns * 1000; i++) sum += Math.Sqrt(i) * 1.5;
+        return sum;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Deeper(int depth) { return Deeper(depth + 1) + depth % 3; }
+
+    static int Spawn(int times)
+    {
+        Start(() => { while (true) Work(1); });
+        string host = Process.GetCurrentProcess().MainModule.FileName;
+        string app = System.Reflection.Assembly.GetExecutingAssembly().Location;
+        for (int i = 0; i < times; i++)
+        {
+            ProcessStartInfo start = new ProcessStartInfo(host, "exec \"" + app + "\" child")
+                { RedirectStandardOutput = true, UseShellExecute = false };
+            start.EnvironmentVariables.Remove("CORECLR_ENABLE_PROFILING");
+            using (Process child = Process.Start(start))
+            {
+                string text = child.StandardOutput.ReadToEnd();
+                child.WaitForExit();
+                if (text != "the child\n" || child.ExitCode != 5) { Console.WriteLine("{0}: {1}", child.ExitCode, text); return 1; }
+            }
+        }
+        Console.WriteLine("{0} children", times);
+        return 0;
+    }
+}
