@@ -8,7 +8,9 @@ use fxprof_processed_profile::{
     Profile as FoxProfile, SamplingInterval, StackHandle, ThreadHandle, Timestamp, WeightType,
 };
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
+use crate::about::Caption;
 use crate::profile::{Thread, nanoseconds};
 use crate::{FrameKind, Profile, StackId, Unit};
 
@@ -16,14 +18,74 @@ use crate::{FrameKind, Profile, StackId, Unit};
 const MOST_MODULES: usize = 10_000;
 
 pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
-    serde_json::to_writer(&mut writer, &Conversion::new(profile).whole())?;
+    let start = serde_json::to_string(&Extra::new(profile)).map(|extra| format!("{META}\"extra\":{extra},"))?;
+    serde_json::to_writer(Meta { writer: &mut writer, start, seen: 0 }, &Conversion::new(profile).whole())?;
     writer.flush()
+}
+
+/// How the file begins, before the first entry of what it says of itself.
+const META: &str = "{\"meta\":{";
+
+/// Adds an entry to the file's `meta`, for which the crate has no method.
+struct Meta<W> {
+    writer: W,
+    /// What is written in place of [`META`].
+    start: String,
+    /// Bytes of `META` that have come.
+    seen: usize,
+}
+
+impl<W: Write> Write for Meta<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(expected) = META.as_bytes().get(self.seen..).filter(|expected| !expected.is_empty()) else {
+            return self.writer.write(bytes);
+        };
+        let length = expected.len().min(bytes.len());
+        if bytes.get(..length) != expected.get(..length) {
+            return Err(io::Error::other("the file begins in another way than this version of corprof-export expects"));
+        }
+        self.seen += length;
+        if self.seen == META.len() {
+            self.writer.write_all(self.start.as_bytes())?;
+        }
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// A section of the viewer's panel about the profile.
+#[derive(Serialize)]
+struct Extra {
+    label: &'static str,
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    label: String,
+    format: &'static str,
+    value: String,
+}
+
+impl Extra {
+    fn new(profile: &Profile) -> [Self; 1] {
+        let entry = |label: &str, value| Entry { label: label.to_owned(), format: "string", value };
+        let caption = Caption::new(profile);
+        let mut entries = vec![entry("Run", caption.facts.join(" · "))];
+        entries.extend(caption.warnings.into_iter().map(|warning| entry("Warning", warning)));
+        entries.extend(caption.notes.into_iter().map(|note| entry("Note", note)));
+        entries.push(entry("Written by", concat!("corprof-export ", env!("CARGO_PKG_VERSION")).to_owned()));
+        [Self { label: "corprof", entries }]
+    }
 }
 
 struct Conversion<'a> {
     profile: &'a Profile,
     fox: FoxProfile,
-    kinds: [CategoryHandle; 3],
+    kinds: [CategoryHandle; 6],
     modules: FxHashMap<(FrameKind, &'a str), CategoryPairHandle>,
 }
 
@@ -35,9 +97,12 @@ impl<'a> Conversion<'a> {
         // Names are what there is; the viewer need not ask a server for symbols.
         fox.set_symbolicated(true);
         let kinds = [
-            fox.add_category("Managed", CategoryColor::Blue),
+            fox.add_category("User code", CategoryColor::Orange),
+            fox.add_category("Framework", CategoryColor::Blue),
             fox.add_category("Native", CategoryColor::Yellow),
-            fox.add_category("Runtime", CategoryColor::Orange),
+            fox.add_category("Runtime", CategoryColor::Purple),
+            fox.add_category("Waits", CategoryColor::Gray),
+            fox.add_category("Generated", CategoryColor::Green),
         ];
         Self { profile, fox, kinds, modules: FxHashMap::default() }
     }
@@ -45,11 +110,13 @@ impl<'a> Conversion<'a> {
     fn whole(mut self) -> FoxProfile {
         let start = Timestamp::from_nanos_since_reference(0);
         let process = self.fox.add_process(&self.profile.name, self.profile.process, start);
+        let end = Timestamp::from_nanos_since_reference(nanoseconds(self.profile.duration()));
+        self.fox.set_process_end_time(process, end);
         for thread in &self.profile.threads {
             // The viewer calls a main thread by the name of its process. On Linux it has the identifier of that, too.
             let is_main = thread.id == self.profile.process;
             let handle = self.fox.add_thread(process, thread.id, start, is_main);
-            self.fox.set_thread_name(handle, &thread.title());
+            self.fox.set_thread_name(handle, &thread.title(self.profile.process));
             self.samples(thread, handle);
         }
         self.fox
@@ -101,7 +168,7 @@ impl<'a> Conversion<'a> {
         for (stack, frame) in missing.into_iter().rev() {
             let frame = self.profile.frame_of(frame);
             let label = FoxFrame::Label(self.fox.intern_string(frame.name));
-            let category_pair = self.category(frame.kind, frame.module);
+            let category_pair = self.category(self.profile.kind_of(&frame), frame.module);
             let info = FrameInfo { frame: label, category_pair, flags: FrameFlags::empty() };
             let frame = self.fox.intern_frame(thread, info);
             let handle = self.fox.intern_stack(thread, caller, frame);
@@ -112,11 +179,14 @@ impl<'a> Conversion<'a> {
     }
 
     fn category(&mut self, kind: FrameKind, module: Option<&'a str>) -> CategoryPairHandle {
-        let [managed, native, runtime] = self.kinds;
+        let [user, framework, native, runtime, wait, generated] = self.kinds;
         let category = match kind {
-            FrameKind::Managed => managed,
+            FrameKind::Managed | FrameKind::User => user,
+            FrameKind::Framework => framework,
             FrameKind::Native => native,
             FrameKind::Runtime => runtime,
+            FrameKind::Wait => wait,
+            FrameKind::Generated => generated,
         };
         let Some(module) = module else { return category.into() };
         if let Some(known) = self.modules.get(&(kind, module)) {

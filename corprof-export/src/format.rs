@@ -8,8 +8,11 @@ use crate::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// A flame graph, for any browser: `.svg`. Paths of calls that are too narrow to be seen are drawn as part of
-    /// their callers, and what lies deeper than 1,000 levels as one frame `[deeper]`.
+    /// A page for any browser, which works offline: `.html`. Flame graph with zoom and search, table of methods, "only my
+    /// code", threads.
+    Html,
+    /// A flame graph as a picture, for documents: `.svg`. Roots are on top. Paths of calls that are too narrow to be seen are
+    /// left out, and what lies deeper than 1,000 levels is one frame `[deeper]`.
     FlameGraph,
     /// A line for each stack, root first, for scripts and many viewers: `.folded`, `.txt`.
     Folded,
@@ -26,7 +29,8 @@ pub enum Format {
 }
 
 /// Longer endings stand before those that they end in.
-const ENDINGS: [(&str, Format); 10] = [
+const ENDINGS: [(&str, Format); 11] = [
+    (".html", Format::Html),
     (".speedscope.json.gz", Format::SpeedscopeGz),
     (".speedscope.json", Format::Speedscope),
     (".firefox.json.gz", Format::FirefoxGz),
@@ -53,10 +57,19 @@ impl Format {
         if name.ends_with(".trace.json") || name.ends_with(".trace.json.gz") {
             return Err(Error::TraceOfSamples { path: path.to_owned() });
         }
-        let found = ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|&(_, format)| format);
-        let found = found.or_else(|| name.ends_with(TEXT).then_some(Self::Folded));
+        let found = ending_of(&name).map(|(_, format)| format);
         found.ok_or_else(|| Error::UnknownExtension { path: path.to_owned() })
     }
+
+    /// How many bytes at the end of a file's name are its extension: 0 if it is none of the known ones.
+    pub(crate) fn ending_of(name: &str) -> usize {
+        ending_of(&name.to_ascii_lowercase()).map_or(0, |(ending, _)| ending.len())
+    }
+}
+
+fn ending_of(name: &str) -> Option<(&'static str, Format)> {
+    let mut endings = ENDINGS.into_iter().chain([(TEXT, Format::Folded)]);
+    endings.find(|(ending, _)| name.ends_with(ending))
 }
 
 /// The endings, as a message says them.

@@ -1,16 +1,25 @@
 //! Frames: one function on a stack.
 
-/// What kind of code a frame is; viewers colour by it.
+/// What kind of code a frame is; viewers colour by it, and "only my code" is [`User`](Self::User).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FrameKind {
-    /// Compiled from IL.
+    /// Compiled from IL. The profile finds out which of the kinds below it is, when it is written: by the rule of
+    /// [`Profile::with_kinds`](crate::Profile::with_kinds), else by module and namespace.
     #[default]
     Managed,
-    /// A library of the system or of the application.
+    /// Code of the application: managed, and of no framework.
+    User,
+    /// .NET's libraries, ASP.NET among them: `System.*`, `Microsoft.*`, and what lies in a shared framework's folder.
+    Framework,
+    /// A library of the system or of the application that is not managed.
     Native,
     /// The runtime itself: garbage collection, JIT, stubs.
     Runtime,
+    /// A function that waits: for a lock, a signal, a timer, a socket.
+    Wait,
+    /// What no source file has: dynamic methods, stubs, helpers that a compiler adds.
+    Generated,
 }
 
 /// One function on a stack, as the profiler describes it.
@@ -32,7 +41,7 @@ impl<'a> Frame<'a> {
         Self { name, module: None, file: None, line: 0, kind }
     }
 
-    /// A managed method.
+    /// A managed method: its full name, with namespace and parameters. Pictures shorten it.
     pub const fn managed(name: &'a str) -> Self {
         Self::new(FrameKind::Managed, name)
     }
@@ -47,16 +56,33 @@ impl<'a> Frame<'a> {
         Self::new(FrameKind::Runtime, name)
     }
 
-    /// The module it is in: an assembly or a shared library. pprof and Firefox files tell it.
+    /// The module it is in: an assembly or a shared library, by its path or its file name. The HTML page, pprof and
+    /// Firefox files tell it, and whether code is the user's is decided by it.
     #[must_use]
     pub const fn in_module(self, module: &'a str) -> Self {
         Self { module: Some(module), ..self }
     }
 
-    /// The source file and line, counted from 1; line 0 is one that is not known. pprof and speedscope files tell it.
+    /// The source file and line, counted from 1; line 0 is one that is not known. The HTML page, pprof and speedscope
+    /// files tell it.
     #[must_use]
     pub const fn at(self, file: &'a str, line: u32) -> Self {
         Self { file: Some(file), line, ..self }
+    }
+
+    /// Its name, as it was given.
+    pub const fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Its module, if that was given.
+    pub const fn module(&self) -> Option<&'a str> {
+        self.module
+    }
+
+    /// Its kind, as it was given.
+    pub const fn kind(&self) -> FrameKind {
+        self.kind
     }
 }
 

@@ -20,7 +20,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A file is written beside its target and renamed, so that a half-written one never replaces a good one.
+//! A file is written beside its target and renamed, so that a half-written one never replaces a good one. [`Output`] fills the
+//! process id into its name, and keeps the file of another run.
+//!
+//! # What a reader is told
+//!
+//! Every format says what the profile knows of its run: the application (the profile's name), the [`Mode`], the rate that was
+//! asked for and the one reached, the duration, and what was skipped and why
+//! ([`set_skipped`](Profile::set_skipped)). Pictures warn in red where there are few samples, or whatever
+//! [`warn`](Profile::warn) was given.
 //!
 //! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of
 //! [`Method`]s, as text and as CSV.
@@ -32,26 +40,31 @@
 //! 24 bytes a sample; [`Profile::summed`] keeps 32 bytes for each pair of thread and stack, however many samples there
 //! are.
 //!
-//! # Licences
-//!
-//! Flame graphs are drawn by the crate inferno, which is under the CDDL 1.0.
 
+mod about;
 mod error;
 mod firefox;
 mod flame_graph;
 mod folded;
 mod format;
 mod frame;
+mod html;
+mod kind;
+mod label;
 mod methods;
+mod output;
 mod pprof;
 mod profile;
 mod speedscope;
 mod trace;
+mod view;
 mod write;
 
+pub use about::Mode;
 pub use error::Error;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
 pub use methods::Method;
+pub use output::{Output, Written, application_name};
 pub use profile::{Losses, Profile, StackId, ThreadId, Unit};
 pub use trace::Trace;

@@ -7,6 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::about::{Caption, Mode};
 use crate::profile::nanoseconds;
 use crate::{FrameId, Profile, StackId, Unit};
 
@@ -37,10 +38,11 @@ fn message(profile: &Profile) -> proto::Profile {
             .collect()
     };
     let interval = profile.interval.map(nanoseconds);
-    let period_type = types(&[("time", "nanoseconds")]).pop();
+    let time = profile.about.mode.map_or("time", Mode::word);
+    let period_type = types(&[(time, "nanoseconds")]).pop();
     let sample_type = match (profile.unit, interval) {
         (Unit::Samples, None) => types(&[("samples", "count")]),
-        (Unit::Samples, Some(_)) | (Unit::Nanoseconds, _) => types(&[("samples", "count"), ("time", "nanoseconds")]),
+        (Unit::Samples, Some(_)) | (Unit::Nanoseconds, _) => types(&[("samples", "count"), (time, "nanoseconds")]),
         (Unit::Bytes, _) => types(&[("objects", "count"), ("space", "bytes")]),
     };
     let values = |count: u64, weight: u64| match (profile.unit, interval) {
@@ -51,17 +53,15 @@ fn message(profile: &Profile) -> proto::Profile {
 
     let (thread_key, id_key) = (texts.number("thread"), texts.number("thread_id"));
     let mut sample = Vec::new();
-    let mut end = 0;
     for thread in &profile.threads {
         let mut sums: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-        for (at, sample) in profile.timed(thread) {
-            end = end.max(at);
+        for sample in &thread.samples {
             let (count, weight) = sums.entry(sample.stack).or_default();
             *count = count.saturating_add(profile.count_of(sample));
             *weight = weight.saturating_add(sample.weight);
         }
         let label = vec![
-            proto::Label { key: thread_key, str: texts.number(&thread.title()), num: 0 },
+            proto::Label { key: thread_key, str: texts.number(&thread.title(profile.process)), num: 0 },
             proto::Label { key: id_key, str: 0, num: i64::from(thread.id) },
         ];
         let mut sums: Vec<_> = sums.into_iter().collect();
@@ -75,7 +75,9 @@ fn message(profile: &Profile) -> proto::Profile {
     }
     let (mapping, location, function) = tables(profile, &mut texts);
     let since_epoch = profile.started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let comment = vec![texts.number(&profile.name)];
+    let mut lines = vec![profile.name.clone()];
+    lines.extend(Caption::new(profile).lines());
+    let comment = lines.iter().map(|line| texts.number(line)).collect();
     let default_sample_type = sample_type.last().map_or(0, |last| last.r#type);
     proto::Profile {
         sample_type,
@@ -84,7 +86,7 @@ fn message(profile: &Profile) -> proto::Profile {
         location,
         function,
         time_nanos: since_epoch.map_or(0, |duration| signed(nanoseconds(duration))),
-        duration_nanos: signed(end),
+        duration_nanos: signed(nanoseconds(profile.duration())),
         period_type: interval.and(period_type),
         period: interval.map_or(0, signed),
         comment,
@@ -96,6 +98,8 @@ fn message(profile: &Profile) -> proto::Profile {
 /// A location for each frame; the functions in them; the modules that these are of.
 fn tables(profile: &Profile, texts: &mut Texts) -> (Vec<proto::Mapping>, Vec<proto::Location>, Vec<proto::Function>) {
     let mut modules: IndexSet<i64, FxBuildHasher> = IndexSet::default();
+    // Readers call the whole after the first module: that is the application.
+    modules.insert(texts.number(&profile.name));
     let mut functions: IndexMap<(i64, i64, u64), proto::Function, FxBuildHasher> = IndexMap::default();
     let mut locations = Vec::with_capacity(profile.frames.len());
     for id in (0..profile.frames.len()).filter_map(|index| u32::try_from(index).ok()) {

@@ -1,13 +1,15 @@
 //! The profile: what is gathered, whatever it will be written as.
 
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::about::About;
 use crate::frame::FrameData;
-use crate::{Error, Format, Frame, FrameId, FrameKind, write};
+use crate::{Error, Format, Frame, FrameId, FrameKind, kind, write};
 
 /// What the weights of samples count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,9 +61,23 @@ pub struct Profile {
     /// Caller and frame. A caller's number is less than that of whatever it calls.
     pub(crate) stacks: IndexSet<(StackId, FrameId), FxBuildHasher>,
     pub(crate) threads: Vec<Thread>,
+    pub(crate) about: About,
+    pub(crate) is_only_my_code: bool,
+    kinds: Option<KindRule>,
     is_summed: bool,
     stack_limit: usize,
     losses: Losses,
+}
+
+/// A profiler's own rule for kinds of frames.
+struct KindRule(Box<Kinds>);
+
+type Kinds = dyn Fn(&Frame<'_>) -> Option<FrameKind> + Send + Sync;
+
+impl fmt::Debug for KindRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KindRule")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -77,9 +93,13 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// What viewers call it.
-    pub(crate) fn title(&self) -> String {
-        if self.name.is_empty() { format!("thread {}", self.id) } else { self.name.clone() }
+    /// What viewers call it. On Linux a process' first thread has its identifier.
+    pub(crate) fn title(&self, process: u32) -> String {
+        match self.name.as_str() {
+            "" if self.id == process && process != 0 => "main thread".to_owned(),
+            "" => format!("thread {}", self.id),
+            name => name.to_owned(),
+        }
     }
 }
 
@@ -92,7 +112,8 @@ pub(crate) struct Sample {
 }
 
 impl Profile {
-    /// A profile that keeps each sample and its time.
+    /// A profile that keeps each sample and its time. The name is that of the application
+    /// ([`application_name`](crate::application_name)): every viewer shows it.
     pub fn new(name: impl Into<String>, unit: Unit) -> Self {
         Self {
             name: name.into(),
@@ -104,6 +125,9 @@ impl Profile {
             frames: IndexSet::default(),
             stacks: IndexSet::default(),
             threads: Vec::new(),
+            about: About::default(),
+            is_only_my_code: false,
+            kinds: None,
             is_summed: false,
             stack_limit: StackId::EMPTY.0 as usize,
             losses: Losses::default(),
@@ -122,7 +146,7 @@ impl Profile {
         Self { started: Some(started), ..self }
     }
 
-    /// How often was sampled. With it, viewers turn numbers of samples into time.
+    /// How often was asked to sample. With it, viewers turn numbers of samples into time.
     #[must_use]
     pub fn with_interval(self, interval: Duration) -> Self {
         Self { interval: Some(interval), ..self }
@@ -132,6 +156,28 @@ impl Profile {
     #[must_use]
     pub fn of_process(self, id: u32) -> Self {
         Self { process: id, ..self }
+    }
+
+    /// Decides the kinds of frames: the rule is asked first, and where it answers `None`, the profile's own rules hold. Kinds
+    /// decide colours and what "only my code" is.
+    ///
+    /// ```
+    /// # use corprof_export::{FrameKind, Profile, Unit};
+    /// let profile = Profile::new("shop", Unit::Samples).with_kinds(|frame| {
+    ///     let is_library = frame.name().starts_with("Newtonsoft.");
+    ///     is_library.then_some(FrameKind::Framework)
+    /// });
+    /// ```
+    #[must_use]
+    pub fn with_kinds(self, rule: impl Fn(&Frame<'_>) -> Option<FrameKind> + Send + Sync + 'static) -> Self {
+        Self { kinds: Some(KindRule(Box::new(rule))), ..self }
+    }
+
+    /// Draws flame graphs of the user's code only: of frameworks, what user code calls directly. In the HTML page it is a
+    /// switch, which is on then.
+    #[must_use]
+    pub fn only_my_code(self) -> Self {
+        Self { is_only_my_code: true, ..self }
     }
 
     /// How many distinct stacks to keep, at most. Once there are so many, a new one is cut at the deepest frame whose
@@ -273,6 +319,18 @@ impl Profile {
         let text = |number: u32| self.texts.get_index(number as usize).map_or("", |text| text);
         let (module, file) = (data.module.map(text), data.file.map(text));
         Frame { name: text(data.name), module, file, line: data.line, kind: data.kind }
+    }
+
+    /// The kind of a frame, as writers show it: never [`FrameKind::Managed`].
+    pub(crate) fn kind_of(&self, frame: &Frame<'_>) -> FrameKind {
+        let by_rule = self.kinds.as_ref().and_then(|rule| (rule.0)(frame));
+        let kind = by_rule.unwrap_or(frame.kind);
+        kind::of(&Frame { kind, ..*frame })
+    }
+
+    /// Whether samples have times.
+    pub(crate) fn is_timed(&self) -> bool {
+        !self.is_summed && self.threads.iter().any(|thread| !thread.samples.is_empty())
     }
 
     /// How many samples one entry stands for.

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
+use crate::about::Caption;
 use crate::profile::{Sample, Thread};
 use crate::{FrameId, Profile, Unit};
 
@@ -21,7 +22,8 @@ impl Serialize for Document<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("$schema", "https://www.speedscope.app/file-format-schema.json")?;
         map.serialize_entry("exporter", concat!("corprof-export ", env!("CARGO_PKG_VERSION")))?;
-        map.serialize_entry("name", &profile.name)?;
+        let facts = Caption::new(profile).lines().next().unwrap_or_default();
+        map.serialize_entry("name", &format!("{} ({facts})", profile.name))?;
         map.serialize_entry("activeProfileIndex", &0)?;
         map.serialize_entry("shared", &Shared(profile))?;
         map.serialize_entry("profiles", &Profiles(profile))?;
@@ -108,7 +110,7 @@ impl Serialize for OfThread<'_> {
         let end = self.samples.iter().map(weight).fold(0, u64::saturating_add);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", "sampled")?;
-        map.serialize_entry("name", &self.thread.title())?;
+        map.serialize_entry("name", &self.thread.title(self.profile.process))?;
         map.serialize_entry("unit", unit)?;
         map.serialize_entry("startValue", &0)?;
         map.serialize_entry("endValue", &end)?;

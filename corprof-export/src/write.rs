@@ -7,11 +7,12 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::{Error, Format, Profile, firefox, flame_graph, folded, pprof, speedscope};
+use crate::{Error, Format, Profile, firefox, flame_graph, folded, html, pprof, speedscope};
 
 /// Writes `profile` in `format`.
 pub(crate) fn encode(profile: &Profile, format: Format, writer: impl Write) -> io::Result<()> {
     match format {
+        Format::Html => html::write(profile, writer),
         Format::FlameGraph => flame_graph::write(profile, writer),
         Format::Folded => folded::write(profile, writer),
         Format::Speedscope => speedscope::write(profile, writer),

@@ -58,8 +58,26 @@ fn threads_have_their_samples_and_modules() {
         .map(|(names, weight)| (names.into_iter().map(str::to_owned).collect(), weight));
     assert_eq!(samples(&file, &threads[0]), expected);
     let categories = file["meta"]["categories"].as_array().unwrap();
-    let managed = categories.iter().find(|category| category["name"] == "Managed").unwrap();
-    assert!(managed["subcategories"].as_array().unwrap().contains(&"Shop.dll".into()), "{managed}");
+    let user = categories.iter().find(|category| category["name"] == "User code").unwrap();
+    assert!(user["subcategories"].as_array().unwrap().contains(&"Shop.dll".into()), "{user}");
+}
+
+#[test]
+fn the_run_is_told_as_it_was() {
+    let file = read(&shapes::told());
+    assert_eq!((&file["meta"]["product"], file["meta"]["interval"].as_f64()), (&"shop".into(), Some(10.0)));
+    let threads = file["threads"].as_array().unwrap();
+    for (thread, tid) in threads.iter().zip(["4711", "4712"]) {
+        assert_eq!(thread["processName"], "shop");
+        assert_eq!((&thread["pid"], thread["tid"].to_string().trim_matches('"')), (&"77".into(), tid), "{thread}");
+        assert_eq!(thread["processShutdownTime"].as_f64(), Some(5_230.0));
+    }
+    let extra = file["meta"]["extra"].as_array().unwrap();
+    let entries: Vec<_> =
+        extra[0]["entries"].as_array().unwrap().iter().map(|entry| entry["value"].to_string()).collect();
+    for expected in shapes::TOLD {
+        assert!(entries.iter().any(|entry| entry.contains(expected)), "{expected}: {entries:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod files;
 mod firefox;
 mod folded;
+mod html;
 mod odd;
 mod pprof;
 mod shapes;

@@ -121,8 +121,8 @@ fn stacks_weights_threads_and_modules_are_there() {
     let texts = fields.texts("string_table");
     let modules: Vec<_> =
         fields.rows("mapping", &["filename"]).iter().map(|row| texts[row[0] as usize].clone()).collect();
-    assert_eq!(modules, ["Shop.dll", "libc.so.6"]);
-    assert_eq!(fields.rows("location", &["mapping_id"]), [[1], [1], [2]]);
+    assert_eq!(modules, ["shop", "Shop.dll", "libc.so.6"]);
+    assert_eq!(fields.rows("location", &["mapping_id"]), [[2], [2], [3]]);
     // See src/pprof/proto.rs: with a name in the system, `pprof` would cut the signatures off.
     assert_eq!(fields.rows("function", &["system_name"]), [[0], [0], [0]]);
     assert_eq!(fields.number("time_nanos"), 1_700_000_000_000_000_000);
@@ -137,6 +137,20 @@ fn samples_of_a_known_interval_have_a_time_as_well() {
     let plain = read(&shapes::shop(Unit::Samples));
     assert_eq!(types(&plain), [("samples".to_owned(), "count".to_owned())]);
     assert_eq!(samples(&plain)[1].1, [3]);
+}
+
+#[test]
+fn the_run_is_told_as_it_was() {
+    let file = read(&shapes::told());
+    assert_eq!(types(&file), [("samples".into(), "count".into()), ("cpu".into(), "nanoseconds".into())]);
+    let fields = Fields(&*file.0);
+    assert_eq!((fields.number("period"), fields.number("duration_nanos")), (10_000_000, 5_230_000_000));
+    let texts = fields.texts("string_table");
+    let comments: Vec<_> = fields.numbers("comment").into_iter().map(|number| texts[number as usize].clone()).collect();
+    assert_eq!(comments[0], "shop");
+    for expected in shapes::TOLD {
+        assert!(comments.iter().any(|comment| comment.contains(expected)), "{expected}: {comments:?}");
+    }
 }
 
 #[test]

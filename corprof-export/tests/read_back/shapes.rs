@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::time::{Duration, SystemTime};
 
-use corprof_export::{Format, Frame, Profile, StackId, Unit};
+use corprof_export::{Format, Frame, Mode, Profile, StackId, Unit};
 
 /// Main 1, Main → Work 3, Main → Work → read 2 on one thread; Main → Work 4 on another.
 pub(crate) fn shop(unit: Unit) -> Profile {
@@ -29,6 +29,25 @@ pub(crate) fn fill(profile: Profile) -> Profile {
     }
     profile
 }
+
+/// The shop in nanoseconds, with all that can be told of its run.
+pub(crate) fn told() -> Profile {
+    let mut profile = shop(Unit::Nanoseconds).with_interval(Duration::from_millis(10)).in_mode(Mode::Cpu);
+    profile.set_duration(Duration::from_millis(5_230));
+    profile.set_rate_reached(87.0);
+    profile.set_skipped("rounds over the budget", 5_125);
+    profile.note("start-up left out");
+    profile.warn("native frames without names");
+    profile
+}
+
+/// What every format says of it.
+pub(crate) const TOLD: [&str; 4] = [
+    "processor time · 5.2 s · 4 samples · 100 Hz asked, 87 Hz reached · 2 threads · process 77",
+    "Skipped: 5,125 rounds over the budget",
+    "start-up left out",
+    "native frames without names",
+];
 
 /// What a profiler should never give, but may.
 pub(crate) fn odd() -> Profile {
@@ -96,7 +115,8 @@ pub(crate) fn unzipped(bytes: &[u8]) -> Vec<u8> {
     content
 }
 
-pub(crate) const ALL: [Format; 7] = [
+pub(crate) const ALL: [Format; 8] = [
+    Format::Html,
     Format::FlameGraph,
     Format::Folded,
     Format::Speedscope,

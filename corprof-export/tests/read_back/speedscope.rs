@@ -72,7 +72,7 @@ fn read(profile: &Profile) -> File {
 #[test]
 fn threads_have_their_samples_in_time_order_root_first() {
     let file = read(&shapes::shop(Unit::Bytes));
-    assert_eq!(file.name, "shop");
+    assert_eq!(file.name, "shop (30 ms · 4 samples · 2 threads · process 77)");
     let [main, work, read] = &file.shared.frames[..] else { panic!("{} frames", file.shared.frames.len()) };
     assert_eq!((main.name.as_str(), main.file.as_deref(), main.line), ("Shop.Main()", Some("Shop.dll"), None));
     assert_eq!((work.file.as_deref(), work.line), (Some("Work.cs"), Some(12)));

@@ -1,0 +1,242 @@
+//! The page: one HTML file with an interactive flame graph and a table of methods, which asks nothing of the network.
+//!
+//! What it shows is worked out in the browser (`html/model.js`) from sums by thread and stack; `html/page.js` draws it.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::Serialize;
+
+use crate::about::{Caption, Mode};
+use crate::flame_graph::{class, escaped};
+use crate::profile::nanoseconds;
+use crate::view::looks;
+use crate::{FrameId, Profile, StackId, Unit, profile};
+
+const PAGE: &str = include_str!("html/page.html");
+/// What takes its place in the page, in this order.
+const PARTS: [(&str, &str); 5] = [
+    ("{{title}}", ""),
+    ("{{style}}", include_str!("html/page.css")),
+    ("{{data}}", ""),
+    ("{{model}}", include_str!("html/model.js")),
+    ("{{script}}", include_str!("html/page.js")),
+];
+
+pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
+    let mut rest = PAGE;
+    for (place, content) in PARTS {
+        let Some((before, after)) = rest.split_once(place) else { continue };
+        writer.write_all(before.as_bytes())?;
+        match place {
+            "{{title}}" => writer.write_all(escaped(&profile.name).as_bytes())?,
+            "{{data}}" => {
+                let json = serde_json::to_string(&Data::new(profile))?;
+                InScript(&mut writer).write_all(json.as_bytes())?;
+            }
+            _ => writer.write_all(content.as_bytes())?,
+        }
+        rest = after;
+    }
+    writer.write_all(rest.as_bytes())?;
+    writer.flush()
+}
+
+/// Writes JSON so that nothing in it can end the script element or be markup: the characters in question stand in
+/// texts only, where JSON has another way to write them.
+struct InScript<W>(W);
+
+impl<W: Write> Write for InScript<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut start = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            let escape = match byte {
+                b'<' => "\\u003c",
+                b'>' => "\\u003e",
+                b'&' => "\\u0026",
+                _ => continue,
+            };
+            self.0.write_all(bytes.get(start..at).unwrap_or_default())?;
+            self.0.write_all(escape.as_bytes())?;
+            start = at + 1;
+        }
+        self.0.write_all(bytes.get(start..).unwrap_or_default())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// What the page is told. Columns instead of rows: that is less to write and to read.
+#[derive(Serialize)]
+struct Data<'a> {
+    about: About<'a>,
+    texts: IndexSet<Box<str>, FxBuildHasher>,
+    frames: Frames,
+    stacks: Stacks,
+    threads: Vec<Thread>,
+}
+
+#[derive(Serialize)]
+struct About<'a> {
+    name: &'a str,
+    exporter: &'static str,
+    /// `samples`, `nanoseconds` or `bytes`.
+    unit: &'static str,
+    facts: Vec<String>,
+    warnings: Vec<String>,
+    notes: Vec<String>,
+    /// Milliseconds since 1970.
+    started: Option<u64>,
+    /// Whether threads that only wait are shown at first.
+    #[serde(rename = "showsIdle")]
+    shows_idle: bool,
+    #[serde(rename = "onlyMine")]
+    only_mine: bool,
+}
+
+/// Columns of texts' numbers; -1 is none.
+#[derive(Serialize, Default)]
+struct Frames {
+    label: Vec<i64>,
+    /// The label where there is less room.
+    brief: Vec<i64>,
+    /// And where there is hardly any.
+    method: Vec<i64>,
+    name: Vec<i64>,
+    module: Vec<i64>,
+    file: Vec<i64>,
+    line: Vec<u32>,
+    kind: Vec<usize>,
+}
+
+/// Those that were seen, with their callers, which come first; -1 is none.
+#[derive(Serialize, Default)]
+struct Stacks {
+    caller: Vec<i64>,
+    frame: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Thread {
+    title: String,
+    /// Whether the application, or the runtime, has given it a name.
+    #[serde(rename = "isNamed")]
+    is_named: bool,
+    id: u32,
+    stack: Vec<i64>,
+    weight: Vec<u64>,
+}
+
+impl<'a> Data<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        let caption = Caption::new(profile);
+        let about = About {
+            name: &profile.name,
+            exporter: concat!("corprof-export ", env!("CARGO_PKG_VERSION")),
+            unit: match profile.unit {
+                Unit::Samples => "samples",
+                Unit::Nanoseconds => "nanoseconds",
+                Unit::Bytes => "bytes",
+            },
+            facts: caption.facts,
+            warnings: caption.warnings,
+            notes: caption.notes,
+            started: profile
+                .started
+                .and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok())
+                .map(|since| nanoseconds(since) / 1_000_000),
+            shows_idle: profile.about.mode == Some(Mode::Cpu),
+            only_mine: profile.is_only_my_code,
+        };
+        let mut data = Self {
+            about,
+            texts: IndexSet::default(),
+            frames: Frames::default(),
+            stacks: Stacks::default(),
+            threads: Vec::new(),
+        };
+        let numbers = data.stacks(profile);
+        data.frames(profile);
+        data.threads = profile.threads.iter().map(|thread| of_thread(profile, thread, &numbers)).collect();
+        data
+    }
+
+    /// Adds the stacks that were seen, and says what their new numbers are.
+    fn stacks(&mut self, profile: &Profile) -> FxHashMap<StackId, i64> {
+        let mut is_seen = vec![false; profile.stacks.len()];
+        for sample in profile.threads.iter().flat_map(|thread| &thread.samples) {
+            if let Some(is_seen) = is_seen.get_mut(sample.stack.0 as usize) {
+                *is_seen = true;
+            }
+        }
+        for index in (0..is_seen.len()).rev() {
+            let caller = profile.stacks.get_index(index).map(|&(caller, _)| caller.0 as usize);
+            if is_seen.get(index) == Some(&true)
+                && let Some(is_seen) = caller.and_then(|caller| is_seen.get_mut(caller))
+            {
+                *is_seen = true;
+            }
+        }
+        let mut numbers = FxHashMap::default();
+        for (stack, (&(caller, frame), is_seen)) in (0u32..).map(StackId).zip(profile.stacks.iter().zip(is_seen)) {
+            if is_seen {
+                numbers.insert(stack, self.stacks.frame.len() as i64);
+                self.stacks.caller.push(numbers.get(&caller).copied().unwrap_or(-1));
+                self.stacks.frame.push(frame.0);
+            }
+        }
+        numbers
+    }
+
+    fn frames(&mut self, profile: &Profile) {
+        for (id, look) in (0u32..).map(FrameId).zip(looks(profile)) {
+            let frame = profile.frame_of(id);
+            let [brief, method] = &look.shorter;
+            let columns = [
+                self.text(Some(&look.label)),
+                self.text(Some(brief)),
+                self.text(Some(method)),
+                self.text(Some(frame.name)),
+                self.text(frame.module),
+                self.text(frame.file),
+            ];
+            let table = &mut self.frames;
+            let into = [
+                &mut table.label,
+                &mut table.brief,
+                &mut table.method,
+                &mut table.name,
+                &mut table.module,
+                &mut table.file,
+            ];
+            into.into_iter().zip(columns).for_each(|(column, text)| column.push(text));
+            table.line.push(frame.line);
+            table.kind.push(class(look.kind));
+        }
+    }
+
+    fn text(&mut self, text: Option<&str>) -> i64 {
+        let Some(text) = text else { return -1 };
+        let known = self.texts.get_index_of(text);
+        known.unwrap_or_else(|| self.texts.insert_full(text.into()).0) as i64
+    }
+}
+
+fn of_thread(profile: &Profile, thread: &profile::Thread, numbers: &FxHashMap<StackId, i64>) -> Thread {
+    let mut sums: FxHashMap<i64, u64> = FxHashMap::default();
+    for sample in &thread.samples {
+        let stack = numbers.get(&sample.stack).copied().unwrap_or(-1);
+        let sum = sums.entry(stack).or_default();
+        *sum = sum.saturating_add(sample.weight);
+    }
+    let mut sums: Vec<_> = sums.into_iter().filter(|(_, weight)| *weight > 0).collect();
+    sums.sort_unstable();
+    let (stack, weight) = sums.into_iter().unzip();
+    let title = thread.title(profile.process);
+    Thread { title, is_named: !thread.name.is_empty(), id: thread.id, stack, weight }
+}

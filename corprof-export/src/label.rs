@@ -1,0 +1,357 @@
+//! Labels: what is written on a box. The method's end of a name, in C#, with what compilers generate turned back into what
+//! the user wrote.
+//!
+//! | name | label |
+//! |---|---|
+//! | `Shop.Web.Catalogue.Totals(int32)` | `Catalogue.Totals` |
+//! | `Shop.Truth+<BurnAsync>d__5.MoveNext()` | `Truth.BurnAsync (async)` |
+//! | `Shop.Program+<>c__DisplayClass3_0.<Main>b__1(string)` | `Program.Main λ2` |
+//! | `Shop.Program.<Main>g__Local\|0_0(int32)` | `Program.Main.Local` |
+//!
+//! The spellings are those of Roslyn (C# and VB), Mono's mcs and F#.
+
+#[cfg(test)]
+mod tests;
+
+/// What a state machine was in the source. Names do not tell; who calls it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Machine {
+    Async,
+    Iterator,
+    AsyncIterator,
+}
+
+impl Machine {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Async => " (async)",
+            Self::Iterator => " (iterator)",
+            Self::AsyncIterator => " (async iterator)",
+        }
+    }
+}
+
+/// The label of a managed method.
+pub(crate) fn managed(name: &str, machine: Machine) -> String {
+    for (kind, suffix) in [("<dynamic method ", " (dynamic)"), ("<stub ", " (stub)")] {
+        if let Some(inner) = name.strip_prefix(kind).and_then(|rest| rest.strip_suffix('>')) {
+            return format!("{inner}{suffix}");
+        }
+    }
+    if name.starts_with('[') || name.starts_with("<unknown") {
+        return name.to_owned();
+    }
+    let (path, _) = split(name);
+    let Some((method, types)) = path.split_last() else { return name.to_owned() };
+    let label = of_path(types, method, machine);
+    if label.is_empty() { name.to_owned() } else { label }
+}
+
+/// The label of a native function: its name without parameters.
+pub(crate) fn native(name: &str) -> String {
+    let end = outside_brackets(name).find(|&(at, c)| c == '(' && at > 0).map_or(name.len(), |(at, _)| at);
+    name.get(..end).unwrap_or(name).trim_end().to_owned()
+}
+
+/// The method that a state machine was made of, if the name is that of its `MoveNext`.
+pub(crate) fn state_machine(name: &str) -> Option<String> {
+    let (path, _) = split(name);
+    let (method, types) = path.split_last()?;
+    (*method == "MoveNext").then(|| machine_source(types.last()?)).flatten()
+}
+
+fn of_path(types: &[&str], method: &str, machine: Machine) -> String {
+    let holder = types.iter().rev().find_map(|component| type_name(component)).unwrap_or_default();
+    let within = |inner: String| if holder.is_empty() { inner } else { format!("{holder}.{inner}") };
+    let last = types.last().copied().unwrap_or_default();
+    if let Some(position) = types.iter().rposition(|component| machine_source(component).is_some()) {
+        let source = types.get(position).and_then(|component| machine_source(component)).unwrap_or_default();
+        // An explicit implementation is the last word of `System.Collections.IEnumerator.Reset`.
+        let part = match method {
+            "MoveNext" => String::new(),
+            _ if method.starts_with("<>m__Finally") || method.starts_with("<>__Finally") => " finally".to_owned(),
+            _ => format!(".{}", accessor(method)),
+        };
+        return within(format!("{source}{part}{}", machine.suffix()));
+    }
+    if let Some((function, _)) = fsharp_closure(last) {
+        return match types.iter().rev().skip(1).find_map(|component| type_name(component)) {
+            Some(holder) => format!("{holder}.{function} λ"),
+            None => format!("{function} λ"),
+        };
+    }
+    match method {
+        ".ctor" if is_closure(last) => within("closure".to_owned()),
+        ".ctor" if holder.is_empty() => "new".to_owned(),
+        ".ctor" => format!("new {holder}"),
+        ".cctor" => format!("{holder} (static)").trim_start().to_owned(),
+        _ if method.starts_with("<>m__") => {
+            // mcs puts lambdas that capture into a class that is named by the method.
+            let source = generated(last).map_or_else(String::new, |name| method_name(name.source));
+            within(format!("{source} λ{}", ordinal(method)).trim_start().to_owned())
+        }
+        _ => within(method_name(method)),
+    }
+}
+
+/// The parts of a generated name `<source>kind…`.
+struct Generated<'a> {
+    source: &'a str,
+    /// What follows the bracket, without type arguments.
+    rest: &'a str,
+    arguments: &'a str,
+}
+
+fn generated(component: &str) -> Option<Generated<'_>> {
+    let mut depth = 0;
+    let close = component.char_indices().find_map(|(at, c)| {
+        depth += match c {
+            '<' => 1,
+            '>' => -1,
+            _ => 0,
+        };
+        (depth == 0).then_some(at)
+    })?;
+    if close == 0 {
+        return None;
+    }
+    let (source, rest) = (component.get(1..close)?, component.get(close + 1..)?);
+    let (rest, arguments) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
+    Some(Generated { source, rest, arguments })
+}
+
+/// A method as it was written. Generated names nest: an async local function is `<<Main>g__Load|0_0>d`.
+fn method_name(method: &str) -> String {
+    let Some(name) = generated(method) else { return plain_method(method) };
+    let (source, rest) = (name.source, name.rest);
+    let arguments = short_arguments(name.arguments);
+    if let Some(local) = rest.strip_prefix("g__") {
+        let local = local.split('|').next().unwrap_or(local);
+        // What a generated `[LibraryImport]` calls is the method itself.
+        if local == "__PInvoke" {
+            return method_name(source);
+        }
+        return format!("{}.{local}{arguments}", method_name(source));
+    }
+    if rest.starts_with("b__") || rest.starts_with("m__") {
+        return format!("{} λ{}{arguments}", method_name(source), ordinal(rest)).trim_start().to_owned();
+    }
+    if rest.starts_with("n__") && !source.is_empty() {
+        return format!("base.{}", method_name(source));
+    }
+    // `<Main>` calls an asynchronous `Main`, `<Main>$` is what top-level statements are in; `<Clone>$` copies a record.
+    if (rest.is_empty() || rest == "$") && !source.is_empty() {
+        return method_name(source);
+    }
+    method.to_owned()
+}
+
+fn plain_method(method: &str) -> String {
+    if method.starts_with("_Lambda$__") {
+        return format!("λ{}", ordinal(method.get("_Lambda$".len()..).unwrap_or_default()));
+    }
+    if let Some((function, _)) = fsharp_closure(method) {
+        return format!("{function} λ");
+    }
+    // An explicit implementation inside brackets has dots.
+    let last = split(method).0.last().copied().unwrap_or(method);
+    let (name, arguments) = last.split_at(last.find('<').filter(|&at| at > 0).unwrap_or(last.len()));
+    format!("{}{}", accessor(without_arity(name)), short_arguments(arguments))
+}
+
+fn accessor(method: &str) -> String {
+    let accessors = [("get_", "get"), ("set_", "set"), ("add_", "add"), ("remove_", "remove"), ("init_", "init")];
+    let found = accessors.iter().find_map(|(prefix, word)| Some((method.strip_prefix(prefix)?, word)));
+    match found {
+        Some(("Item", word)) => format!("this[] ({word})"),
+        Some((property, word)) if !property.is_empty() => format!("{property} ({word})"),
+        _ => method.to_owned(),
+    }
+}
+
+/// Which of a method's lambdas it is, from 2 on: the last number of `b__0_1` counts from 0.
+fn ordinal(rest: &str) -> String {
+    let digits = rest.rsplit(|c: char| !c.is_ascii_hexdigit()).next().unwrap_or_default();
+    match digits.parse::<usize>() {
+        Ok(number) if (1..10_000).contains(&number) => (number + 1).to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The method that a state machine stands for: `<Name>d__5`, `<Name>d`, mcs's `<Name>c__async0` and `<Name>c__Iterator0`,
+/// VB's `VB$StateMachine_5_Name`.
+fn machine_source(component: &str) -> Option<String> {
+    if let Some(rest) = component.strip_prefix("VB$StateMachine_") {
+        return rest.split_once('_').map(|(_, name)| plain_method(name));
+    }
+    let name = generated(component)?;
+    let is_machine = name.rest == "d"
+        || name.rest.starts_with("d__")
+        || name.rest.starts_with("c__async")
+        || name.rest.starts_with("c__Iterator");
+    let is_machine = is_machine && !name.source.is_empty();
+    is_machine.then(|| format!("{}{}", method_name(name.source), short_arguments(name.arguments)))
+}
+
+/// A class that holds the variables of lambdas.
+fn is_closure(component: &str) -> bool {
+    component.starts_with("_Closure$__")
+        || generated(component).is_some_and(|name| name.rest.starts_with("c__") || name.rest == "c")
+}
+
+/// F#'s closures are classes `function@line-number`.
+fn fsharp_closure(component: &str) -> Option<(&str, &str)> {
+    let (function, line) = component.split_once('@')?;
+    (!function.is_empty() && line.starts_with(|c: char| c.is_ascii_digit())).then_some((function, line))
+}
+
+/// A type as it was written; none for one that a compiler has made around a method.
+fn type_name(component: &str) -> Option<String> {
+    if let Some(name) = generated(component) {
+        if name.rest.starts_with("f__AnonymousType") {
+            return Some("anonymous type".to_owned());
+        }
+        // A type of one file: `<Program>F0123…__Name`.
+        let in_file = name.rest.strip_prefix('F').and_then(|rest| rest.split_once("__"));
+        return in_file.map(|(_, name)| name.to_owned());
+    }
+    if component.is_empty() || component.starts_with(['_', 'V']) && is_of_vb(component) {
+        return None;
+    }
+    if fsharp_closure(component).is_some() {
+        return None;
+    }
+    let (name, arguments) = component.split_at(component.find('<').unwrap_or(component.len()));
+    Some(format!("{}{}", without_arity(name), short_arguments(arguments)))
+}
+
+fn is_of_vb(component: &str) -> bool {
+    component.starts_with("_Closure$__") || component.starts_with("VB$")
+}
+
+fn without_arity(name: &str) -> &str {
+    match name.rsplit_once('`') {
+        Some((name, arity)) if !arity.is_empty() && arity.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => name,
+    }
+}
+
+/// `<System.String, Shop.Item[]>` as `<string, Item[]>`.
+fn short_arguments(arguments: &str) -> String {
+    let Some((inner, rest)) = arguments.strip_prefix('<').and_then(|rest| rest.rsplit_once('>')) else {
+        return arguments.to_owned();
+    };
+    let (mut start, mut square) = (0, 0);
+    let mut short = Vec::new();
+    for (at, c) in outside_brackets(inner) {
+        match c {
+            '[' => square += 1,
+            ']' => square -= 1,
+            // The commas of `int[,]` are its own.
+            ',' if square == 0 => {
+                short.push(short_type(inner.get(start..at).unwrap_or_default()));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    short.push(short_type(inner.get(start..).unwrap_or_default()));
+    format!("<{}>{rest}", short.join(", "))
+}
+
+fn short_type(name: &str) -> String {
+    let name = name.trim();
+    if name == "native int" || name == "native uint" {
+        return name.replace("native int", "nint").replace("native uint", "nuint");
+    }
+    let end = name.rfind(|c: char| !matches!(c, '[' | ']' | '*' | '&' | '?' | ',')).map_or(0, |at| at + 1);
+    // The last character may be longer than one byte.
+    let end = (end..=name.len()).find(|&at| name.is_char_boundary(at)).unwrap_or(name.len());
+    let (name, array) = name.split_at(end);
+    let path = split(name).0;
+    let Some(last) = path.last() else { return format!("{name}{array}") };
+    let short = match generated(last) {
+        Some(_) => machine_source(last).or_else(|| type_name(last)).unwrap_or_else(|| "closure".to_owned()),
+        None => {
+            let (name, arguments) = last.split_at(last.find('<').unwrap_or(last.len()));
+            format!("{}{}", in_csharp(without_arity(name)), short_arguments(arguments))
+        }
+    };
+    format!("{short}{array}")
+}
+
+/// A label without type arguments, for when there is less room.
+pub(crate) fn brief(label: &str) -> String {
+    if label.starts_with('<') {
+        return label.to_owned();
+    }
+    outside_brackets(label).map(|(_, c)| c).collect()
+}
+
+/// The method of a brief label, for when there is hardly any room: of `Program.Main λ2` what follows the type.
+pub(crate) fn method(brief: &str) -> String {
+    let end = brief.find([' ', '(']).unwrap_or(brief.len());
+    let dot = brief.get(..end).unwrap_or_default().rfind('.').filter(|&at| at > 0 && at + 1 < end);
+    let method = dot.and_then(|at| brief.get(at + 1..)).unwrap_or(brief);
+    method.to_owned()
+}
+
+/// Keywords of C# for words of IL. Instantiations over references share their code, which names none of them.
+fn in_csharp(word: &str) -> &str {
+    match word {
+        "int8" | "SByte" => "sbyte",
+        "uint8" | "Byte" => "byte",
+        "int16" | "Int16" => "short",
+        "uint16" | "UInt16" => "ushort",
+        "int32" | "Int32" => "int",
+        "uint32" | "UInt32" => "uint",
+        "int64" | "Int64" => "long",
+        "uint64" | "UInt64" => "ulong",
+        "float32" | "Single" => "float",
+        "float64" | "Double" => "double",
+        "Boolean" => "bool",
+        "Char" => "char",
+        "String" => "string",
+        "Object" => "object",
+        "__Canon" => "…",
+        word => word,
+    }
+}
+
+/// The components of a name, and its parameters. A method's name may begin with a dot, and brackets may hold any.
+fn split(name: &str) -> (Vec<&str>, &str) {
+    let mut path = Vec::new();
+    let mut start = 0;
+    let mut end = name.len();
+    for (at, c) in outside_brackets(name) {
+        match c {
+            '(' => {
+                end = at;
+                break;
+            }
+            // The second dot of `Type..ctor` is part of the name.
+            '.' | '+' | '/' if at > start => {
+                path.push(name.get(start..at).unwrap_or_default());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if start < end {
+        path.push(name.get(start..end).unwrap_or_default());
+    }
+    (path, name.get(end..).unwrap_or_default())
+}
+
+/// The characters that are in no angle brackets.
+fn outside_brackets(name: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    let mut depth = 0usize;
+    name.char_indices().filter(move |&(_, c)| {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ => return depth == 0,
+        }
+        false
+    })
+}
