@@ -41,8 +41,9 @@ const WAITS: [&str; 30] = [
     "System.IO.FileSystemWatcher.RunningInstance.TryReadEvent",
 ];
 
-/// Native functions in which a thread waits, by their whole name.
-const NATIVE_WAITS: [&str; 21] = [
+/// Native functions in which a thread waits, by their whole name; and what profilers put waits under.
+const NATIVE_WAITS: [&str; 22] = [
+    "[waits]",
     "futex",
     "poll",
     "ppoll",

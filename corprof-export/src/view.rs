@@ -108,7 +108,9 @@ struct Place {
     /// The innermost node of the user's code.
     mine: Option<usize>,
     has_mine: bool,
-    /// The innermost managed frame waits.
+    /// The outermost frame waits: a profiler has put the stacks of those who wait under a root of their own.
+    is_under_waits: bool,
+    /// That, or the innermost managed frame waits.
     is_waiting: bool,
 }
 
@@ -160,10 +162,11 @@ impl View {
         let kind = looks.get(frame.0 as usize).map_or(FrameKind::Native, |look| look.kind);
         let is_mine = kind == FrameKind::User;
         let has_mine = caller.has_mine || is_mine;
+        let is_under_waits = caller.is_under_waits || (kind == FrameKind::Wait && caller.node.is_none());
         let is_waiting = match kind {
             FrameKind::Wait => true,
             FrameKind::Native | FrameKind::Runtime => caller.is_waiting,
-            _ => false,
+            _ => is_under_waits,
         };
         let node = match (profile.is_only_my_code, is_mine) {
             (false, _) => self.child(caller.node, Item::Frame(frame), known),
@@ -177,7 +180,7 @@ impl View {
             (true, false) => self.child(None, Item::OtherCode, known),
         };
         let mine = if is_mine { Some(node) } else { caller.mine };
-        Place { node: Some(node), mine, has_mine, is_waiting }
+        Place { node: Some(node), mine, has_mine, is_under_waits, is_waiting }
     }
 
     /// Whether `frame` is the body of the async method that has just called it.

@@ -12,12 +12,14 @@ function createModel(data) {
   const shown = (column) => column.map((number) => visible(text(number)));
   const labels = shown(frames.label), briefs = shown(frames.brief), methods = shown(frames.method);
 
-  // Of each stack: whether the user's code is in it, and whether its innermost managed frame waits.
-  const hasMine = [], isWaiting = [];
+  // Of each stack: whether the user's code is in it, whether a root for waits is above it, and whether that is so or its
+  // innermost managed frame waits.
+  const hasMine = [], isUnderWaits = [], isWaiting = [];
   stacks.frame.forEach((frame, stack) => {
     const caller = stacks.caller[stack], kind = frames.kind[frame];
     hasMine.push(kind === USER || (caller >= 0 && hasMine[caller]));
-    isWaiting.push(kind === WAIT || (kind === NATIVE && caller >= 0 && isWaiting[caller]));
+    isUnderWaits.push(caller < 0 ? kind === WAIT : isUnderWaits[caller]);
+    isWaiting.push(kind === WAIT || isUnderWaits[stack] || (kind === NATIVE && caller >= 0 && isWaiting[caller]));
   });
 
   const threadName = (thread) => visible(thread.title);

@@ -156,6 +156,27 @@ fn the_picture_in_svg_folds_the_same() {
 }
 
 #[test]
+fn what_is_under_a_root_for_waits_waits() {
+    let mut profile = Profile::new("shop", Unit::Samples).in_mode(Mode::Wall);
+    let thread = profile.thread(1, "main");
+    for (names, weight) in
+        [(&["[waits]", "System.Net.Sockets.Run()"][..], 5), (&["[waits]", "Shop.Main()"], 3), (&["Shop.Main()"], 1)]
+    {
+        let frames: Vec<_> = names
+            .iter()
+            .map(|name| profile.frame(if name.starts_with('[') { Frame::native(name) } else { Frame::managed(name) }))
+            .collect();
+        let stack = profile.stack_root_first(frames);
+        profile.sample(thread, Duration::ZERO, stack, weight);
+    }
+    assert!(shapes::text(&profile, Format::FlameGraph).contains("<title>all (4 samples, 100.00%)</title>"));
+    for (waits, all) in [("idle", 4), ("none", 1), ("all", 9)] {
+        let Some(shown) = asked(&profile, &format!("model.build({{ waits: {waits:?} }}).all")) else { return };
+        assert_eq!(shown, json!(all), "{waits}");
+    }
+}
+
+#[test]
 fn threads_are_roots_by_their_names_or_alone() {
     let roots = "((view) => view.roots.map((node) => [view.label(node), view.total[node]]))";
     let Some(named) = asked(&service(), &format!("{roots}(model.build({{ waits: 'all', threads: 'named' }}))")) else {
