@@ -129,7 +129,9 @@ impl Caption {
             (None, Some(reached)) => Some(format!("{} Hz reached", rate(reached))),
             (None, None) => None,
         });
-        facts.push(plural(profile.threads.len() as u64, "thread"));
+        if about.mode != Some(Mode::Calls) {
+            facts.push(plural(profile.threads.len() as u64, "thread"));
+        }
         if profile.process != 0 {
             facts.push(format!("process {}", profile.process));
         }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::about::Mode;
 use crate::label::{self, Machine};
-use crate::{FrameId, FrameKind, Profile, folded};
+use crate::{Frame, FrameId, FrameKind, Profile, folded};
 
 /// Levels that are drawn.
 const DEEPEST: u32 = 1_000;
@@ -37,9 +37,20 @@ pub(crate) fn looks(profile: &Profile) -> Vec<Look> {
             let label = if label.trim().is_empty() { "[no name]".to_owned() } else { label };
             let brief = if is_native { label.clone() } else { label::brief(&label) };
             let method = if is_native { label.clone() } else { label::method(&brief) };
+            let label = match place(&frame) {
+                // One lambda of a method is told from the next by where it is.
+                Some(place) if label.contains('λ') => format!("{label} ({place})"),
+                _ => label,
+            };
             Look { label, shorter: [brief, method], kind: profile.kind_of(&frame) }
         })
         .collect()
+}
+
+/// `Program.cs:41`, if that is known.
+fn place(frame: &Frame<'_>) -> Option<String> {
+    let file = frame.file?.rsplit(['/', '\\']).next().filter(|file| !file.is_empty())?;
+    (frame.line > 0).then(|| format!("{file}:{}", frame.line))
 }
 
 /// What state machines were in the source: async methods are called by their builders, by what resumes them and by the method
@@ -237,7 +248,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Frame, Unit};
+    use crate::Unit;
 
     fn profile(stacks: &[(&[&str], u64)]) -> Profile {
         let mut profile = Profile::new("app", Unit::Samples);
@@ -304,6 +315,23 @@ mod tests {
         assert!((View::new(&wall, &looks(&wall)).idle_share() - 9.0 / 11.0).abs() < 1e-9);
         let cpu = wall.in_mode(Mode::Cpu);
         assert_eq!(View::new(&cpu, &looks(&cpu)).total, 11);
+    }
+
+    #[test]
+    fn lambdas_say_where_they_are_and_methods_need_not() {
+        let mut profile = Profile::new("app", Unit::Samples);
+        for name in ["Shop.Program+<>c.<Main>b__0_0(int)", "Shop.Program.Main()"] {
+            profile.frame(Frame::managed(name).at("/src/Program.cs", 41));
+        }
+        let labels: Vec<_> = looks(&profile).into_iter().map(|look| (look.label, look.shorter)).collect();
+        let expected = |label: &str, brief: &str, method: &str| (label.into(), [brief.into(), method.into()]);
+        assert_eq!(
+            labels,
+            [
+                expected("Program.Main λ (Program.cs:41)", "Program.Main λ", "Main λ"),
+                expected("Program.Main", "Program.Main", "Main"),
+            ]
+        );
     }
 
     #[test]
