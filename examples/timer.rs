@@ -1,14 +1,14 @@
 //! Counts and times the calls of each method, and at exit prints the hot spots: where the most time was spent.
 //!
-//! `cargo xtask demo timer`. TIMER_OUT=times.csv writes all methods; with `.svg` a flame graph, and with `.folded`,
-//! `.speedscope.json`, `.pb.gz` (pprof) or `.json.gz` (Firefox Profiler) the same for those. TIMER_CALLERS='Shop.Order.*'
+//! `cargo xtask demo timer`. TIMER_OUT=times.csv writes all methods; with `.html` a page to look at, and with `.svg`,
+//! `.folded`, `.speedscope.json`, `.pb.gz` (pprof) or `.json.gz` (Firefox Profiler) the same for those. TIMER_CALLERS='Shop.Order.*'
 //! prints which methods call those whose names match that glob, and which they call. TIMER_FILTER='Shop.*' times only functions
 //! whose names match. What timing takes is measured at start-up, subtracted and told. TIMER_PATHS=1048576 call paths are kept
 //! at most, which take 64 MiB, and the report as much again: calls on others are counted without their callers, and told.
 
 use corprof::hooks::{CallTimer, CallTimes, CallTotals, StackBoundary};
 use corprof::prelude::*;
-use corprof_export::{Format, Frame as Named, Method, Profile, Unit};
+use corprof_export::{Frame as Named, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
 use std::{env::var, sync::Arc, sync::OnceLock};
 
@@ -68,12 +68,16 @@ impl Times {
         if out.ends_with(".csv") {
             return Ok(Method::write_csv(out, &rows)?);
         }
-        let mut profile = Profile::summed("timer", Unit::Nanoseconds).of_process(std::process::id());
+        let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let mut profile = profile.in_mode(Mode::Calls);
         let all = profile.thread(0, "all threads");
         let weight = |totals: CallTotals| totals.exclusive.as_nanos() as u64;
         let paths = tree.paths().map(|path| (path.caller, Named::managed(path.function), weight(path.totals)));
         profile.calls(all, paths);
-        Ok(profile.write(out).map(drop)?)
+        if let Some(earlier) = Output::new(out)?.write(&profile)?.kept {
+            eprintln!("timer: what was there is kept as {}", earlier.display());
+        }
+        Ok(())
     }
 }
 
@@ -81,7 +85,7 @@ impl Times {
 impl Callbacks for Timer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let out = var("TIMER_OUT").ok().filter(|out| !out.ends_with(".csv"));
-        out.map(Format::of_path).transpose()?; // now, rather than at the end
+        out.map(Output::new).transpose()?; // now, rather than at the end
         let glob = |name, all: &str| Glob::new(&var(name).unwrap_or(all.into())).map(|glob| glob.compile_matcher());
         let (timed, told) = (glob("TIMER_FILTER", "*")?, glob("TIMER_CALLERS", "")?);
         let bound = var("TIMER_PATHS").map_or(Ok(1 << 20), |paths| paths.parse())?;

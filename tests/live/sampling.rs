@@ -239,7 +239,7 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
         // time to show: under Wine a run of six seconds is good for some 18 rounds, and chance has 30 % before 60 % in 8 of 100 such.
         const PARTS: [&str; 3] = [";Shares.Sixty();", ";Shares.Thirty();", "Shares.Waits()"];
         let weight = |folded: &str, chain: &str| {
-            let stack = format!(";Shares.Works(int32);Shares.{chain}();Shares.Burn(int32) ");
+            let stack = format!(";Shares.Works(int);Shares.{chain}();Shares.Burn(int) ");
             let line = folded.lines().find(|line| line.contains(&stack))?;
             line.rsplit(' ').next()?.parse::<u64>().ok()
         };
@@ -266,8 +266,10 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
 
         let (_, svg) = run("shares.svg", "cpu", "2500")?;
         let svg = String::from_utf8(svg)?;
-        ensure!(svg.contains("<svg") && svg.contains("Shares.Burn(int32)"), "no flame graph");
-        for (file, magic) in [("shares.pb.gz", [0x1F, 0x8B]), ("shares.speedscope.json", *b"{\"")] {
+        ensure!(svg.contains("<svg") && svg.contains("Shares.Burn(int)"), "no flame graph");
+        for (file, magic) in
+            [("shares.pb.gz", [0x1F, 0x8B]), ("shares.speedscope.json", *b"{\""), ("shares.html", *b"<!")]
+        {
             let (_, written) = run(file, "wall", "2500")?;
             ensure!(written.starts_with(&magic), "{file} begins with {:?}", written.get(..8));
         }
