@@ -7,7 +7,7 @@
 //! for which the runtime gives up its fast path: an allocation takes about five times as long as without a profiler. (More
 //! than half of the added time is the counting here, though it takes no lock.) Samples, with stacks, will come later.
 
-use corprof::{prelude::*, sync::Mutex};
+use corprof::{prelude::*, settings::Setting, sync::Mutex};
 use papaya::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +32,7 @@ struct Row {
 #[callbacks]
 impl Callbacks for Allocations {
     fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let top = std::env::var("ALLOCATIONS_TOP").unwrap_or("20".into());
-        self.top.store(top.parse().map_err(|error| format!("ALLOCATIONS_TOP={top}: {error}"))?, Relaxed);
+        self.top.store(Setting::of("ALLOCATIONS_TOP").number(20, 1..=1_000_000)?, Relaxed);
         Ok(())
     }
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {

@@ -2,9 +2,9 @@
 //!
 //! `cargo xtask demo beeper`; with BEEPER_WAV=loads.wav the beeps go into that file as well.
 
-use corprof::{prelude::*, sync::Mutex};
+use corprof::{prelude::*, settings::Setting, sync::Mutex};
 use hound::{SampleFormat, WavSpec, WavWriter};
-use std::{env, f32::consts::TAU, fs::File, io::BufWriter};
+use std::{f32::consts::TAU, fs::File, io::BufWriter};
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A01")]
@@ -14,7 +14,8 @@ struct Beeper(Mutex<Option<WavWriter<BufWriter<File>>>>);
 impl Callbacks for Beeper {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let spec = WavSpec { channels: 1, sample_rate: 8000, bits_per_sample: 16, sample_format: SampleFormat::Int };
-        *self.0.lock(cx) = env::var_os("BEEPER_WAV").map(|path| WavWriter::create(path, spec)).transpose()?;
+        let create = |path| WavWriter::create(path, spec).context("making the file of BEEPER_WAV");
+        *self.0.lock(cx) = Setting::of("BEEPER_WAV").output()?.map(create).transpose()?;
         Ok(())
     }
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {

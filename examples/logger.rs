@@ -84,8 +84,10 @@ macro_rules! logger {
                     self.wanted.fetch_or(1 << at, Relaxed);
                     cx.add_events(CATEGORIES[at].1)?;
                 }
-                let made = var_os("LOGGER_DIR").map_or(Ok(()), std::fs::create_dir_all);
-                Ok(made.map_err(|error| format!("LOGGER_DIR: {error}"))?)
+                if let Some(folder) = var_os("LOGGER_DIR") {
+                    std::fs::create_dir_all(&folder).context(format_args!("LOGGER_DIR={}", folder.display()))?;
+                }
+                Ok(())
             }
 
             fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {

@@ -7,7 +7,7 @@
 //! at most, which take 64 MiB, and the report as much again: calls on others are counted without their callers, and told.
 
 use corprof::hooks::{CallTimer, CallTimes, CallTotals, StackBoundary};
-use corprof::prelude::*;
+use corprof::{prelude::*, settings::Setting};
 use corprof_export::{Frame as Named, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
 use std::{env::var, sync::Arc, sync::OnceLock};
@@ -84,11 +84,13 @@ impl Times {
 #[callbacks]
 impl Callbacks for Timer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let out = var("TIMER_OUT").ok().filter(|out| !out.ends_with(".csv"));
-        out.map(Output::new).transpose()?; // now, rather than at the end
-        let glob = |name, all: &str| Glob::new(&var(name).unwrap_or(all.into())).map(|glob| glob.compile_matcher());
+        let out = Setting::of("TIMER_OUT");
+        if out.output()?.is_some_and(|path| path.extension().is_none_or(|extension| extension != "csv")) {
+            out.parsed("", |name| Output::new(name))?; // now, rather than at the end
+        }
+        let glob = |name, all| Setting::of(name).parsed(all, Glob::new).map(|glob| glob.compile_matcher());
         let (timed, told) = (glob("TIMER_FILTER", "*")?, glob("TIMER_CALLERS", "")?);
-        let bound = var("TIMER_PATHS").map_or(Ok(1 << 20), |paths| paths.parse())?;
+        let bound = Setting::of("TIMER_PATHS").number(1 << 20, 1..=1 << 30)?;
         let times = self.0.get_or_init(|| Arc::new(Times(timed, told, CallTimes::with_bound(bound))));
         Ok(cx.hook_functions(times.clone())?)
     }

@@ -7,11 +7,11 @@
 //! threads at a time. What a `finally` calls because of an exception stands below what threw it, which is still there then.
 
 use corprof::hooks::{Call, CallLog, CallReader, CallWriter};
-use corprof::prelude::*;
+use corprof::{prelude::*, settings::Setting};
 use corprof_export::Trace;
 use globset::{Glob, GlobMatcher};
 use std::io::{BufWriter, Stderr, Write, stderr};
-use std::{env::var, sync::Arc, sync::OnceLock, time::Duration};
+use std::{sync::Arc, sync::OnceLock, time::Duration};
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
@@ -61,8 +61,9 @@ impl CallReader<&'static str> for Writer {
 #[callbacks]
 impl Callbacks for Tracer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let filter = Glob::new(&var("TRACER_FILTER").unwrap_or("*".into()))?.compile_matcher();
-        let trace = var("TRACER_OUT").ok().map(|path| Trace::create(path, std::process::id(), "tracer")).transpose()?;
+        let filter = Setting::of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher();
+        let create = |path| Trace::create(path, std::process::id(), "tracer").context("making the file of TRACER_OUT");
+        let trace = Setting::of("TRACER_OUT").output()?.map(create).transpose()?;
         let calls = self.0.get_or_init(|| Arc::new(Calls(filter, CallLog::new(1 << 16, 256))));
         calls.1.start(cx, "tracer", Duration::from_millis(5), Writer(trace, BufWriter::new(stderr())))?;
         Ok(cx.hook_functions(calls.clone())?)

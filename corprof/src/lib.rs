@@ -51,6 +51,7 @@ pub mod names;
 pub mod own_thread;
 mod profiler;
 mod report;
+pub mod settings;
 pub mod sync;
 mod system;
 #[cfg(feature = "testing")]
@@ -67,7 +68,7 @@ pub use windows_core;
 pub use windows_core::GUID as Guid;
 
 pub use context::{Context, InCallback, InInitialize, InTriggers};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use event_mask::{Event, EventMask, EventSet};
 pub use hooks::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ValueHooks};
 pub use id::{
@@ -97,7 +98,8 @@ pub mod prelude {
     pub use crate::own_thread::OwnThread;
     pub use crate::walk::{Frame, Sampler};
     pub use crate::{
-        BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, Subscriber, callbacks,
+        BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, ResultExt, Subscriber,
+        callbacks,
     };
 }
 

@@ -1,10 +1,13 @@
 //! Errors: what failed, what the code means, what to change.
 
 mod codes;
+mod context;
 
 use std::fmt;
 
 use windows_core::HRESULT;
+
+pub use context::ResultExt;
 
 /// What a call into the runtime answers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
