@@ -2,13 +2,18 @@
 //!
 //! `cargo xtask demo sampler`. SAMPLER_OUT is `sampler-%p.html` unless set, in which `%p` is the process; `.svg`, `.folded`,
 //! `.speedscope.json`, `.pb.gz` (pprof) and `.json.gz` (Firefox Profiler) are written as well, every ten seconds anew.
-//! SAMPLER_HZ rounds a second (100); SAMPLER_MODE=cpu for threads on a processor only, by the time they have spent there;
-//! SAMPLER_STRATEGY=seeded (Windows). Once a second a line tells more.
+//! SAMPLER_MODE=cpu (unless set) shows what the processors do, and SAMPLER_MODE=wall what all threads do with their time, with
+//! waits under a root of their own. SAMPLER_HZ rounds a second (100), SAMPLER_BUDGET per cent of the application's time at most
+//! (2), SAMPLER_STRATEGY=suspended, signals (Linux, cpu) or seeded (Windows). Once a second a line tells more.
 
-use corprof::{prelude::*, sync::Mutex, walk::Round, walk::Strategy};
-use corprof_export::{Frame as Named, Mode, Output, Profile, ThreadId as Lane, Unit, application_name};
+use corprof::settings::{Setting, SettingError};
+use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
+use corprof::{prelude::*, sync::Mutex};
+use corprof_export::{
+    Frame as Named, FrameId, Mode as Shown, Output, Profile, ThreadId as Lane, Unit, application_name,
+};
 use std::time::{Duration, Instant, SystemTime};
-use std::{collections::HashMap, env, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
@@ -17,17 +22,44 @@ struct Sampling(Arc<Mutex<Option<State>>>);
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
 
+/// What the environment asks for.
+struct Settings {
+    output: Output,
+    mode: Mode,
+    hertz: f64,
+    budget_percent: f64,
+    strategy: Strategy,
+}
+
 struct State {
     output: Output,
     profile: Profile,
     lanes: HashMap<(Inert<ThreadId>, Option<u32>), Lane>,
     start: Instant,
+    report: Report,
     /// How many seconds have been told of.
     told: u64,
 }
 
-fn setting(name: &str, default: &str) -> String {
-    env::var(name).unwrap_or(default.to_owned())
+impl Settings {
+    /// Whatever is wrong is said now, rather than when there is nothing to write at the end.
+    fn read() -> Result<Self, SettingError> {
+        let out = Setting::of("SAMPLER_OUT").or("sampler-%p.html");
+        out.output()?;
+        let strategies =
+            [("suspended", Strategy::SuspendedRuntime), ("signals", Strategy::Signals), ("seeded", Strategy::Seeded)];
+        let settings = Self {
+            output: out.parsed("", |name| Output::new(name))?,
+            mode: Setting::of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
+            hertz: Setting::of("SAMPLER_HZ").number(100.0, 0.01..=10_000.0)?,
+            budget_percent: Setting::of("SAMPLER_BUDGET").number(2.0, 0.01..=100.0)?,
+            strategy: Setting::of("SAMPLER_STRATEGY").word(&strategies)?,
+        };
+        if settings.mode == Mode::Wall && settings.strategy == Strategy::Signals {
+            return Err(Setting::of("SAMPLER_STRATEGY").error("signals see threads that run: SAMPLER_MODE=cpu"));
+        }
+        Ok(settings)
+    }
 }
 
 /// Where the runtime stops threads that return from native code: their caller is where they were.
@@ -37,47 +69,48 @@ fn is_stopped_at(name: &str) -> bool {
 
 impl State {
     fn new(output: Output, interval: Duration, mode: Mode) -> Self {
+        let shown = if mode == Mode::Cpu { Shown::Cpu } else { Shown::Wall };
         let profile = Profile::new(application_name(), Unit::Nanoseconds).of_process(std::process::id());
-        let profile = profile.started_at(SystemTime::now()).with_interval(interval).in_mode(mode);
-        Self { output, profile, lanes: HashMap::new(), start: Instant::now(), told: 0 }
+        let profile = profile.started_at(SystemTime::now()).with_interval(interval).in_mode(shown);
+        Self { output, profile, lanes: HashMap::new(), start: Instant::now(), report: Report::default(), told: 0 }
     }
 
-    fn take(&mut self, round: &Round<'_, '_>, is_on_cpu: bool) {
-        let (names, profile) = (round.cx().names().csharp(), &mut self.profile);
+    fn take(&mut self, round: &Round<'_, '_>) {
         for sample in round.samples() {
-            let thread = sample.thread();
+            let (thread, profile) = (sample.thread(), &mut self.profile);
             let lane = self.lanes.entry((thread.id, thread.os_id));
             let lane = *lane.or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
             profile.rename_thread(lane, thread.name.as_deref().unwrap_or_default());
+            let named = |(depth, frame)| name(profile, round, depth, frame);
+            let mut frames: Vec<_> = sample.frames().iter().enumerate().filter_map(named).collect();
             let native = profile.frame(Named::native("[native code]"));
-            let mut name = |function| {
-                let name = names.function(function);
-                (!is_stopped_at(&name)).then(|| profile.frame(Named::managed(&name)))
-            };
-            let frames = sample.frames().iter().filter_map(|frame| frame.function.map_or(Some(native), &mut name));
-            let mut frames: Vec<_> = frames.collect();
             frames.dedup_by(|one, next| one == next && *one == native);
+            if sample.is_waiting() {
+                frames.push(profile.frame(Named::native("[waits]")));
+            }
             let stack = profile.stack_leaf_first(frames);
-            let time = if is_on_cpu { thread.cpu_time.unwrap_or_default() } else { round.elapsed() };
-            profile.sample(lane, self.start.elapsed(), stack, time.as_nanos() as u64);
+            profile.sample(lane, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
         }
-        let (report, passed) = (round.report(), self.start.elapsed().as_secs_f64());
-        self.profile.set_duration(self.start.elapsed());
-        self.profile.set_rate_reached(report.rounds as f64 / passed);
-        self.profile.set_skipped("rounds over the budget", report.skipped.budget);
-        self.profile.set_skipped("rounds that came late", report.skipped.late);
-        self.profile.set_skipped("rounds during collections", report.skipped.busy);
-        if passed as u64 > self.told {
-            eprintln!("sampler: {:.0} samples/s; {}", report.samples as f64 / passed, report);
-            if passed as u64 / SNAPSHOT > self.told / SNAPSHOT {
+        self.report = round.report().clone();
+        let passed = self.start.elapsed().as_secs();
+        if passed > self.told {
+            eprintln!("sampler: {}", self.report);
+            if passed / SNAPSHOT > self.told / SNAPSHOT {
                 self.write().unwrap_or_else(|error| eprintln!("sampler: {error}"));
             }
-            self.told = passed as u64;
+            self.told = passed;
         }
     }
 
     /// Replaces the snapshot before: an application that is killed has lost what came after it, and no more.
     fn write(&mut self) -> Result<(), corprof_export::Error> {
+        let (report, profile) = (&self.report, &mut self.profile);
+        profile.set_duration(self.start.elapsed());
+        profile.set_rate_reached(report.rate());
+        profile.set_skipped("rounds over the budget", report.skipped.budget);
+        profile.set_skipped("rounds that came late", report.skipped.late);
+        profile.set_skipped("rounds during collections", report.skipped.busy);
+        profile.set_skipped("threads that came and went between rounds", report.unseen);
         if let Some(earlier) = self.output.write(&self.profile)?.kept {
             eprintln!("sampler: the file of another run is kept as {}", earlier.display());
         }
@@ -85,29 +118,38 @@ impl State {
     }
 }
 
+/// A frame by its name; none for one in which the runtime has stopped the thread.
+fn name(profile: &mut Profile, round: &Round<'_, '_>, depth: usize, frame: &SampledFrame) -> Option<FrameId> {
+    let Some(function) = frame.function else {
+        // Further out, the address is that of what comes after a call.
+        let native = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
+        return Some(profile.frame(Named::native(native.as_deref().unwrap_or("[native code]"))));
+    };
+    let name = round.cx().names().csharp().function(function);
+    (!is_stopped_at(&name)).then(|| profile.frame(Named::managed(&name)))
+}
+
 #[callbacks]
 impl Callbacks for Sampling {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let output = Output::new(setting("SAMPLER_OUT", "sampler-%p.html"))?; // now, rather than at the end
-        let (state, hertz) = (Arc::clone(&self.0), setting("SAMPLER_HZ", "100").parse::<f64>()?);
-        let is_on_cpu = setting("SAMPLER_MODE", "wall") == "cpu";
-        let strategy = if setting("SAMPLER_STRATEGY", "") == "seeded" { Strategy::Seeded } else { Strategy::default() };
+        let Settings { output, mode, hertz, budget_percent, strategy } = Settings::read()?;
         let interval = Duration::try_from_secs_f64(1.0 / hertz)?;
-        *state.lock(cx) = Some(State::new(output, interval, if is_on_cpu { Mode::Cpu } else { Mode::Wall }));
-        let sampler = Sampler::every(interval).strategy(strategy);
-        let sampler = if is_on_cpu { sampler.on_cpu() } else { sampler };
+        let state = Arc::clone(&self.0);
+        *state.lock(cx) = Some(State::new(output, interval, mode));
+        let sampler = Sampler::every(interval).mode(mode).budget(budget_percent / 100.0).strategy(strategy);
         Ok(sampler.start(cx, move |round| {
             if let Some(state) = &mut *state.lock(round.cx()) {
-                state.take(round, is_on_cpu);
+                state.take(round);
             }
         })?)
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let Some(state) = &mut *self.0.lock(cx) else { return };
+        eprintln!("sampler: {}", state.report);
         match state.write() {
             Ok(()) => {
-                eprintln!("sampler: {} samples written to {}", state.profile.samples(), state.output.path().display())
+                eprintln!("sampler: {} samples written to {}", state.profile.samples(), state.output.path().display());
             }
             Err(error) => eprintln!("sampler: {error}"),
         }

@@ -50,7 +50,7 @@ fn known_shares_come_out_on_a_full_machine() -> Result<()> {
             // Every thread's time is accounted for, but for its start and its end.
             for worker in 0..2 * processors {
                 let [sampled, got] =
-                    ["thread", "system"].map(|who| told(&outcome, &format!("{who}-cpu-us worker {worker}")));
+                    ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
                 let (sampled, got) = (sampled?, got?);
                 ensure!(
                     sampled <= got && sampled * 10 >= got * 8,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corprof::prelude::*;
 use corprof::testing::standstill;
-use corprof::walk::{Report, Round, SampledFrame, Strategy};
+use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {
@@ -25,17 +25,19 @@ fn sampler() -> Sampler {
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
     let sampler = if setting("SEEDED", 0) == 1 { sampler.strategy(Strategy::Seeded) } else { sampler };
     let sampler = if setting("SIGNALS", 0) == 1 { sampler.strategy(Strategy::Signals) } else { sampler };
-    if setting("ON_CPU", 0) == 1 { sampler.on_cpu() } else { sampler }
+    if setting("CPU", 0) == 1 { sampler.mode(Mode::Cpu) } else { sampler }
 }
 
 #[derive(Default)]
 struct Seen {
     report: Report,
-    /// How many samples, and how much processor time, by the function called from `Works`.
+    /// How many samples, and their weight, by the function called from `Works`.
     chains: BTreeMap<Name, (u64, Duration)>,
     /// How many samples by leaf function.
     leaves: BTreeMap<Name, u64>,
-    /// How many samples, and how much processor time, by the name of the thread.
+    /// What samples of threads that wait stand for.
+    waits: Duration,
+    /// How many samples, and their weight, by the name of the thread.
     threads: BTreeMap<String, (u64, Duration)>,
     /// Samples of the working method without the frame that every chain begins with.
     torn: u64,
@@ -76,18 +78,20 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
             seen.compares = (seen.compares.0 + 1, seen.compares.1 + u64::from(sorts));
         }
         *seen.leaves.entry(leaf.clone()).or_default() += 1;
-        if let Some(works) = chain.iter().position(|name| name.starts_with("Shares.Works")) {
+        seen.waits += if sample.is_waiting() { sample.weight() } else { Duration::ZERO };
+        let is_works = |name: &Name| name.starts_with("Shares.Works") || name.starts_with("Pool.Works");
+        if let Some(works) = chain.iter().position(is_works) {
             let callee = works.checked_sub(1).and_then(|callee| chain.get(callee));
             let (samples, time) = seen.chains.entry(callee.unwrap_or(leaf).clone()).or_default();
             *samples += 1;
-            *time += sample.thread().cpu_time.unwrap_or_default();
+            *time += sample.weight();
         } else if leaf.starts_with("Shares.Burn") {
             seen.torn += 1;
         }
         let thread = sample.thread().name.as_deref().unwrap_or("?");
         let (samples, time) = seen.threads.entry(thread.to_owned()).or_default();
         *samples += 1;
-        *time += sample.thread().cpu_time.unwrap_or_default();
+        *time += sample.weight();
     }
     seen.left_out += round.report().threads.left_out;
     seen.report = round.report().clone();
@@ -115,7 +119,7 @@ fn hole(frames: &[SampledFrame], names: Names<'_>) -> usize {
 }
 
 fn tell(seen: &Seen) {
-    let Seen { report, chains, leaves, threads, torn, left_out, holes, native_leaves, compares, natives } = seen;
+    let Seen { report, chains, leaves, waits, threads, torn, left_out, holes, native_leaves, compares, natives } = seen;
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
     line("rounds", &report.rounds);
@@ -143,12 +147,18 @@ fn tell(seen: &Seen) {
     line("compares under sorts", &compares.1);
     line("torn", torn);
     line("left-out", left_out);
+    line("report", report);
+    line("weight-us", &report.weight.as_micros());
+    line("cpu-us", &report.cpu_time.as_micros());
+    line("waits-us", &waits.as_micros());
+    line("unseen", &report.unseen);
     line("walks", &report.walks);
+    line("walks of threads", &report.walks.iter().map(|(_, count)| count).sum::<u64>());
     line("refusals", &report.refusals);
     line("violations", &standstill::violations());
     for (name, (count, time)) in chains {
         line(&format!("chain {name}"), count);
-        line(&format!("cpu-us {name}"), &time.as_micros());
+        line(&format!("weight-us {name}"), &time.as_micros());
     }
     for (name, count) in natives {
         line(&format!("native {name}"), count);
@@ -158,7 +168,7 @@ fn tell(seen: &Seen) {
     }
     for (name, (count, time)) in threads {
         line(&format!("thread {name}"), count);
-        line(&format!("thread-cpu-us {name}"), &time.as_micros());
+        line(&format!("thread-weight-us {name}"), &time.as_micros());
     }
     eprint!("{text}");
 }

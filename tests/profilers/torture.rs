@@ -210,7 +210,7 @@ impl Callbacks for Torture {
         }
         let sampler = Sampler::every(Duration::from_millis(1));
         let sampler = if has("budget") { sampler } else { sampler.budget(1.0) };
-        let sampler = if has("on-cpu") { sampler.on_cpu() } else { sampler };
+        let sampler = if has("on-cpu") { sampler.mode(corprof::walk::Mode::Cpu) } else { sampler };
         let is_seeded = cfg!(windows) && has("seeded");
         let sampler = if is_seeded { sampler.strategy(Strategy::Seeded) } else { sampler };
         let is_by_signals = cfg!(target_os = "linux") && has("signals");

@@ -51,6 +51,7 @@ pub(crate) struct Alive {
     look_ups: LookUps,
     records: Mutex<Records>,
     delayed: AtomicU64,
+    threads_started: AtomicU64,
     /// How often a module has been loaded or has begun to go.
     changes: AtomicU64,
     assemblies: Table,
@@ -283,6 +284,7 @@ impl Alive {
             look_ups: LookUps::new(),
             records: Mutex::default(),
             delayed: AtomicU64::new(0),
+            threads_started: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             assemblies: Table::new(),
             modules: Table::new(),
@@ -329,7 +331,13 @@ impl Alive {
         self.changes.load(Ordering::Acquire)
     }
 
+    /// How many threads the runtime has told of.
+    pub(crate) fn threads_started(&self) -> u64 {
+        self.threads_started.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn thread_created(&self, thread: usize) {
+        self.threads_started.fetch_add(1, Ordering::Relaxed);
         self.threads.insert(thread, State::Mortal).set(State::Mortal);
     }
 

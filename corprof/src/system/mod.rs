@@ -69,6 +69,26 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     imp::cpu_time(os_thread_id)
 }
 
+/// A number that goes up whenever a thread of this process runs; none if the system has none.
+pub(crate) fn run_count(os_thread_id: u32) -> Option<u64> {
+    imp::run_count(os_thread_id)
+}
+
+/// What the scheduler says of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+pub(crate) struct Scheduling {
+    /// It is on a processor, or could go on if it had one.
+    pub(crate) is_runnable: bool,
+    /// How often it has given its processor up to wait for something.
+    pub(crate) waits: u64,
+}
+
+/// What the scheduler says of a thread of this process; none if the system does not tell.
+pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
+    imp::scheduling(os_thread_id)
+}
+
 /// How far apart those of [`thread_local_key`] are: threads' own memory is of all sizes, at least a cache line.
 #[cfg(not(any(
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),

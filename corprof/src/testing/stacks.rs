@@ -36,6 +36,12 @@ impl FakeClr {
             Some(found) => found.stack = stack,
             None => misuse(format_args!("{thread:?} is not there")),
         }
+        drop(world);
+        // Whoever stands elsewhere has run: a sampler looks at the processor time that the system counts.
+        let is_own = lock(&self.workers).contains_key(&thread.as_raw());
+        if is_own {
+            self.on_thread(thread, || ());
+        }
     }
 
     /// Whether the profiler has suspended the runtime, and not yet resumed it.

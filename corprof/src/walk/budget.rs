@@ -9,12 +9,20 @@ const MOST_SAVED: f64 = 0.5;
 /// sampler, and what threads do not find in their caches any more.
 const COST: f64 = 1.25;
 
+/// What the newest round counts for in the cost of rounds.
+const NEWEST: f64 = 0.05;
+
+/// How much slower the pace is than the share allows, so that the account is seldom overdrawn.
+const SLACK: f64 = 1.1;
+
 /// An account of time: it fills at the rate of the share, and is emptied by what threads stood still.
 ///
 /// A round is allowed while the account is not overdrawn. So the cost of a round need not be known before, and in the long
 /// run the share is kept, but for the last round.
 pub(crate) struct Budget {
     share: f64,
+    /// What a round has cost of late, whether threads were stopped in it or not, in seconds.
+    cost: f64,
     /// In seconds.
     account: f64,
     as_of: Instant,
@@ -22,7 +30,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(share: f64, now: Instant) -> Self {
-        Self { share, account: 0.0, as_of: now }
+        Self { share, cost: 0.0, account: 0.0, as_of: now }
     }
 
     /// How long it is until threads may be stopped; nothing if they may be now.
@@ -34,12 +42,22 @@ impl Budget {
         Duration::try_from_secs_f64(-self.account / self.share).unwrap_or_default()
     }
 
-    /// Threads stood still this long.
-    pub(crate) fn spend(&mut self, stood: Duration) {
+    /// A round has cost the application this much of its time.
+    pub(crate) fn spend(&mut self, lost: Duration) {
         // All of the time is no limit.
         if self.share < 1.0 {
-            self.account -= stood.as_secs_f64() * COST;
+            let cost = lost.as_secs_f64() * COST;
+            self.account -= cost;
+            self.cost += (cost - self.cost) * NEWEST;
         }
+    }
+
+    /// How far apart rounds have to be, on average, for the share to be kept.
+    ///
+    /// It does not depend on what there was to see in the last round. Were threads looked at until some are at work, and only
+    /// then left alone for long, samples would show how work begins, and seldom how it goes on.
+    pub(crate) fn pace(&self) -> Duration {
+        Duration::try_from_secs_f64(self.cost / self.share * SLACK).unwrap_or_default()
     }
 }
 
@@ -73,6 +91,30 @@ mod tests {
     fn cheap_rounds_are_not_skipped() {
         let share = share(0.02, Duration::from_micros(10), 10);
         assert!((0.0099..0.0101).contains(&share), "every tick: {share}");
+    }
+
+    #[test]
+    fn rounds_of_a_busy_and_of_an_idle_moment_are_equally_likely() {
+        let start = Instant::now();
+        let mut budget = Budget::new(0.02, start);
+        let mut now = start;
+        let (mut rounds, mut overdrawn) = (0, 0);
+        for turn in 0..2000 {
+            if budget.wait(now).is_zero() {
+                // Every second round finds somebody at work.
+                budget.spend(Duration::from_millis(if turn % 2 == 0 { 2 } else { 0 }));
+                rounds += 1;
+            } else {
+                overdrawn += 1;
+            }
+            now += Duration::from_millis(1).max(budget.pace());
+        }
+        assert!(
+            overdrawn * 10 < rounds,
+            "the pace keeps the share, and the account only at first: {overdrawn} of {rounds}"
+        );
+        let share = f64::from(rounds) * 0.001 / (now - start).as_secs_f64();
+        assert!((0.012..0.0161).contains(&share), "four fifths of the share at most, and most of that: {share}");
     }
 
     #[test]

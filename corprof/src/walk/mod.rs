@@ -6,7 +6,8 @@
 //! - [`walk_own_stack`](crate::InCallback::walk_own_stack) walks the stack of the thread that a callback is made on: who
 //!   allocated this, who threw that. Nothing has to be suspended (`own.rs`; `start.rs` for where it begins in a slow hook).
 //! - [`Sampler`] looks at all threads, again and again, from a thread of its own, which stops them for it (`sampler.rs` for
-//!   how it is asked for, `sampling.rs` for what it does, `strategy/` for how threads are stopped and walked).
+//!   how it is asked for, `sampling.rs` for what it does, `schedule.rs` for when, `activity.rs` for which threads have run,
+//!   `strategy/` for how threads are stopped and walked).
 //!
 //! # The three rules of suspension
 //!
@@ -22,6 +23,7 @@
 //!
 //! Threads run again whatever happens in between: resuming is what the drop of a guard does.
 
+mod activity;
 mod budget;
 mod frame;
 mod own;
@@ -30,6 +32,7 @@ mod report;
 mod round;
 mod sampler;
 mod sampling;
+mod schedule;
 pub(crate) mod standstill;
 mod start;
 mod strategy;
@@ -40,7 +43,7 @@ pub use frame::{Frame, FrameInfo};
 pub use registers::Registers;
 pub use report::{CodeCounts, Report, SkippedRounds, StandstillTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};
-pub use sampler::{Sampler, SamplerError};
+pub use sampler::{Mode, Sampler, SamplerError};
 pub(crate) use start::WalkStart;
 pub use strategy::Strategy;
 pub(crate) use strategy::{thread_assigned, thread_ending};

@@ -7,17 +7,35 @@ use windows_core::HRESULT;
 
 use crate::error::{E_FAIL, Error, S_OK};
 
+use super::sampler::Mode;
 use super::strategy::{Outcome, Strategy};
-use super::tape::{Stack, Tape};
+use super::tape::{SampledFrame, Stack, Tape};
 
 /// What the sampler has done so far. Sums are since its start, but for [`threads`](Self::threads).
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Rounds in which threads were walked.
+    /// What is looked for.
+    pub mode: Mode,
+    /// The time between rounds that was asked for, on average.
+    pub interval: Duration,
+    /// From the sampler's start until this round.
+    pub elapsed: Duration,
+    /// Rounds that were made: in which threads were looked at, though perhaps none was to be walked.
     pub rounds: u64,
     /// Stacks that were handed out.
     pub samples: u64,
+    /// The processor time of all managed threads, as the system counts it, from one round to the next; nothing where it does
+    /// not say.
+    pub cpu_time: Duration,
+    /// What the samples stand for in all ([`Sample::weight`](super::Sample::weight)). With [`Mode::Cpu`] it should come near
+    /// [`cpu_time`](Self::cpu_time): what is missing was not seen.
+    pub weight: Duration,
+    /// How often a thread was at work when it was looked at, and waited by the time that it had stopped, with [`Mode::Cpu`]: where
+    /// it was at work is not known. Short pieces of work are often over by then.
+    pub waited: u64,
+    /// Threads that started and ended without ever being there in a round.
+    pub unseen: u64,
     /// What became of the threads of this round.
     pub threads: ThreadCounts,
     /// How long threads stood still.
@@ -48,13 +66,42 @@ pub struct Report {
     pub refusals: CodeCounts,
 }
 
-/// `1500 samples in 500 rounds (20 skipped), threads stood still for 0.2 ms on average, 1.3 ms at most`.
+impl Report {
+    /// How many rounds a second were asked for.
+    pub fn rate_asked(&self) -> f64 {
+        rate(1, self.interval)
+    }
+
+    /// How many rounds a second there were.
+    pub fn rate(&self) -> f64 {
+        rate(self.rounds, self.elapsed)
+    }
+}
+
+/// So many in a second; none if no time has passed.
+fn rate(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}
+
+/// `cpu: 1500 samples in 950 rounds, 95 a second of 100 asked for (50 skipped: 45 over budget, 5 late), 8.1 s of 8.4 s on
+/// processors seen, threads stood still for 0.2 ms on average, 1.3 ms at most`.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { samples, rounds, skipped, standstill, .. } = self;
+        let Self { mode, samples, rounds, skipped, standstill, waited, unseen, weight, cpu_time, .. } = self;
+        write!(f, "{mode}: {samples} samples in {rounds} rounds, ")?;
+        write!(f, "{:.0} a second of {:.0} asked for ({skipped})", self.rate(), self.rate_asked())?;
+        if *mode == Mode::Cpu {
+            let [weight, cpu_time] = [weight, cpu_time].map(Duration::as_secs_f64);
+            write!(f, ", {weight:.1} s of {cpu_time:.1} s on processors seen")?;
+        }
+        if *waited > 0 {
+            write!(f, ", {waited} times a thread waited before it had stopped")?;
+        }
+        if *unseen > 0 {
+            write!(f, ", {unseen} threads came and went unseen")?;
+        }
         let [mean, longest] = [standstill.mean(), standstill.longest].map(|time| time.as_secs_f64() * 1000.0);
-        write!(f, "{samples} samples in {rounds} rounds ({} skipped), ", skipped.total())?;
-        write!(f, "threads stood still for {mean:.1} ms on average, {longest:.1} ms at most")
+        write!(f, ", threads stood still for {mean:.1} ms on average, {longest:.1} ms at most")
     }
 }
 
@@ -72,8 +119,10 @@ pub struct ThreadCounts {
     pub failed: usize,
     /// Threads that the filter left out.
     pub filtered: usize,
-    /// Threads that had not run since they were last looked at, when only those on a processor are sampled.
+    /// Threads that were not on a processor, or waited by the time that they were stopped, with [`Mode::Cpu`].
     pub idle: usize,
+    /// Threads that have not run since they were last walked, with [`Mode::Wall`]: their stack is the same.
+    pub unmoved: usize,
     /// Threads that had come to their end.
     pub ended: usize,
     /// Threads that there was no time for: the others took [too long](super::Sampler::longest_standstill).
@@ -84,7 +133,7 @@ pub struct ThreadCounts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StandstillTimes {
-    /// In this round.
+    /// In the last round in which they had to.
     pub last: Duration,
     /// In the longest round.
     pub longest: Duration,
@@ -94,7 +143,7 @@ pub struct StandstillTimes {
 }
 
 impl StandstillTimes {
-    /// In a round, on average.
+    /// In a round in which they had to, on average.
     pub fn mean(&self) -> Duration {
         self.total.checked_div(self.rounds).unwrap_or_default()
     }
@@ -112,14 +161,29 @@ pub struct SkippedRounds {
     pub busy: u64,
     /// The runtime had not started yet.
     pub not_started: u64,
-    /// There was no thread to walk.
-    pub empty: u64,
 }
 
 impl SkippedRounds {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.late + self.budget + self.busy + self.not_started + self.empty
+        self.late + self.budget + self.busy + self.not_started
+    }
+}
+
+/// `none skipped`, or `20 skipped: 15 over budget, 5 late`.
+impl std::fmt::Display for SkippedRounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { late, budget, busy, not_started } = *self;
+        if self.total() == 0 {
+            return f.write_str("none skipped");
+        }
+        write!(f, "{} skipped", self.total())?;
+        let reasons =
+            [(budget, "over budget"), (late, "late"), (busy, "during a collection"), (not_started, "before the start")];
+        for (number, (count, reason)) in reasons.into_iter().filter(|(count, _)| *count > 0).enumerate() {
+            write!(f, "{} {count} {reason}", if number == 0 { ":" } else { "," })?;
+        }
+        Ok(())
     }
 }
 
@@ -173,7 +237,12 @@ pub(crate) enum Verdict {
 
 impl Verdict {
     pub(crate) fn of(tape: &Tape, stack: &Stack) -> Self {
-        let has_managed = tape.frames(stack).iter().any(|frame| frame.function.is_some());
+        Self::of_frames(stack, tape.frames(stack))
+    }
+
+    /// The same, of a stack with these frames.
+    pub(crate) fn of_frames(stack: &Stack, frames: &[SampledFrame]) -> Self {
+        let has_managed = frames.iter().any(|frame| frame.function.is_some());
         match (has_managed || stack.is_kept, stack.code) {
             (true, _) if stack.is_cut => Self::Truncated,
             (true, code) if code.is_ok() || stack.is_unwound => Self::Whole,
@@ -192,7 +261,11 @@ impl Verdict {
 }
 
 impl Report {
-    /// Notes a round in which threads were walked.
+    pub(crate) fn new(mode: Mode, interval: Duration, strategy: Strategy) -> Self {
+        Self { mode, interval, strategy, ..Self::default() }
+    }
+
+    /// Notes a round.
     pub(crate) fn note(&mut self, outcome: &Outcome, tape: &Tape) {
         self.rounds += 1;
         self.threads.ended += outcome.ended;
@@ -200,6 +273,13 @@ impl Report {
         self.threads.left_out += outcome.left_out;
         self.threads.failed += outcome.abandoned as usize;
         for stack in tape.stacks() {
+            if Verdict::of(tape, stack).is_sample() {
+                self.samples += 1;
+                self.weight += stack.weight;
+            }
+            if stack.is_again {
+                continue; // counted as unmoved
+            }
             // A walk that was broken off for want of room has done what it was to do.
             self.walks.add(if stack.is_cut { S_OK } else { stack.code });
             self.unwound += u64::from(stack.is_unwound);
@@ -212,13 +292,38 @@ impl Report {
             }
             if Verdict::of(tape, stack).is_sample() {
                 self.threads.walked += 1;
-                self.samples += 1;
             }
+        }
+        if outcome.stood.is_zero() {
+            return; // nobody had to
         }
         let times = &mut self.standstill;
         times.last = outcome.stood;
         times.longest = times.longest.max(outcome.stood);
         times.total += outcome.stood;
         times.rounds = times.rounds.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_what_to_think_of_the_samples() {
+        let mut report = Report::new(Mode::Cpu, Duration::from_millis(10), Strategy::SuspendedRuntime);
+        report.elapsed = Duration::from_secs(10);
+        (report.rounds, report.samples, report.waited, report.unseen) = (950, 1500, 7, 3);
+        (report.skipped.budget, report.skipped.late) = (45, 5);
+        (report.weight, report.cpu_time) = (Duration::from_millis(8100), Duration::from_millis(8400));
+        assert_eq!(
+            report.to_string(),
+            "cpu: 1500 samples in 950 rounds, 95 a second of 100 asked for (50 skipped: 45 over budget, 5 late), 8.1 s of 8.4 s \
+             on processors seen, 7 times a thread waited before it had stopped, 3 threads came and went unseen, threads stood \
+             still for 0.0 ms on average, 0.0 ms at most"
+        );
+        report.mode = Mode::Wall;
+        report.skipped = SkippedRounds::default();
+        assert!(report.to_string().contains("asked for (none skipped), 7 times"), "{report}");
     }
 }

@@ -68,7 +68,7 @@ impl<'r, 't> Round<'r, 't> {
         self.cx
     }
 
-    /// The stacks: one for each thread that has managed frames.
+    /// The stacks: one for each thread that has managed frames. In a round in which nobody runs there may be none.
     pub fn samples(&self) -> impl Iterator<Item = Sample<'r>> + use<'r, 't> {
         let Self { threads, tape, .. } = *self;
         let samples = tape.stacks().iter().filter(|stack| Verdict::of(tape, stack).is_sample());
@@ -104,6 +104,22 @@ impl<'r> Sample<'r> {
     /// The frames, the leaf first. A function may have been unloaded since: names of such say so.
     pub fn frames(&self) -> &'r [SampledFrame] {
         self.tape.frames(self.stack)
+    }
+
+    /// The time that the sample stands for: samples are added up by weight, and not counted.
+    ///
+    /// With [`Mode::Cpu`](super::Mode::Cpu) it is the processor time that its thread has used since the last sample, so that what
+    /// adds up is what the system says the thread has used; a round that comes very late is made up for by several samples.
+    /// With [`Mode::Wall`](super::Mode::Wall) it is the time since the last round, which is more than the interval if rounds
+    /// were skipped.
+    pub fn weight(&self) -> Duration {
+        self.stack.weight
+    }
+
+    /// Whether the thread waited: it was neither on a processor, nor could it have gone on. Never with
+    /// [`Mode::Cpu`](super::Mode::Cpu), nor where the system does not say.
+    pub fn is_waiting(&self) -> bool {
+        self.stack.is_waiting
     }
 
     /// Whether the outer frames are missing, for want of room.

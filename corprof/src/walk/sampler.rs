@@ -54,12 +54,44 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// Suspension rule 1 is kept by types: only this thread can stop others, and there is no way to ask for it from elsewhere.
 pub struct Sampler {
     pub(crate) interval: Duration,
-    pub(crate) is_on_cpu: bool,
+    pub(crate) mode: Mode,
     pub(crate) filter: Option<Filter>,
     pub(crate) budget: f64,
     pub(crate) longest: Duration,
     pub(crate) depth: usize,
     pub(crate) strategy: Strategy,
+}
+
+/// What the sampler looks for: what the application computes, or what it does with its time.
+///
+/// In both, [`Sample::weight`](super::Sample::weight) is the time that a sample stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Processor time: only threads that are on a processor, or could go on at once, at the moment of the round. A thread that
+    /// waits is left out, also if it has run since the round before.
+    ///
+    /// What tells is the thread's processor time, looked at half a millisecond before the round and in it, and the state that
+    /// the system gives. Windows has no such state: there, a thread that stands in a system call when it is stopped
+    /// ([`Strategy::Seeded`]) waits. Where the system tells neither, all threads are sampled.
+    Cpu,
+    /// Time by the clock on the wall: every thread in every round, whether it runs or waits
+    /// ([`Sample::is_waiting`](super::Sample::is_waiting)).
+    ///
+    /// On Linux, which counts exactly, threads that have not run since they were last walked are not stopped again: they stand
+    /// where they stood.
+    #[default]
+    Wall,
+}
+
+impl fmt::Display for Mode {
+    /// `cpu` or `wall`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Wall => "wall",
+        })
+    }
 }
 
 pub(crate) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
@@ -86,11 +118,13 @@ pub enum SamplerError {
 }
 
 impl Sampler {
-    /// A sampler that makes a round every `interval`, which is at least 0.1 ms and at most a day.
+    /// A sampler that makes a round every `interval` on average, which is at least 0.1 ms and at most a day. Rounds come at random
+    /// times, half an interval to one and a half after each other, so that nothing regular in the application is always seen or
+    /// never.
     pub fn every(interval: Duration) -> Self {
         Self {
             interval: interval.clamp(Duration::from_micros(100), Duration::from_secs(24 * 60 * 60)),
-            is_on_cpu: false,
+            mode: Mode::default(),
             filter: None,
             budget: 0.02,
             longest: Duration::from_millis(50),
@@ -99,14 +133,10 @@ impl Sampler {
         }
     }
 
-    /// Only threads that have run on a processor since the round before: what the application works on, without what it
-    /// waits for. A thread that ran for a part of the time only is sampled all the same; to weigh samples by
-    /// [`cpu_time`](SampledThread::cpu_time) corrects for that. Where the system does not tell, all threads are sampled.
-    ///
-    /// Without this, every thread is sampled in every round, whether it runs or waits.
+    /// Which threads are seen, and so what samples say; [`Mode::Wall`] unless this says otherwise.
     #[must_use]
-    pub fn on_cpu(mut self) -> Self {
-        self.is_on_cpu = true;
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 
@@ -195,7 +225,7 @@ impl fmt::Debug for Sampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sampler")
             .field("interval", &self.interval)
-            .field("is_on_cpu", &self.is_on_cpu)
+            .field("mode", &self.mode)
             .field("budget", &self.budget)
             .field("strategy", &self.strategy)
             .finish_non_exhaustive()

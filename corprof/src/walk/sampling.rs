@@ -1,6 +1,6 @@
 //! What the sampler's thread does: wait for the next round, look who is there, have them walked, hand the stacks over.
 
-use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -8,30 +8,52 @@ use corprof_sys as sys;
 use crate::id::{Inert, ThreadId};
 use crate::own_thread::OwnThread;
 use crate::report;
-use crate::system;
 
+use super::activity::{Activity, Look};
 use super::budget::Budget;
-use super::report::Report;
+use super::report::{Report, ThreadCounts, Verdict};
 use super::round::{Round, SampledThread};
-use super::sampler::Sampler;
-use super::strategy::{self, Strategy, Target, Walker};
+use super::sampler::{Mode, Sampler};
+use super::schedule::Schedule;
+use super::strategy::{self, Outcome, Strategy, Target, Walker};
 use super::tape::Tape;
 
 /// What the profiler gets to see.
 type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
 
+/// How long before a round threads are looked at that run: who runs on in between is at work.
+const LEAD: Duration = Duration::from_micros(500);
+
 /// The sampler at work.
 struct Sampling {
     sampler: Sampler,
     budget: Budget,
+    schedule: Schedule,
     tape: Tape,
     report: Report,
-    /// The time that each thread had run by the round before.
-    cpu_times: HashMap<ThreadId, Duration>,
+    activity: Activity,
+    /// When the last round was made, and when threads were last looked at.
+    last: Instant,
+    marked: Instant,
     /// The thread that the next round begins with, as the last one had no time for it.
     first: Option<ThreadId>,
     /// The strategy has given up.
     is_given_up: bool,
+}
+
+/// The threads of a round.
+#[derive(Default)]
+struct Chosen<'i> {
+    /// Those that are to be walked.
+    targets: Vec<Target<'i>>,
+    /// What is known of these.
+    target_looks: Vec<Option<(u32, Look)>>,
+    /// The same, as the profiler gets to see them.
+    threads: Vec<SampledThread>,
+    /// Those whose last stack is good still.
+    unmoved: Vec<SampledThread>,
+    /// All that there are.
+    looks: Vec<(ThreadId, u32, Look)>,
 }
 
 /// The thread's whole life.
@@ -51,11 +73,15 @@ pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut OwnThread<
 }
 
 fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut OwnThread<'i>, see: See<'_>) {
+    let now = Instant::now();
     let mut sampling = Sampling {
-        budget: Budget::new(sampler.budget, Instant::now()),
+        budget: Budget::new(sampler.budget, now),
+        schedule: Schedule::new(sampler.interval, now),
         tape: Tape::new(sampler.depth),
-        report: Report { strategy: sampler.strategy, ..Report::default() },
-        cpu_times: HashMap::new(),
+        report: Report::new(sampler.mode, sampler.interval, sampler.strategy),
+        activity: Activity::default(),
+        last: now,
+        marked: now,
         first: None,
         is_given_up: false,
         sampler,
@@ -73,40 +99,31 @@ impl Sampling {
         mut walker: Box<dyn Walker + 'i>,
         see: See<'_>,
     ) -> Result<(), String> {
-        let interval = self.sampler.interval;
-        let mut last = Instant::now();
-        let mut next = last + interval;
+        let start = self.last;
         loop {
-            if cx.wait(next.saturating_duration_since(Instant::now())).is_break() {
+            if self.wait(cx).is_break() {
                 return Ok(());
             }
             let now = Instant::now();
-            let missed = now.saturating_duration_since(next).div_duration_f64(interval) as u32;
-            self.report.skipped.late += u64::from(missed);
-            next += interval * missed.saturating_add(1);
+            self.report.elapsed = now.saturating_duration_since(start);
+            self.report.skipped.late += self.schedule.begin(now);
             let wait = self.budget.wait(now);
             if !wait.is_zero() {
                 // Waking up would cost something as well.
-                let more = wait.div_duration_f64(interval) as u32;
-                self.report.skipped.budget += 1 + u64::from(more);
-                next += interval * more;
+                self.report.skipped.budget += 1 + self.schedule.put_off(wait);
                 continue;
             }
             // A thread that has become a managed one would wait for itself (suspension rule 1).
             if cx.current_thread() != Ok(None) {
                 return Err("its closure has called managed code, and a managed thread must not stop others".to_owned());
             }
-            if let Some(threads) = self.round(cx, walker.as_mut())? {
-                let elapsed = now.saturating_duration_since(last);
-                last = now;
-                see(&mut Round {
-                    cx,
-                    threads: &threads,
-                    tape: &self.tape,
-                    elapsed,
-                    report: &self.report,
-                    natives: None,
-                });
+            let elapsed = now.saturating_duration_since(self.last);
+            if let Some(threads) = self.round(cx, walker.as_mut(), now, elapsed)? {
+                self.last = now;
+                let pause = self.budget.pace().saturating_sub(self.sampler.interval);
+                self.report.skipped.budget += self.schedule.put_off(pause);
+                let (tape, report) = (&self.tape, &self.report);
+                see(&mut Round { cx, threads: &threads, tape, elapsed, report, natives: None });
             }
             if std::mem::take(&mut self.is_given_up) {
                 let other = Strategy::SuspendedRuntime;
@@ -116,19 +133,43 @@ impl Sampling {
         }
     }
 
-    /// Has the threads walked onto the tape, and answers who they are; none if there was nothing to see.
-    fn round(&mut self, cx: &mut OwnThread<'_>, walker: &mut dyn Walker) -> Result<Option<Vec<SampledThread>>, String> {
-        let listed = cx.enum_threads().map_err(|error| error.to_string())?;
-        let (targets, threads) = self.choose(cx, listed).map_err(|error| error.to_string())?;
-        if targets.is_empty() {
-            self.report.skipped.empty += 1;
-            return Ok(None);
+    /// Waits until a round is due; `Break` if there will be none any more.
+    ///
+    /// Where it matters who runs, threads are looked at shortly before, too: at the interval of a round a thread may have run
+    /// and waited many times.
+    fn wait(&mut self, cx: &mut OwnThread<'_>) -> ControlFlow<()> {
+        let until = |time: Instant| time.saturating_duration_since(Instant::now());
+        let before = self.schedule.due().checked_sub(LEAD).filter(|before| *before > self.marked + LEAD);
+        if let Some(before) = before.filter(|_| self.sampler.mode == Mode::Cpu) {
+            cx.wait(until(before))?;
+            self.activity.mark();
         }
+        cx.wait(until(self.schedule.due()))
+    }
+
+    /// Has the threads walked onto the tape, and answers who they are; none if that could not be done.
+    fn round(
+        &mut self,
+        cx: &mut OwnThread<'_>,
+        walker: &mut dyn Walker,
+        now: Instant,
+        elapsed: Duration,
+    ) -> Result<Option<Vec<SampledThread>>, String> {
+        let started = cx.alive().threads_started();
+        let listed = cx.enum_threads().map_err(|error| error.to_string())?;
+        let Chosen { targets, target_looks, mut threads, unmoved, looks } = self.choose(cx, listed);
         self.tape.prepare(targets.len());
-        let look_up = cx.alive().look_up();
-        let outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
-        self.tape.take_note(cx);
-        drop(look_up);
+        let mut outcome = Outcome::default();
+        if !targets.is_empty() {
+            let look_up = cx.alive().look_up();
+            outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
+            self.tape.note_waits(|number| {
+                let look = target_looks.get(number).copied().flatten();
+                look.is_some_and(|(os_id, look): (u32, Look)| look.has_waited(os_id))
+            });
+            self.tape.take_note(cx);
+            drop(look_up);
+        }
         self.report.delayed = cx.alive().delayed();
         self.report.retries += u64::from(outcome.retries);
         self.report.abandoned += u64::from(outcome.abandoned);
@@ -142,7 +183,20 @@ impl Sampling {
             }
             return Ok(None);
         }
-        self.budget.spend(outcome.stood);
+        self.budget.spend(outcome.lost);
+        for thread in unmoved {
+            self.activity.replay(thread.id.0, threads.len(), &mut self.tape);
+            threads.push(thread);
+        }
+        self.report.cpu_time += self.activity.end_round(looks, elapsed);
+        self.marked = now;
+        self.report.unseen = started.saturating_sub(self.activity.seen());
+        if self.sampler.mode == Mode::Cpu {
+            let waited = self.tape.leave_out_waits();
+            self.report.threads.idle += waited;
+            self.report.waited += waited as u64;
+        }
+        self.weigh(&threads, elapsed);
         self.report.note(&outcome, &self.tape);
         let left = targets.len() - outcome.left_out.min(targets.len());
         self.first = targets.get(left).map(|target| target.thread);
@@ -154,40 +208,59 @@ impl Sampling {
         }
     }
 
+    /// Says what each sample stands for, and keeps the stacks that may be good for the next round as well.
+    fn weigh(&mut self, threads: &[SampledThread], elapsed: Duration) {
+        let (activity, mode, depth) = (&mut self.activity, self.sampler.mode, self.sampler.depth);
+        self.tape.weigh(|stack, frames| {
+            let Some(thread) = threads.get(stack.thread).map(|thread| thread.id.0) else { return elapsed };
+            let verdict = Verdict::of_frames(stack, frames);
+            match mode {
+                Mode::Cpu if verdict.is_sample() => activity.weigh(thread).unwrap_or(elapsed),
+                Mode::Cpu => elapsed,
+                Mode::Wall => {
+                    let lacks_room = stack.is_cut && frames.len() < depth; // the next round has more
+                    if !stack.is_again && !lacks_room && verdict != Verdict::Failed {
+                        activity.keep(thread, stack, frames);
+                    }
+                    elapsed
+                }
+            }
+        });
+    }
+
     /// Chooses those of the `listed` threads that are to be walked. All that needs memory or a lock is done here.
-    fn choose<'i>(
-        &mut self,
-        cx: &'i OwnThread<'_>,
-        mut listed: Vec<ThreadId>,
-    ) -> crate::Result<(Vec<Target<'i>>, Vec<SampledThread>)> {
+    fn choose<'i>(&mut self, cx: &'i OwnThread<'_>, mut listed: Vec<ThreadId>) -> Chosen<'i> {
         if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
             listed.rotate_left(first);
         }
-        let claims: Vec<_> = listed.iter().filter_map(|&thread| Some((thread, cx.alive().claim(thread)?))).collect();
-        let mut counts = super::report::ThreadCounts { seen: listed.len(), ..Default::default() };
-        counts.ended = listed.len() - claims.len();
-        let mut cpu_times = HashMap::with_capacity(claims.len());
-        let (mut targets, mut threads) = (Vec::with_capacity(claims.len()), Vec::with_capacity(claims.len()));
-        for (thread, claim) in claims {
+        let mut counts = ThreadCounts { seen: listed.len(), ..ThreadCounts::default() };
+        let mut chosen = Chosen::default();
+        for thread in listed {
+            let Some(claim) = cx.alive().claim(thread) else {
+                counts.ended += 1;
+                continue;
+            };
             let os_id = cx.os_thread_id(thread).ok();
-            let total = os_id.and_then(system::cpu_time);
-            let before = self.cpu_times.get(&thread);
-            let cpu_time = total.zip(before).map(|(total, before)| total.saturating_sub(*before));
-            cpu_times.extend(total.map(|total| (thread, total)));
+            let look = os_id.map(|os_id| self.activity.look(thread, os_id, self.sampler.mode == Mode::Cpu));
+            chosen.looks.extend(os_id.zip(look).map(|(os_id, look)| (thread, os_id, look)));
             let name = cx.thread_names().of(thread);
+            let cpu_time = look.and_then(|look| look.since);
             let sampled = SampledThread { id: Inert(thread), os_id, name, cpu_time };
             if self.sampler.filter.as_mut().is_some_and(|wants| !wants(&sampled)) {
                 counts.filtered += 1;
-            } else if self.sampler.is_on_cpu && cpu_time == Some(Duration::ZERO) {
+            } else if self.sampler.mode == Mode::Cpu && look.is_some_and(|look| !look.is_at_work) {
                 counts.idle += 1;
+            } else if look.is_some_and(|look| !look.has_run) && self.activity.is_placed(thread) {
+                counts.unmoved += 1;
+                chosen.unmoved.push(sampled);
             } else {
-                targets.push(Target { thread, os_id, claim });
-                threads.push(sampled);
+                chosen.targets.push(Target { thread, os_id, claim });
+                chosen.target_looks.push(os_id.zip(look));
+                chosen.threads.push(sampled);
             }
         }
-        self.cpu_times = cpu_times;
         self.report.threads = counts;
-        Ok((targets, threads))
+        chosen
     }
 }
 
@@ -249,12 +322,9 @@ mod tests {
         }
         clr.shutdown();
         let rounds = rounds.lock().unwrap();
-        let seeded = rounds.iter().take_while(|(strategy, _)| *strategy == Strategy::Seeded);
-        assert_eq!(
-            seeded.map(|(_, samples)| samples).collect::<Vec<_>>(),
-            [&0; 3],
-            "three rounds, of walks that were given up"
-        );
-        assert!(rounds[3..].iter().all(|(strategy, _)| *strategy == Strategy::SuspendedRuntime));
+        let seeded = rounds.iter().take_while(|(strategy, _)| *strategy == Strategy::Seeded).count();
+        assert!(seeded >= 3, "three rounds, of walks that were given up, and those in which nobody was to be walked");
+        assert!(rounds[..seeded].iter().all(|(_, samples)| *samples == 0));
+        assert!(rounds[seeded..].iter().all(|(strategy, _)| *strategy == Strategy::SuspendedRuntime));
     }
 }

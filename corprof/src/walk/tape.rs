@@ -1,6 +1,7 @@
 //! The memory that a round writes to: set aside before threads are stopped, read when they run again.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -37,8 +38,8 @@ pub(crate) struct Tape {
 pub(crate) struct Stack {
     /// Which of the round's threads.
     pub(crate) thread: usize,
-    start: usize,
-    end: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
     /// What the walk answered.
     pub(crate) code: HRESULT,
     /// There was no room for all frames.
@@ -47,6 +48,12 @@ pub(crate) struct Stack {
     pub(crate) is_unwound: bool,
     /// It is a sample even if there is no managed frame.
     pub(crate) is_kept: bool,
+    /// It was not walked in this round: the thread has not run since an earlier one.
+    pub(crate) is_again: bool,
+    /// The thread waited.
+    pub(crate) is_waiting: bool,
+    /// The time that it stands for.
+    pub(crate) weight: Duration,
 }
 
 /// Where the frames of one stack go: a place of fixed size on the tape.
@@ -58,6 +65,7 @@ pub(crate) struct Pen<'t> {
     is_cut: bool,
     is_unwound: bool,
     is_kept: bool,
+    is_waiting: bool,
 }
 
 impl Tape {
@@ -83,15 +91,48 @@ impl Tape {
         }
         let start = self.frames.len();
         let end = self.frames.capacity().min(start.saturating_add(self.depth));
-        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut: false, is_unwound: false, is_kept: false };
+        let (is_cut, is_unwound, is_kept, is_waiting) = (false, false, false, false);
+        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut, is_unwound, is_kept, is_waiting };
         let Some(code) = walk(&mut pen) else { return };
-        let Pen { is_cut, is_unwound, is_kept, .. } = pen;
-        self.stacks.push(Stack { thread, start, end: self.frames.len(), code, is_cut, is_unwound, is_kept });
+        let Pen { is_cut, is_unwound, is_kept, is_waiting, .. } = pen;
+        let end = self.frames.len();
+        let (is_again, weight) = (false, Duration::ZERO);
+        let stack = Stack { thread, start, end, code, is_cut, is_unwound, is_kept, is_again, is_waiting, weight };
+        self.stacks.push(stack);
     }
 
     /// Takes note of the functions, as of all that the runtime hands out. Not while threads stand still: it may ask for memory.
     pub(crate) fn take_note(&self, info: &Info) {
         self.frames.iter().filter_map(|frame| frame.function).for_each(|function| info.note_function(function));
+    }
+
+    /// Writes a stack of an earlier round once more. It may ask for memory.
+    pub(crate) fn write_again(&mut self, stack: Stack, frames: &[SampledFrame]) {
+        let start = self.frames.len();
+        self.frames.extend_from_slice(frames);
+        self.stacks.push(Stack { start, end: self.frames.len(), is_again: true, ..stack });
+    }
+
+    /// Notes which of the threads that were walked wait.
+    pub(crate) fn note_waits(&mut self, mut waits: impl FnMut(usize) -> bool) {
+        for stack in &mut self.stacks {
+            stack.is_waiting |= waits(stack.thread);
+        }
+    }
+
+    /// Weighs the stacks: `weigh` says what one stands for.
+    pub(crate) fn weigh(&mut self, mut weigh: impl FnMut(&Stack, &[SampledFrame]) -> Duration) {
+        for stack in &mut self.stacks {
+            let frames = self.frames.get(stack.start..stack.end).unwrap_or_default();
+            stack.weight = weigh(stack, frames);
+        }
+    }
+
+    /// Forgets the stacks of threads that wait; how many those were.
+    pub(crate) fn leave_out_waits(&mut self) -> usize {
+        let before = self.stacks.len();
+        self.stacks.retain(|stack| !stack.is_waiting);
+        before - self.stacks.len()
     }
 
     /// What came of the threads that were walked.
@@ -122,6 +163,13 @@ impl Pen<'_> {
     pub(crate) fn restart(&mut self) {
         self.frames.truncate(self.start);
         self.is_cut = false;
+        self.is_waiting = false;
+    }
+
+    /// The thread stands in a system call.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn is_waiting(&mut self) {
+        self.is_waiting = true;
     }
 
     /// The stack is a sample even if there is no managed frame.

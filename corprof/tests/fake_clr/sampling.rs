@@ -8,7 +8,7 @@ use corprof::error::E_FAIL;
 use corprof::prelude::*;
 use corprof::sys;
 use corprof::testing::{FakeClr, standstill};
-use corprof::walk::{Report, SamplerError};
+use corprof::walk::{Report, SamplerError, ThreadCounts};
 use windows_core::HRESULT;
 
 /// There is one sampler in a process, so these tests take turns.
@@ -63,10 +63,11 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits for a round that begins after this.
+/// Waits for a round that begins after this, and in which threads are stopped: the test's own, which runs again and again.
 fn next_round(clr: &FakeClr) -> Seen {
-    let before = Samples::seen(clr).report.rounds;
-    wait_until("two more rounds", || Samples::seen(clr).report.rounds >= before + 2);
+    let (before, suspensions) = (Samples::seen(clr).report.rounds, clr.suspensions());
+    let has_been = || Samples::seen(clr).report.rounds >= before + 2 && clr.suspensions() >= suspensions + 2;
+    wait_until("two more rounds", has_been);
     Samples::seen(clr)
 }
 
@@ -101,8 +102,9 @@ fn stacks_are_seen_with_their_threads_and_the_others_are_classified() {
     assert_eq!(name.as_deref(), Some("worker"));
     assert_eq!(frames, &["System.Object.Work()", "System.Object.Main()", "native"]);
     // The main thread has no frames.
-    assert_eq!((report.threads.seen, report.threads.walked, report.threads.without_frames), (2, 1, 1));
-    assert_eq!(report.threads.failed, 0);
+    let ThreadCounts { seen, walked, without_frames, unmoved, failed, .. } = report.threads;
+    assert_eq!((seen, walked + without_frames + unmoved, failed), (2, 2, 0), "{report:?}");
+    assert!(unmoved > 0, "the worker has not run since it was walked: {report:?}");
     assert!(report.walks.count(E_FAIL) > 0 && report.walks.count(HRESULT(0)) > 0, "{}", report.walks);
     assert!(!clr.has_panicked());
     end(clr);
@@ -166,18 +168,21 @@ fn a_runtime_that_has_not_started_is_waited_for() {
 #[test]
 fn walks_that_fail_are_counted_by_their_codes_and_all_threads_run_again() {
     let _turn = turn();
-    let (clr, _) = sampled();
+    let (clr, thread) = sampled();
     for code in [
         sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
         sys::CORPROF_E_ASYNCHRONOUS_UNSAFE,
         sys::CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
     ] {
         clr.fail_always("DoStackSnapshot", code);
+        clr.set_stack(thread, [None]);
         wait_until("a failed walk", || Samples::seen(&clr).report.walks.count(code) > 0);
         let report = next_round(&clr).report;
         assert_eq!((report.threads.walked, report.threads.failed), (0, 2));
         clr.fail_no_more("DoStackSnapshot");
     }
+    let work = clr.function(clr.core_class("System.Object"), "Again");
+    clr.set_stack(thread, [Some(work)]);
     assert_eq!(next_round(&clr).stacks.len(), 1, "and the next round is as good as ever");
     end(clr);
 }
@@ -268,6 +273,8 @@ fn a_managed_thread_stops_nobody() {
     assert!(!clr.is_suspended());
 }
 
+static IS_THIRD: AtomicBool = AtomicBool::new(false);
+
 /// Panics in its third round.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0034", no_export)]
@@ -277,7 +284,10 @@ struct Panics;
 impl Callbacks for Panics {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);
-        Ok(sampler.start(cx, |round| assert!(round.report().rounds < 3, "in round 3"))?)
+        Ok(sampler.start(cx, |round| {
+            IS_THIRD.store(round.report().rounds == 3, SeqCst);
+            assert!(round.report().rounds < 3, "in round 3");
+        })?)
     }
 }
 
@@ -285,8 +295,9 @@ impl Callbacks for Panics {
 fn after_a_panic_everything_runs_and_the_sampler_is_gone() {
     let _turn = turn();
     let clr = FakeClr::load::<Panics>().unwrap();
-    wait_until("three suspensions", || clr.suspensions() == 3);
+    wait_until("the third round", || IS_THIRD.load(SeqCst));
+    let suspensions = clr.suspensions();
     std::thread::sleep(Duration::from_millis(30));
-    assert_eq!(clr.suspensions(), 3);
+    assert_eq!(clr.suspensions(), suspensions);
     end(clr);
 }

@@ -1,7 +1,11 @@
-//! How long threads have run.
+//! How long threads have run, and whether they do.
 
+use std::fs::File;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::time::Duration;
+
+use crate::system::Scheduling;
 
 /// The two lowest bits of a thread's clock id say which of its clocks: the scheduler's, the most exact. The third, that it is
 /// a thread's and not a process's; the rest is the thread's number, inverted.
@@ -18,4 +22,19 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
         time.assume_init()
     };
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
+}
+
+/// The scheduler counts in nanoseconds: whoever has run has run for longer.
+pub(crate) fn run_count(os_thread_id: u32) -> Option<u64> {
+    cpu_time(os_thread_id).map(|time| time.as_nanos() as u64)
+}
+
+pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
+    let mut text = [0; 4096];
+    let length = File::open(format!("/proc/self/task/{os_thread_id}/status")).ok()?.read(&mut text).ok()?;
+    let text = std::str::from_utf8(text.get(..length)?).ok()?;
+    // The name comes before, on a line of its own, with its line ends escaped.
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim_start);
+    let is_runnable = value("State:")?.starts_with('R');
+    Some(Scheduling { is_runnable, waits: value("voluntary_ctxt_switches:")?.parse().ok()? })
 }

@@ -36,6 +36,16 @@ pub(super) fn cpu_time(_os_thread_id: u32) -> Option<std::time::Duration> {
     None
 }
 
+/// Not known how.
+pub(super) fn run_count(_os_thread_id: u32) -> Option<u64> {
+    None
+}
+
+/// Not known how.
+pub(super) fn scheduling(_os_thread_id: u32) -> Option<super::Scheduling> {
+    None
+}
+
 /// A number for the calling thread, as the system's own may not be one of 32 bits.
 #[cfg(feature = "testing")]
 pub(super) fn os_thread_id() -> u32 {

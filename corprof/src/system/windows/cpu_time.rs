@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::system::Scheduling;
+
 use windows_sys::Win32::Foundation::{CloseHandle, FILETIME};
 use windows_sys::Win32::System::Threading::{GetThreadTimes, OpenThread, THREAD_QUERY_LIMITED_INFORMATION};
 
@@ -21,6 +23,17 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
         is_known
     };
     is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
+}
+
+/// There is a count of cycles (QueryThreadCycleTime), but nothing says that it goes up while a thread runs on without being
+/// interrupted, and Wine has none.
+pub(crate) fn run_count(_os_thread_id: u32) -> Option<u64> {
+    None
+}
+
+/// Only a list of all threads of all processes would say.
+pub(crate) fn scheduling(_os_thread_id: u32) -> Option<Scheduling> {
+    None
 }
 
 /// The time in steps of 100 ns.

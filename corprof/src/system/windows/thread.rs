@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use windows_sys::Wdk::System::Threading::{NtQueryInformationThread, ThreadBasicInformation};
@@ -9,6 +10,8 @@ use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
 use windows_sys::Win32::System::Diagnostics::Debug::{
     CONTEXT, CONTEXT_FULL_AMD64, GetThreadContext, ReadProcessMemory,
 };
+use windows_sys::Win32::System::LibraryLoader::GetModuleHandleW;
+use windows_sys::Win32::System::ProcessStatus::{GetModuleInformation, MODULEINFO};
 use windows_sys::Win32::System::Threading::{
     GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadId, GetThreadTimes, OpenThread, ResumeThread,
     SuspendThread, THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
@@ -45,6 +48,31 @@ pub(crate) struct Registers(pub(super) CONTEXT);
 pub(crate) fn current_id() -> u32 {
     // SAFETY: takes no arguments and touches no memory.
     unsafe { GetCurrentThreadId() }
+}
+
+/// Where the system's library lies in memory: the one that makes system calls.
+fn system_library() -> Option<Range<usize>> {
+    static LIBRARY: OnceLock<Option<Range<usize>>> = OnceLock::new();
+    let find = || {
+        let name: Vec<u16> = "ntdll.dll\0".encode_utf16().collect();
+        let mut information =
+            MODULEINFO { lpBaseOfDll: std::ptr::null_mut(), SizeOfImage: 0, EntryPoint: std::ptr::null_mut() };
+        let size = size_of::<MODULEINFO>() as u32;
+        // SAFETY: the name ends with a 0; the handle is of a module that no process unloads; the call writes at most the size
+        // it is given.
+        let is_known = unsafe {
+            let library = GetModuleHandleW(name.as_ptr());
+            !library.is_null() && GetModuleInformation(GetCurrentProcess(), library, &mut information, size) != 0
+        };
+        let start = information.lpBaseOfDll.addr();
+        is_known.then(|| start..start + information.SizeOfImage as usize)
+    };
+    LIBRARY.get_or_init(find).clone()
+}
+
+/// Has made ready what [`Registers::is_in_system_call`] needs. Call it before anything is stopped.
+pub(crate) fn prepare() {
+    system_library();
 }
 
 /// A thread that stands still until this is dropped, whatever happens: an early return and a panic resume it too.
@@ -187,6 +215,21 @@ impl Registers {
     /// The address of the next instruction.
     pub(crate) fn ip(&self) -> usize {
         self.0.Rip as usize
+    }
+
+    /// Whether the thread is in a system call: it waits, nearly always. After [`prepare`] this takes no lock.
+    ///
+    /// Then its next instruction is the one behind that which calls the system: `syscall`, `int 2Eh`, or, under Wine, a call
+    /// by way of a fixed address.
+    pub(crate) fn is_in_system_call(&self) -> bool {
+        const CALLS: [&[u8]; 3] = [&[0x0F, 0x05], &[0xCD, 0x2E], &[0xFF, 0x14, 0x25, 0x00, 0x10, 0xFE, 0x7F]];
+        const LONGEST: usize = 7;
+        let Some(library) = system_library().filter(|library| library.contains(&self.ip())) else { return false };
+        // Not before the page that the instruction is on: that one is there to be read, as it is being executed.
+        let start = self.ip().saturating_sub(LONGEST).max(self.ip() & !0xFFF).max(library.start);
+        // SAFETY: the bytes lie on the page that the thread executes, in a library that stays where it is.
+        let before = unsafe { std::slice::from_raw_parts(start as *const u8, self.ip() - start) };
+        CALLS.iter().any(|call| before.ends_with(call))
     }
 
     /// The stack pointer.

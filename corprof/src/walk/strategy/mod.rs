@@ -38,7 +38,7 @@ pub enum Strategy {
     Seeded,
     /// Threads that run are asked where they are by a signal (SIGURG), at random times around the interval; nothing is stopped, and
     /// threads that wait are left alone. Only on Linux, on x86-64 and arm64. What is seen is processor time, where the processor
-    /// was: between safepoints as well, and native frames one by one as far as they keep frame pointers. Threads are sampled
+    /// was, whatever the [`Mode`](super::Mode): between safepoints as well, and native frames one by one as far as they keep frame pointers. Threads are sampled
     /// that start after the sampler. Should the application set up a handler for SIGURG, the sampler goes over to
     /// [`SuspendedRuntime`](Self::SuspendedRuntime).
     Signals,
@@ -63,6 +63,8 @@ pub(crate) struct Outcome {
     pub(crate) retries: u32,
     /// From asking threads to stop until they ran again; of several stops the sum.
     pub(crate) stood: Duration,
+    /// How much of its time the application has lost by that: the budget pays for it.
+    pub(crate) lost: Duration,
     /// Threads that had come to their end since they were claimed.
     pub(crate) ended: usize,
     /// Threads that there was no time left for.

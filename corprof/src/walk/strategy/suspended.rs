@@ -136,6 +136,7 @@ impl Walker for Suspender<'_> {
         }
         outcome.stuck = standstill.end();
         outcome.stood = stopwatch.elapsed();
+        outcome.lost = outcome.stood;
         outcome
     }
 }

@@ -1,12 +1,12 @@
 //! A sampler with all of its settings.
 use corprof::prelude::*;
-use corprof::walk::{SamplerError, Strategy};
+use corprof::walk::{Mode, SamplerError, Strategy};
 use std::time::Duration;
 
 fn start(cx: &mut InInitialize<'_>) -> Result<(), SamplerError> {
     let mut seen = 0;
     Sampler::every(Duration::from_millis(1))
-        .on_cpu()
+        .mode(Mode::Cpu)
         .threads(|thread| thread.name.as_deref() != Some("housekeeping"))
         .budget(0.05)
         .longest_standstill(Duration::from_millis(20))

@@ -26,7 +26,7 @@ use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
 use crate::own_thread::OwnThread;
 use crate::system::probe::{self, Probe};
-use crate::system::thread::{Registers, Stopped, Thread};
+use crate::system::thread::{self, Registers, Stopped, Thread};
 use crate::system::unwind::{self, Seed, UnwindError};
 use crate::walk::standstill::Mark;
 use crate::walk::tape::{Pen, SampledFrame, Tape};
@@ -82,6 +82,7 @@ impl<'i> Seeder<'i> {
         let info = cx.info();
         let runtime = Runtime { info, raw: info.as_version(CALL)? };
         unwind::prepare();
+        thread::prepare();
         let no_thread = |_| {
             let rule =
                 "the system has no thread to give for the watchdog, without which single threads are not stopped";
@@ -166,6 +167,9 @@ impl Runtime<'_> {
         }
         if !may(registers.ip()) {
             return Walked::Stuck;
+        }
+        if registers.is_in_system_call() {
+            pen.is_waiting();
         }
         let scribe = Scribe { pen, watched, stack, hole: None, is_leaf_native: false, has_managed: false };
         Walked::Answer(self.snapshot(held, stopped, scribe, is_last))
@@ -379,6 +383,8 @@ impl Walker for Seeder<'_> {
                 Walked::Answer(_) => {}
             }
         }
+        // While one of them was stopped, the others ran on.
+        outcome.lost = outcome.stood / u32::try_from(targets.len()).unwrap_or(u32::MAX).max(1);
         outcome
     }
 }

@@ -25,7 +25,7 @@ use crate::own_thread::OwnThread;
 use crate::system::signals::{self, RawSample, Sending};
 use crate::walk::report::{Report, ThreadCounts};
 use crate::walk::round::{NativeNames, Round, SampledThread};
-use crate::walk::sampler::{Filter, Sampler};
+use crate::walk::sampler::{Filter, Mode, Sampler};
 use crate::walk::tape::{SampledFrame, Tape};
 
 use super::{Outcome, Strategy};
@@ -115,7 +115,7 @@ pub(crate) fn run(
         tape: Tape::new(depth),
         code: KnownCode::default(),
         natives: RefCell::default(),
-        report: Report { strategy: Strategy::Signals, ..Report::default() },
+        report: Report::new(Mode::Cpu, sampler.interval, Strategy::Signals),
         random: Random::new(),
         sampler,
     };
@@ -124,8 +124,8 @@ pub(crate) fn run(
 
 impl Sampling<'_> {
     fn run(&mut self, cx: &mut OwnThread<'_>, see: &mut dyn FnMut(&mut Round<'_, '_>)) -> Result<(), &'static str> {
-        let mut last = Instant::now();
-        let mut checked = last;
+        let start = Instant::now();
+        let (mut last, mut checked) = (start, start);
         loop {
             let pause = self.random.around(self.sampler.interval);
             let is_over = cx.wait(pause).is_break();
@@ -134,6 +134,7 @@ impl Sampling<'_> {
             let missed = elapsed.saturating_sub(pause).div_duration_f64(self.sampler.interval) as u64;
             self.report.skipped.late += missed;
             last = now;
+            self.report.elapsed = now.saturating_duration_since(start);
             let threads = self.collect(cx);
             if !threads.is_empty() {
                 let natives: Option<&dyn NativeNames> = Some(&self.natives);
@@ -187,6 +188,8 @@ impl Sampling<'_> {
             }
         }
         self.tape.take_note(cx);
+        let cpu_time = |number: usize| threads.get(number).and_then(|thread| thread.cpu_time);
+        self.tape.weigh(|stack, _| cpu_time(stack.thread).unwrap_or_default());
         self.report.threads = counts;
         self.report.note(&Outcome::default(), &self.tape);
         let slots = self.threads;
@@ -207,6 +210,7 @@ impl Sampling<'_> {
             let moved = total.saturating_sub(target.total);
             target.total = total;
             target.unasked += moved;
+            self.report.cpu_time += moved;
             let rests = target.rests_until.is_some_and(|until| now < until);
             if moved.is_zero() || rests || !target.watched.is_runnable() {
                 continue;

@@ -1,0 +1,84 @@
+//! When rounds are due: at random times around the interval.
+//!
+//! An application that does something every 10 ms would be seen at the same point of its work for ever, were rounds regular as
+//! well. So the time to the next round is drawn anew each time, evenly from half the interval to one and a half.
+
+use std::time::{Duration, Instant};
+
+/// The times of rounds.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    interval: Duration,
+    random: fastrand::Rng,
+    due: Instant,
+}
+
+impl Schedule {
+    pub(crate) fn new(interval: Duration, now: Instant) -> Self {
+        let mut schedule = Self { interval, random: fastrand::Rng::new(), due: now };
+        let first = schedule.around(interval);
+        schedule.due += first;
+        schedule
+    }
+
+    /// When the next round is due.
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Plans the round after one that begins `now`; how many came to nothing, as it is so late.
+    pub(crate) fn begin(&mut self, now: Instant) -> u64 {
+        let missed = now.saturating_duration_since(self.due).div_duration_f64(self.interval) as u32;
+        let next = self.around(self.interval);
+        self.due += self.interval * missed + next;
+        u64::from(missed)
+    }
+
+    /// Puts rounds off for `wait` or so; how many come to nothing by that.
+    pub(crate) fn put_off(&mut self, wait: Duration) -> u64 {
+        let wait = self.around(wait);
+        self.due += wait;
+        wait.div_duration_f64(self.interval).round() as u64
+    }
+
+    /// Half of `time` to one and a half of it.
+    fn around(&mut self, time: Duration) -> Duration {
+        time.mul_f64(0.5 + self.random.f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn rounds_come_at_random_and_as_often_as_asked_for() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(MILLISECOND, start);
+        let mut gaps = Vec::new();
+        for _ in 0..10_000 {
+            let now = schedule.due();
+            assert_eq!(schedule.begin(now), 0, "on time");
+            gaps.push(schedule.due() - now);
+        }
+        let mean = (schedule.due() - start).div_duration_f64(MILLISECOND) / 10_001.0;
+        assert!((0.98..1.02).contains(&mean), "one a millisecond: {mean}");
+        assert!(gaps.iter().all(|gap| (MILLISECOND / 2..=MILLISECOND * 3 / 2).contains(gap)));
+        let early = gaps.iter().filter(|&&gap| gap < MILLISECOND * 3 / 4).count();
+        assert!((2000..3000).contains(&early), "evenly: {early} in the first quarter");
+    }
+
+    #[test]
+    fn what_is_late_or_put_off_is_counted_and_not_made_up_for() {
+        let mut schedule = Schedule::new(MILLISECOND, Instant::now());
+        let late = schedule.due() + 10 * MILLISECOND;
+        assert_eq!(schedule.begin(late), 10);
+        assert!(schedule.due() > late && schedule.due() < late + 2 * MILLISECOND);
+        let before = schedule.due();
+        let skipped = schedule.put_off(100 * MILLISECOND);
+        assert!((50..=150).contains(&skipped), "{skipped}");
+        assert!((skipped - 1..=skipped).contains(&((schedule.due() - before).as_millis() as u64)));
+    }
+}
