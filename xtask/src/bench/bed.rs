@@ -131,6 +131,8 @@ pub(super) struct Bed {
     pub(super) deep: PathBuf,
     /// tests/managed/Shares.cs.
     pub(super) shares: PathBuf,
+    /// tests/managed/Pool.cs.
+    pub(super) pool: PathBuf,
 }
 
 /// Whether bench/hooks.S is for this system.
@@ -154,7 +156,7 @@ impl Bed {
         let bench = compile(&workspace_root().join("bench").join("Bench.cs"))?;
         let tested = |name: &str| compile(&managed::sources_dir().join(name));
         let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
-        let [deep, shares] = [tested("Deep.cs")?, tested("Shares.cs")?];
+        let [deep, shares, pool] = [tested("Deep.cs")?, tested("Shares.cs")?, tested("Pool.cs")?];
 
         announce("Building what is in C (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
@@ -221,6 +223,7 @@ impl Bed {
             counts: Built::new(library(sampling)?, Some("Counts"))?,
             deep,
             shares,
+            pool,
         })
     }
 
@@ -230,7 +233,7 @@ impl Bed {
         // What the person who measures has set must not change what is measured.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
-            let settings = ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_", "TIMER_", "TRACER_"];
+            let settings = ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_", "SAMPLER_", "TIMER_", "TRACER_"];
             if settings.iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }

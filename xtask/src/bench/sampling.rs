@@ -3,9 +3,14 @@
 //! The first is the example `sampler`, at two rates, under an application that computes and does nothing else: on one thread,
 //! and on as many as there are processors, where what the sampler itself computes is taken from the application. A slice lasts
 //! many rounds, so that none is without them. The second is a program that works in three chains of calls, 60, 30 and 10 % of
-//! the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples.
+//! the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and a pool of threads that
+//! does the same in short pieces (tests/managed/Pool.cs), by processor time, while twice as many threads as there are processors
+//! compute beside it.
 
 use std::collections::BTreeMap;
+use std::hint;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
@@ -27,12 +32,14 @@ const RATES: [(&str, [&str; 2], Option<f64>); 2] = [
 const SLICE: &str = "100000000";
 const SLICES: &str = "8";
 
-const SHARES: [(&str, f64); 3] =
-    [("chain Shares.Sixty()", 60.0), ("chain Shares.Thirty()", 30.0), ("chain Shares.Ten()", 10.0)];
+const SHARES: [(&str, f64); 3] = [("Sixty", 60.0), ("Thirty", 30.0), ("Ten", 10.0)];
 const SAMPLES: u64 = 20_000;
 /// The milliseconds of one process.
 const WORK: &str = "8000";
 const MOST_POINTS: f64 = 3.0;
+/// On a full machine there are fewer samples in the same time, and threads stop at safepoints later than they are asked to.
+const POOL_SAMPLES: u64 = 4_000;
+const MOST_OF_POOL: f64 = 6.0;
 
 /// Measures the rows.
 ///
@@ -62,6 +69,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
         }
     }
     lines.push(shares(bed)?);
+    lines.push(shares_on_a_full_machine(bed)?);
     Ok(lines)
 }
 
@@ -78,27 +86,65 @@ fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64).collect())
 }
 
-/// By how many points the share is wrong that is worst.
+/// By how many points the share is wrong that is worst, by the clock on the wall.
 fn shares(bed: &Bed) -> Result<Line> {
     announce(format_args!(
         "Shares: {SAMPLES} samples of a program that works 60, 30 and 10 % of the time in three chains"
     ));
-    let mut counts = BTreeMap::new();
-    let total = |counts: &BTreeMap<&str, u64>| counts.values().sum::<u64>();
-    while total(&counts) < SAMPLES {
-        let before = total(&counts);
-        let mut command = bed.command(&bed.shares, Some(&bed.counts))?;
-        command.arg(WORK).env("EVERY_US", "1000");
-        let (_, stderr) = output(&mut command)?;
-        for (chain, _) in SHARES {
-            *counts.entry(chain).or_default() += numbers(&stderr, &format!("{chain}: "))?.into_iter().sum::<u64>();
-        }
-        ensure!(total(&counts) > before, "no sample of the work: {stderr}");
-    }
-    let all = total(&counts) as f64;
-    let shares = SHARES.map(|(chain, expected)| (100.0 * counts[chain] as f64 / all, expected));
-    let shown = shares.map(|(share, expected)| format!("{share:.2} % ({expected} % expected)"));
-    note(format_args!("{all} samples: {}", shown.join(", ")));
-    let worst = shares.into_iter().map(|(share, expected)| (share - expected).abs()).fold(0.0, f64::max);
+    let worst = worst(bed, &bed.shares, SAMPLES, ("chain Shares", "chain Shares"), &[])?;
     Ok(Line::stated("shares of work", "sampler, 1 kHz", worst, "points off").target(MOST_POINTS))
+}
+
+/// The same by processor time, of a pool of threads that wait between pieces of work, while others want the processors as well.
+fn shares_on_a_full_machine(bed: &Bed) -> Result<Line> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    announce(format_args!(
+        "Shares on a full machine: {POOL_SAMPLES} samples of a pool of threads, beside {} that compute",
+        2 * processors
+    ));
+    let is_over = AtomicBool::new(false);
+    let worst = thread::scope(|scope| {
+        for _ in 0..2 * processors {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    hint::spin_loop();
+                }
+            });
+        }
+        let worst = worst(bed, &bed.pool, POOL_SAMPLES, ("chain Pool", "weight-us Pool"), &[("CPU", "1")]);
+        is_over.store(true, Relaxed);
+        worst
+    })?;
+    Ok(Line::stated("shares of work", "sampler, cpu, 1 kHz, full machine", worst, "points off").target(MOST_OF_POOL))
+}
+
+/// Samples a program until there are so many samples, and compares the shares of its three chains of calls with what they are:
+/// by how many points the worst is off. `keys` begin the lines that count samples, and those that weigh them.
+fn worst(
+    bed: &Bed,
+    program: &Path,
+    samples: u64,
+    (counted, weighed): (&str, &str),
+    settings: &[(&str, &str)],
+) -> Result<f64> {
+    let (mut count, mut weights) = (0, BTreeMap::new());
+    while count < samples {
+        let before = count;
+        let mut command = bed.command(program, Some(&bed.counts))?;
+        command.arg(WORK).env("EVERY_US", "1000").envs(settings.iter().copied());
+        let (_, stderr) = output(&mut command)?;
+        let sum = |key: &str, chain: &str| -> Result<u64> {
+            Ok(numbers(&stderr, &format!("{key}.{chain}(): "))?.into_iter().sum())
+        };
+        for (chain, _) in SHARES {
+            count += sum(counted, chain)?;
+            *weights.entry(chain).or_default() += sum(weighed, chain)?;
+        }
+        ensure!(count > before, "no sample of the work: {stderr}");
+    }
+    let all = weights.values().sum::<u64>() as f64;
+    let shares = SHARES.map(|(chain, expected)| (100.0 * weights[chain] as f64 / all, expected));
+    let shown = shares.map(|(share, expected)| format!("{share:.2} % ({expected} % expected)"));
+    note(format_args!("{count} samples: {}", shown.join(", ")));
+    Ok(shares.into_iter().map(|(share, expected)| (share - expected).abs()).fold(0.0, f64::max))
 }
