@@ -1,7 +1,9 @@
 //! `cargo xtask demo`: a real application under one of the example profilers.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -18,7 +20,11 @@ use crate::windows::{self, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
 /// What runs if nothing else is asked for: tests/managed/Sample.cs.
-const SAMPLE: &str = "Sample";
+const SAMPLE: &[&str] = &["Sample"];
+/// The same for profilers that look on: it has to work for some seconds, on threads that compute and wait.
+const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
+/// The examples that need such.
+const LOOKING_ON: [&str; 1] = ["sampler"];
 
 /// Run a .NET application under an example profiler.
 ///
@@ -29,6 +35,7 @@ const SAMPLE: &str = "Sample";
   cargo xtask demo                               the sample application under `logger`
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
+  cargo xtask demo sampler                       under `sampler`, a pool of threads that works for some seconds
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo beeper --arm64                for arm64: cross-built, and run in an emulator
@@ -96,9 +103,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         note(format_args!("{name}={}", value.display()));
     }
     command.envs(environment);
+    let out = args.library.is_none().then(|| output(&args.example)).flatten();
+    let before = out.as_deref().and_then(written);
     let status = process::status(&mut command)?;
     announce(format_args!("The application has ended: {status}"));
+    if let Some(out) = out.filter(|out| written(out) > before) {
+        note(format_args!("{} is at {}", args.example, url(&out)));
+    }
     Ok(process::exit_code(status).into())
+}
+
+/// The file that an example writes: what its variable says, or what it writes without.
+fn output(example: &str) -> Option<PathBuf> {
+    let named = env::var_os(format!("{}_OUT", example.to_uppercase())).map(PathBuf::from);
+    let path = named.or_else(|| (example == "sampler").then(|| PathBuf::from("sampler.svg")))?;
+    std::path::absolute(path).ok()
+}
+
+/// When a file was last written; none if it is not there.
+fn written(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|metadata| metadata.modified()).ok()
+}
+
+/// The address by which a browser opens a file.
+fn url(path: &Path) -> String {
+    let escaped = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    let path: String = path.as_os_str().as_encoded_bytes().iter().copied().map(escaped).collect();
+    format!("file://{path}")
 }
 
 /// Builds the example and returns its library.
@@ -138,7 +172,9 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
 
 /// The command that runs what is to be profiled.
 fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
-    let (app, arguments) = args.app.split_first().map_or((SAMPLE, &[] as &[_]), |(app, rest)| (app.as_str(), rest));
+    let standard = if args.library.is_none() && LOOKING_ON.contains(&args.example.as_str()) { WORK } else { SAMPLE };
+    let words: Vec<&str> = args.app.iter().map(String::as_str).collect();
+    let (app, arguments) = words.split_first().or_else(|| standard.split_first()).context("no application")?;
     let mut command = match bundled(app) {
         Some(source) => {
             let runtime = find_runtime(args)?;
@@ -223,4 +259,14 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
 fn windows_runtime(name: &str, cache: &Cache) -> Result<Runtime> {
     windows::install_tools()?;
     known::for_windows(name, &Wine::install(cache)?, cache)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_no_spaces() {
+        assert_eq!(url(Path::new("/tmp/my profiles/100%.svg")), "file:///tmp/my%20profiles/100%25.svg");
+    }
 }
