@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: a real application under one of the example profilers.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
@@ -103,7 +104,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         note(format_args!("{name}={}", value.display()));
     }
     command.envs(environment);
-    let out = args.library.is_none().then(|| output(&args.example)).flatten();
+    let variable = format!("{}_OUT", args.example.to_uppercase());
+    let out = args.library.is_none().then(|| output(&args.example, env::var_os(&variable))).flatten();
+    command.envs(out.as_ref().map(|out| (variable, out)));
     let before = out.as_deref().and_then(written);
     let status = process::status(&mut command)?;
     announce(format_args!("The application has ended: {status}"));
@@ -113,10 +116,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(process::exit_code(status).into())
 }
 
-/// The file that an example writes: what its variable says, or what it writes without.
-fn output(example: &str) -> Option<PathBuf> {
-    let named = env::var_os(format!("{}_OUT", example.to_uppercase())).map(PathBuf::from);
-    let path = named.or_else(|| (example == "sampler").then(|| PathBuf::from("sampler.svg")))?;
+/// The file that an example is to write: the one that its variable names, or for the sampler, which writes one in any case, a page.
+fn output(example: &str, named: Option<OsString>) -> Option<PathBuf> {
+    let path = named.or_else(|| (example == "sampler").then(|| "sampler.html".into()))?;
     std::path::absolute(path).ok()
 }
 

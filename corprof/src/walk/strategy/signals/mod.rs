@@ -26,6 +26,7 @@ use crate::system::signals::{self, RawSample, Sending};
 use crate::walk::report::{Report, ThreadCounts};
 use crate::walk::round::{NativeNames, Round, SampledThread};
 use crate::walk::sampler::{Filter, Mode, Sampler};
+use crate::walk::schedule::Schedule;
 use crate::walk::tape::{SampledFrame, Tape};
 
 use super::{Outcome, Strategy};
@@ -68,7 +69,7 @@ struct Sampling<'s> {
     code: KnownCode,
     natives: RefCell<Natives>,
     report: Report,
-    random: Random,
+    schedule: Schedule,
 }
 
 /// A thread, and what is known of it by the last round.
@@ -116,7 +117,7 @@ pub(crate) fn run(
         code: KnownCode::default(),
         natives: RefCell::default(),
         report: Report::new(Mode::Cpu, sampler.interval, Strategy::Signals),
-        random: Random::new(),
+        schedule: Schedule::new(sampler.interval, Instant::now()),
         sampler,
     };
     sampling.run(cx, see)
@@ -127,12 +128,10 @@ impl Sampling<'_> {
         let start = Instant::now();
         let (mut last, mut checked) = (start, start);
         loop {
-            let pause = self.random.around(self.sampler.interval);
-            let is_over = cx.wait(pause).is_break();
+            let is_over = cx.wait(self.schedule.due().saturating_duration_since(Instant::now())).is_break();
             let now = Instant::now();
             let elapsed = now.saturating_duration_since(last);
-            let missed = elapsed.saturating_sub(pause).div_duration_f64(self.sampler.interval) as u64;
-            self.report.skipped.late += missed;
+            self.report.skipped.late += self.schedule.begin(now);
             last = now;
             self.report.elapsed = now.saturating_duration_since(start);
             let threads = self.collect(cx);
@@ -255,39 +254,4 @@ fn record(tape: &mut Tape, thread: usize, sample: &RawSample, mut codes: Asking<
         }
         Some(S_OK)
     });
-}
-
-/// Random times: a sampler that wakes in step with what it looks at sees always the same.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        use std::hash::{BuildHasher, RandomState};
-        Self(RandomState::new().hash_one(0) | 1)
-    }
-
-    /// A time between half of `interval` and one and a half.
-    fn around(&mut self, interval: Duration) -> Duration {
-        // Marsaglia's xorshift.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let share = (self.0 >> 11) as f64 / (1u64 << 53) as f64;
-        interval.mul_f64(0.5 + share)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn random_times_are_around_the_interval() {
-        let mut random = Random::new();
-        let interval = Duration::from_millis(1);
-        let times: Vec<_> = (0..10_000).map(|_| random.around(interval)).collect();
-        assert!(times.iter().all(|time| (interval / 2..=interval * 3 / 2).contains(time)));
-        let mean = times.iter().sum::<Duration>() / 10_000;
-        assert!((mean.as_secs_f64() - 0.001).abs() < 0.000_02, "{mean:?}");
-    }
 }
