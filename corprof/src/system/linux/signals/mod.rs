@@ -99,8 +99,9 @@ const _: () = assert!(size_of::<QueuedSignal>() == 128 && size_of::<libc::siginf
 impl Address {
     /// The calling thread's.
     pub(crate) fn own() -> Self {
+        // Not `gettid`, which glibc has since 2.30 only.
         // SAFETY: takes no arguments and touches no memory.
-        Self { thread: unsafe { libc::gettid() } }
+        Self { thread: unsafe { libc::syscall(libc::SYS_gettid) as i32 } }
     }
 
     /// Has the thread fill `slot`, which has been [prepared](Slot::request) for it.
