@@ -52,8 +52,8 @@ fn known_shares_of_work_come_out() -> Result<()> {
         for (part, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
             let share = 100.0 * part as f64 / weight as f64;
             println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
-            // While other programs have the processor, the worker is seen several times where it stands.
-            let tolerance = tolerance(6.0, expected, total / 4);
+            // On a full machine samples differ in weight, and the worker is seen several times where it stands.
+            let tolerance = tolerance(6.0, expected, told_or_0(&outcome, "effective") / 2);
             ensure!((share - expected).abs() <= tolerance, "{share:.1} % instead of {expected} %: {outcome}");
         }
         // The work is seen where it is done, and under the frames that led to it.
@@ -135,8 +135,7 @@ fn shares_of_a_pool_come_out_on_a_full_machine() -> Result<()> {
             for (weight, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
                 let share = 100.0 * weight as f64 / total as f64;
                 println!("{runtime}: {share:.1} % of {samples} samples, {expected} % expected");
-                // Samples weigh what they stand for, which differs: it is as if there were half as many.
-                let tolerance = tolerance(6.0, expected, samples / 2);
+                let tolerance = tolerance(6.0, expected, told_or_0(&outcome, "effective"));
                 ensure!((share - expected).abs() <= tolerance, "{share:.1} % instead of {expected} %: {outcome}");
             }
             if !runtime.is_windows() {

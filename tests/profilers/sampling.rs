@@ -33,6 +33,8 @@ struct Seen {
     report: Report,
     /// How many samples, and their weight, by the function called from `Works`.
     chains: BTreeMap<Name, (u64, Duration)>,
+    /// The sum of these weights, and that of their squares.
+    weights: (f64, f64),
     /// How many samples by leaf function.
     leaves: BTreeMap<Name, u64>,
     /// What samples of threads that wait stand for.
@@ -85,6 +87,8 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
             let (samples, time) = seen.chains.entry(callee.unwrap_or(leaf).clone()).or_default();
             *samples += 1;
             *time += sample.weight();
+            let weight = sample.weight().as_secs_f64();
+            seen.weights = (seen.weights.0 + weight, seen.weights.1 + weight * weight);
         } else if leaf.starts_with("Shares.Burn") {
             seen.torn += 1;
         }
@@ -119,7 +123,8 @@ fn hole(frames: &[SampledFrame], names: Names<'_>) -> usize {
 }
 
 fn tell(seen: &Seen) {
-    let Seen { report, chains, leaves, waits, threads, torn, left_out, holes, native_leaves, compares, natives } = seen;
+    let Seen { report, chains, weights, leaves, waits, threads, torn, left_out, holes, .. } = seen;
+    let Seen { native_leaves, compares, natives, .. } = seen;
     let mut text = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| text += &format!("{key}: {value}\n");
     line("rounds", &report.rounds);
@@ -140,6 +145,8 @@ fn tell(seen: &Seen) {
     line("abandoned", &report.abandoned);
     line("unwound", &report.unwound);
     line("strategy", &format_args!("{:?}", report.strategy));
+    // So many samples of equal weight would be as good.
+    line("effective", &((weights.0 * weights.0 / weights.1.max(f64::MIN_POSITIVE)) as u64));
     line("holes", &holes.0);
     line("natives in holes", &holes.1);
     line("native leaves", native_leaves);
