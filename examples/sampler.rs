@@ -81,10 +81,14 @@ impl State {
             let lane = self.lanes.entry((thread.id, thread.os_id));
             let lane = *lane.or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
             profile.rename_thread(lane, thread.name.as_deref().unwrap_or_default());
-            let named = |(depth, frame)| name(profile, round, depth, frame);
-            let mut frames: Vec<_> = sample.frames().iter().enumerate().filter_map(named).collect();
-            let native = profile.frame(Named::native("[native code]"));
-            frames.dedup_by(|one, next| one == next && *one == native);
+            let mut frames: Vec<FrameId> = Vec::new();
+            for (depth, frame) in sample.frames().iter().enumerate() {
+                let Some(named) = name(profile, round, depth, frame) else { continue };
+                // Native functions without a name of their own are one frame.
+                if frame.function.is_some() || frames.last() != Some(&named) {
+                    frames.push(named);
+                }
+            }
             if sample.is_waiting() {
                 frames.push(profile.frame(Named::native("[waits]")));
             }

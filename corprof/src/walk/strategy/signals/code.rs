@@ -10,7 +10,7 @@ use crate::system;
 use crate::system::signals::RawSample;
 
 use super::natives::Natives;
-use super::shape::{BYTES, Partial, Shape};
+use super::shape::{BYTES, Partial, Shape, frame_size};
 use super::unwind::{Code, Codes, Place};
 
 /// How long code is taken for what it was. Code that is freed makes room for other code.
@@ -125,6 +125,11 @@ impl Codes for Asking<'_, '_> {
         let (start, range) = self.known.range(ip)?;
         let next = read(ip, NEXT.min(range.end - ip));
         range.shape.partial(&range.bytes, ip - start, &next)
+    }
+
+    fn frame_size(&mut self, address: usize) -> Option<usize> {
+        self.at(address).function?;
+        frame_size(&self.known.range(address)?.1.bytes)
     }
 
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {

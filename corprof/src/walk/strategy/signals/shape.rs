@@ -20,8 +20,12 @@ pub(super) enum Shape {
         /// How far above the stack pointer the caller's frame pointer lies, if the function uses it for something else.
         saved_frame_pointer: Option<usize>,
     },
-    /// The return address lies this far above the frame pointer, which points at the caller's.
-    Replaced { size: usize },
+    /// Code in which a loop is continued. The frame pointer points at the caller's; above it lies an address in the code before,
+    /// whose frame is still there, and above that the return address.
+    Replaced {
+        /// How far the return address lies above the frame pointer; if that does not show, the code before tells ([`frame_size`]).
+        size: Option<usize>,
+    },
 }
 
 /// What the top function of a stack has on it.
@@ -111,7 +115,7 @@ impl Shape {
     /// That of the function with this code.
     pub(super) fn of(code: &[u8]) -> Self {
         if code.starts_with(&REPLACEMENT) {
-            return Self::of_replacement(code).unwrap_or_default();
+            return Self::Replaced { size: size_of_replacement(code) };
         }
         let prologue = prologue(code);
         // A large frame is made by other instructions: the chain is the rule.
@@ -121,21 +125,6 @@ impl Shape {
             return Self::Chained;
         }
         Self::Fixed { size, saved_frame_pointer: prologue.saved.map(|saved| size - saved) }
-    }
-
-    /// How much such code has on the stack it takes down at its end, with what the code before it had put there.
-    fn of_replacement(code: &[u8]) -> Option<Self> {
-        let begin = code.get(4..)?;
-        // From the stack pointer to the frame pointer.
-        let below = (0..begin.len().min(128)).find_map(|place| match step(begin.get(place..)?)? {
-            (Step::SetFramePointer(offset), _) => Some(offset),
-            _ => None,
-        })?;
-        let above = (0..begin.len()).find_map(|place| match step(begin.get(place..)?)? {
-            (Step::Add(size), length) => Some(size + pops(begin.get(place + length..)?)?.size),
-            _ => None,
-        })?;
-        Some(Self::Replaced { size: above.checked_sub(below)? })
     }
 
     /// What the function at the top has on the stack, if it has not made its frame yet, or does not have it any more; `offset` is where
@@ -155,6 +144,27 @@ impl Shape {
         // What was pushed is still in its register.
         Some(Partial { size, saved_frame_pointer: None })
     }
+}
+
+/// How much code in which a loop is continued takes down at its end, above the frame pointer.
+fn size_of_replacement(code: &[u8]) -> Option<usize> {
+    let begin = code.get(4..)?;
+    // From the stack pointer to the frame pointer.
+    let below = (0..begin.len().min(128)).find_map(|place| match step(begin.get(place..)?)? {
+        (Step::SetFramePointer(offset), _) => Some(offset),
+        _ => None,
+    })?;
+    let above = (0..begin.len()).find_map(|place| match step(begin.get(place..)?)? {
+        (Step::Add(size), length) => Some(size + pops(begin.get(place + length..)?)?.size),
+        _ => None,
+    })?;
+    above.checked_sub(below)
+}
+
+/// How much a function that keeps the chain has on the stack below its return address; none if that does not show.
+pub(super) fn frame_size(code: &[u8]) -> Option<usize> {
+    let prologue = prologue(code);
+    prologue.states.last().filter(|_| prologue.is_chained).map(|&(_, size)| size)
 }
 
 /// Nothing but instructions that take a frame down, up to the return.
@@ -220,15 +230,20 @@ mod tests {
         // mov rax, [rbp]; push rax; mov rbp, rsp; mov eax, [rbp+0x34]; ...; add rsp, 96; pop rbp; ret
         let code =
             [0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x8B, 0xEC, 0x8B, 0x45, 0x34, 0x48, 0x83, 0xC4, 0x60, 0x5D, 0xC3];
-        assert_eq!(Shape::of(&code), Shape::Replaced { size: 104 });
+        assert_eq!(Shape::of(&code), Shape::Replaced { size: Some(104) });
         // ...; push rax; sub rsp, 32; lea rbp, [rsp+32]; add rsp, 128; pop rbx; pop r15; pop rbp; ret
         let code = [
             0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x83, 0xEC, 0x20, 0x48, 0x8D, 0x6C, 0x24, 0x20, 0x48, 0x81, 0xC4, 0x80,
             0, 0, 0, 0x5B, 0x41, 0x5F, 0x5D, 0xC3,
         ];
-        assert_eq!(Shape::of(&code), Shape::Replaced { size: 128 + 24 - 32 });
-        // Without an end the chain is all there is.
-        assert_eq!(Shape::of(&code[..12]), Shape::Chained);
+        assert_eq!(Shape::of(&code), Shape::Replaced { size: Some(128 + 24 - 32) });
+        // Without an end the code before has to tell: push rbp; sub rsp, 80; lea rbp, [rsp+80]
+        assert_eq!(Shape::of(&code[..12]), Shape::Replaced { size: None });
+        assert_eq!(frame_size(&[0x55, 0x48, 0x83, 0xEC, 0x50, 0x48, 0x8D, 0x6C, 0x24, 0x50, 0x90]), Some(88));
+        assert_eq!(frame_size(&CHAINED), Some(24));
+        // A large frame, and one without a chain.
+        assert_eq!(frame_size(&[0x55, 0x4C, 0x8D, 0x9C, 0x24, 0, 0xF0, 0xFF, 0xFF]), None);
+        assert_eq!(frame_size(&[0x50, 0xBF, 0x20, 0x4E, 0, 0]), None);
     }
 
     #[test]

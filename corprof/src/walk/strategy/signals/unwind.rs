@@ -23,6 +23,9 @@ pub(super) trait Codes {
     /// What the function at the top of a stack has on the stack, if its frame is not whole.
     fn partial(&mut self, ip: usize) -> Option<Partial>;
 
+    /// How much the managed function at an address has on the stack below its return address, if that is known.
+    fn frame_size(&mut self, address: usize) -> Option<usize>;
+
     /// Where native code has been called from, as the unwind information of its library tells: the inner none if by nobody, the
     /// outer if there is no such information.
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>>;
@@ -70,7 +73,7 @@ pub(super) fn unwind(
 /// The caller of a function.
 fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
     let told = if code.function.is_none() { codes.native_caller(sample, here, is_top) } else { None };
-    told.unwrap_or_else(|| caller_by_shape(sample, here, code.shape))
+    told.unwrap_or_else(|| caller_by_shape(sample, codes, here, code.shape))
 }
 
 /// The caller of a function whose frame is not whole.
@@ -85,11 +88,19 @@ fn left_by(sample: &RawSample, here: Place, partial: Partial) -> Option<Place> {
 }
 
 /// The caller of a function with a frame of this shape.
-fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Place> {
+fn caller_by_shape(sample: &RawSample, codes: &mut impl Codes, here: Place, shape: Shape) -> Option<Place> {
     match shape {
         Shape::Fixed { size, saved_frame_pointer } => left_by(sample, here, Partial { size, saved_frame_pointer }),
         Shape::Chained | Shape::Replaced { .. } => {
-            let size = if let Shape::Replaced { size } = shape { size } else { WORD };
+            let size = match shape {
+                Shape::Replaced { size: Some(size) } => size,
+                // The address of the code before, and then its frame.
+                Shape::Replaced { size: None } => {
+                    let before = sample.read(here.frame_pointer.checked_add(WORD)?)?;
+                    codes.frame_size(before).map_or(WORD, |size| size.saturating_add(2 * WORD))
+                }
+                _ => WORD,
+            };
             let place = here.frame_pointer.checked_add(size)?;
             let ip = sample.read(place)?;
             let frame_pointer = sample.read(here.frame_pointer)?;
@@ -113,6 +124,10 @@ mod tests {
 
         fn partial(&mut self, _ip: usize) -> Option<Partial> {
             self.1
+        }
+
+        fn frame_size(&mut self, address: usize) -> Option<usize> {
+            (self.at(address).shape == Shape::Chained).then_some(2 * WORD)
         }
 
         fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> Option<Option<Place>> {
@@ -173,7 +188,12 @@ mod tests {
     fn code_that_continues_a_loop_is_followed_to_its_caller() {
         let words = [at(5), 111, 99, 210, 4, 0, 310];
         let mut codes = chained(&[200, 300]);
-        codes.0.push((100, Shape::Replaced { size: 3 * WORD }));
+        codes.0.push((100, Shape::Replaced { size: Some(3 * WORD) }));
+        assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
+        // The code before, at 400, has two words on the stack.
+        let words = [at(6), 411, 98, 99, 210, 4, 0, 310];
+        let mut codes = chained(&[200, 300, 400]);
+        codes.0.push((100, Shape::Replaced { size: None }));
         assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
     }
 
