@@ -71,8 +71,15 @@ impl Setting {
             Some(text) => words.iter().find(|(word, _)| *word == text),
             None => words.first(),
         };
-        let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        found.map(|(_, value)| value.clone()).ok_or_else(|| self.error(format_args!("give {}", names.join(" or "))))
+        found.map(|(_, value)| value.clone()).ok_or_else(|| {
+            let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            match names.split_last() {
+                Some((last, first)) if !first.is_empty() => {
+                    self.error(format_args!("give {} or {last}", first.join(", ")))
+                }
+                _ => self.error(format_args!("give {}", names.concat())),
+            }
+        })
     }
 
     /// A number in this range; `default` where the variable is not set.
@@ -161,6 +168,8 @@ mod tests {
         let words = [("cpu", 1), ("wall", 2)];
         assert_eq!(Setting::with_value("X_MODE", "wall").word(&words).unwrap(), 2);
         assert_eq!(refusal(Setting::with_value("X_MODE", "cup").word(&words)), "X_MODE=cup: give cpu or wall");
+        let three = Setting::with_value("X_WAY", "forth").word(&[("up", 1), ("down", 2), ("back", 3)]);
+        assert_eq!(refusal(three), "X_WAY=forth: give up, down or back");
         let hertz = |value: &str| Setting::with_value("X_HZ", value).number::<f64>(100.0, 0.1..=10_000.0);
         assert!((hertz("1e3").unwrap() - 1000.0).abs() < 1e-9);
         for wrong in ["0", "-1", "many", "", "inf", "NaN"] {
