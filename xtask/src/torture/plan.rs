@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_runs_have_every_ending_part_and_setting() {
-        let plans: Vec<_> = (0..100).map(Plan::new).collect();
+    fn two_hundred_runs_have_every_ending_part_and_setting() {
+        let plans: Vec<_> = (0..200).map(Plan::new).collect();
         assert!(Ending::ALL.iter().all(|ending| plans.iter().any(|plan| plan.ending == *ending)));
         assert!(PARTS.iter().all(|part| plans.iter().any(|plan| plan.parts.contains(part))));
         assert!(SETTINGS.iter().all(|setting| plans.iter().any(|plan| plan.settings.contains(setting))));
