@@ -94,11 +94,14 @@ impl Shared {
             threads.failed,
             threads.filtered,
             threads.idle,
+            threads.unmoved,
             threads.ended,
             threads.left_out,
         ];
         let samples = round.samples().count();
-        if threads.seen != became.iter().sum() || samples != threads.walked {
+        // Of the threads that have not moved, those have a stack to show that had one before.
+        let shown = threads.walked..=threads.walked + threads.unmoved;
+        if threads.seen != became.iter().sum() || !shown.contains(&samples) {
             add(&counts.inconsistent);
         }
         let names = round.cx().names();
