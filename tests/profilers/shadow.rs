@@ -243,6 +243,17 @@ impl Compared {
         is_within && (block == Block::Untold || walked.iter().any(is_made))
     }
 
+    /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike before the
+    /// enter hook of that function, or after its leave hook.
+    fn is_aborted(cx: &InCallback<'_>, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+        let aborts = |function: &FunctionId| {
+            cx.names().function(*function).starts_with("System.Threading.ThreadAbortException..ctor")
+        };
+        let Some(abort) = walked.iter().position(aborts) else { return false };
+        let inner = walked.iter().take(abort + 1);
+        inner.chain(walked.iter().skip(abort + 2)).eq(shadow)
+    }
+
     /// The same, with a shadow stack that is at hand.
     fn compare_with(
         &self,
@@ -276,7 +287,7 @@ impl Compared {
                 let (stack, name) = (Self::spell(cx, &shadow), cx.names().function(running));
                 eprintln!("different in {event}: {name} runs, and the shadow stack is {stack}");
             }
-        } else if walked == shadow {
+        } else if walked == shadow || Self::is_aborted(cx, &walked, &shadow) {
             self.outcome(event, |outcomes| {
                 outcomes.same += 1;
                 outcomes.deepest = outcomes.deepest.max(shadow.len());
