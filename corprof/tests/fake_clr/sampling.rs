@@ -104,7 +104,8 @@ fn stacks_are_seen_with_their_threads_and_the_others_are_classified() {
     // The main thread has no frames.
     let ThreadCounts { seen, walked, without_frames, unmoved, failed, .. } = report.threads;
     assert_eq!((seen, walked + without_frames + unmoved, failed), (2, 2, 0), "{report:?}");
-    assert!(unmoved > 0, "the worker has not run since it was walked: {report:?}");
+    // Only Linux counts exactly who has run.
+    assert_eq!(unmoved > 0, cfg!(target_os = "linux"), "the worker has not run since it was walked: {report:?}");
     assert!(report.walks.count(E_FAIL) > 0 && report.walks.count(HRESULT(0)) > 0, "{}", report.walks);
     assert!(!clr.has_panicked());
     end(clr);
