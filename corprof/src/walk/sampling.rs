@@ -163,12 +163,13 @@ impl Sampling {
         if !targets.is_empty() {
             let look_up = cx.alive().look_up();
             outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
+            self.tape.take_note(cx);
+            // Ends of threads wait for it, and to ask about many takes a while.
+            drop(look_up);
             self.tape.note_waits(|number| {
                 let look = target_looks.get(number).copied().flatten();
                 look.is_some_and(|(os_id, look): (u32, Look)| look.has_waited(os_id))
             });
-            self.tape.take_note(cx);
-            drop(look_up);
         }
         self.report.delayed = cx.alive().delayed();
         self.report.retries += u64::from(outcome.retries);
