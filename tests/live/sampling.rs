@@ -8,9 +8,13 @@ use corprof_tests::{Outcome, Run, Runtime};
 
 const LIBRARY: &str = "sampling";
 
+/// A thread that starts or ends waits for the round that is under way; with ten thousand rounds a second, and programs beside
+/// that take the processors, thousands of threads take more than the usual minute.
+const LIMIT: Duration = Duration::from_secs(240);
+
 /// Runs a program under the profiler that counts, with settings for its sampler, and expects the sampler to keep the rules.
 fn sample(runtime: &Runtime, app: &str, args: &[&str], settings: &[(&str, u64)]) -> Result<Outcome> {
-    let run = Run::new(runtime, app).args(args).profiler_named(LIBRARY, "Counts");
+    let run = Run::new(runtime, app).args(args).timeout(LIMIT).profiler_named(LIBRARY, "Counts");
     let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value.to_string()));
     // Some of the programs have native threads that end: see tests/profilers/exited_threads.rs.
     let run = runtime.preloaded()?.iter().fold(run, |run, library| run.env("LD_PRELOAD", library));
