@@ -175,7 +175,7 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
         // Of the second program the runtime cleans up while it holds the lock that a suspension waits for.
         let mut caught = 0;
         // Under Wine a thread takes some ten times as long to start and end.
-        let (churn, foreign) = if runtime.is_slow() { (["4000", "200"], "300") } else { (["20000", "1000"], "2000") };
+        let (churn, foreign) = if runtime.is_slow() { (["4000", "200"], "300") } else { (["8000", "400"], "2000") };
         for (app, args) in [("Churn", churn.as_slice()), ("Foreign", &[foreign])] {
             let alone = Run::new(&runtime, app).args(args).run()?;
             alone.exited_with(0)?;
