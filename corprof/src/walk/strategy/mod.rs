@@ -38,9 +38,9 @@ pub enum Strategy {
     Seeded,
     /// Threads that run are asked where they are by a signal (SIGURG), at random times around the interval; nothing is stopped, and
     /// threads that wait are left alone. Only on Linux, on x86-64 and arm64. What is seen is processor time, where the processor
-    /// was, whatever the [`Mode`](super::Mode): between safepoints as well, and native frames one by one as far as they keep frame pointers. Threads are sampled
-    /// that start after the sampler. Should the application set up a handler for SIGURG, the sampler goes over to
-    /// [`SuspendedRuntime`](Self::SuspendedRuntime).
+    /// was, whatever the [`Mode`](super::Mode): between safepoints as well, and native frames one by one, by the unwind
+    /// information of their libraries. Threads are sampled that start after the sampler. Should the application set up a handler
+    /// for SIGURG, the sampler goes over to [`SuspendedRuntime`](Self::SuspendedRuntime).
     Signals,
 }
 
