@@ -151,6 +151,7 @@ impl Bed<'_> {
         }
         if let Some(threads) = &run.threads {
             fs::write(folder.join("threads.txt"), threads).context("cannot write where the threads stand")?;
+            note(format_args!("where the threads of run {} stand:\n{}", plan.number, watch::in_short(threads)));
         }
         let failure = format!("run {} ({plan}): {}; see {}", plan.number, faults.join("; "), folder.display());
         note(format_args!("{failure}"));

@@ -1,5 +1,6 @@
 //! Runs a program to its end; when it hangs, says where its threads stand before it is killed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::Path;
@@ -100,6 +101,26 @@ fn debugger(process: u32) -> Option<Command> {
     Some(command)
 }
 
+/// The stacks of a debugger, one a line, each once: how many threads stand there, and their innermost frames.
+pub(super) fn in_short(threads: &str) -> String {
+    const FRAMES: usize = 16;
+    let mut stacks = BTreeMap::<String, usize>::new();
+    for thread in threads.split("\nThread ") {
+        let frames = thread.lines().filter_map(|line| {
+            let (_, frame) = line.strip_prefix('#')?.split_once(' ')?;
+            let frame = frame.trim_start().split_once(" in ").map_or(frame, |(_, function)| function);
+            frame.trim_start().split([' ', '(']).next()
+        });
+        let stack = frames.take(FRAMES).collect::<Vec<_>>().join(" < ");
+        if !stack.is_empty() {
+            *stacks.entry(stack).or_default() += 1;
+        }
+    }
+    let mut stacks: Vec<_> = stacks.into_iter().collect();
+    stacks.sort_by_key(|(_, count)| *count);
+    stacks.iter().fold(String::new(), |text, (stack, count)| format!("{text}{count} x {stack}\n"))
+}
+
 fn by_proc(process: u32) -> String {
     let mut text = String::new();
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -142,5 +163,14 @@ mod tests {
         assert_eq!(run.stdout, "begun\n");
         assert!(!run.threads.unwrap().is_empty());
         assert!(run.duration < Duration::from_secs(100));
+    }
+
+    #[test]
+    fn stacks_are_told_once_with_the_rarest_first() {
+        let thread = |frames: &str| format!("\nThread 2 (Thread 0x7f (LWP 7) \"a\"):\n{frames}");
+        let waits = thread("#0  __wait (a=1) at x.c:5\n#1  0x00007f in Lock::Enter() () from /lib/a.so\n");
+        let works = thread("#0  0x01 in Work ()\n");
+        let text = in_short(&[waits.as_str(), &works, &waits].concat());
+        assert_eq!(text, "1 x Work\n2 x __wait < Lock::Enter\n");
     }
 }

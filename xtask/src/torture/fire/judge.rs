@@ -90,6 +90,9 @@ pub(super) fn faults(plan: &Plan, run: &Run, cells: &[Cell]) -> Vec<String> {
     faults
         .extend(run.stderr.lines().filter_map(|line| Some(format!("corprof says:{}", line.split_once("corprof:")?.1))));
     if run.status.is_some() {
+        if cells.iter().all(|cell| cell.count == 0) {
+            faults.push("no call has been made".to_owned());
+        }
         faults.extend(answers(&run.stderr, cells));
         if plan.is_to_fill() {
             faults.extend(empty(plan, cells));
