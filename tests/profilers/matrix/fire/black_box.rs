@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Threads that are told apart; the next one takes the place of the first.
-const THREADS: usize = 256;
+const THREADS: usize = 4096;
 
 /// The bytes of a thread's line in the file.
 const LINE: usize = 96;
