@@ -169,12 +169,17 @@ impl InTriggers<'_> {
     ) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
         apart(CALL, self, |info| {
-            let _running = info.event_pipe_sessions().hold(session, CALL)?;
-            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            let sessions = info.event_pipe_sessions();
             let text = ConfigText::of(CALL, provider)?;
-            // SAFETY: the configuration points into `text`, which outlives the call; the session is there, as `_running` keeps
-            // it from being stopped.
+            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            sessions.begin_use(session, CALL)?;
+            // SAFETY: the configuration points into `text`, which outlives the call; the session is there, as nobody stops it
+            // before `end_use`.
             let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
+            if sessions.end_use(session) {
+                // SAFETY: the call takes a number, and looks whether it is that of a session.
+                let _ = unsafe { info.EventPipeStopSession(session.as_raw()) }; // whoever stopped it has been answered
+            }
             Error::check(code, CALL)
         })
     }
@@ -182,7 +187,8 @@ impl InTriggers<'_> {
     /// Ends a session.
     ///
     /// The last of its events may still be delivered while this call is made, and it waits for those that are being delivered
-    /// on other threads.
+    /// on other threads. While another call adds a provider to the session, it does not wait: that call ends the session when it
+    /// is done.
     #[doc = contract!(EventPipeStopSession)]
     ///
     /// `COR_E_OBJECTDISPOSED`: the session has been stopped before.
@@ -192,7 +198,9 @@ impl InTriggers<'_> {
         apart(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
-            sessions.end(session, CALL)?;
+            if !sessions.end(session, CALL)? {
+                return Ok(());
+            }
             // SAFETY: the call takes a number, and looks whether it is that of a session.
             let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
             Error::check(code, CALL).inspect_err(|_| sessions.started(session))

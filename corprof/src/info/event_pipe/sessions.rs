@@ -2,8 +2,13 @@
 //!
 //! The runtime knows a session by its address, and looks whether there is one only when it is stopped: a provider that is added
 //! to a session of before is written into memory that has been freed (ep.c, `ep_add_provider_to_session`).
+//!
+//! Nobody waits for a call about a session: that call may wait for a collection, and the collection for whoever waits, as some
+//! callbacks are made in cooperative mode (suspension rule 3). A session that is stopped while it is used is stopped by whoever
+//! uses it last.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corprof_sys as sys;
 
@@ -12,37 +17,67 @@ use crate::id::EventPipeSessionId;
 
 /// The sessions that this profiler has started and not stopped.
 #[derive(Default)]
-pub(crate) struct Sessions(RwLock<Vec<u64>>);
+pub(crate) struct Sessions(Mutex<HashMap<u64, Session>>);
 
-/// A session that is not stopped while this lives.
-pub(super) struct Running<'a>(RwLockReadGuard<'a, Vec<u64>>);
+#[derive(Default)]
+struct Session {
+    /// The calls about it that are under way.
+    uses: usize,
+    /// The last of them is to stop it.
+    is_to_stop: bool,
+}
 
 impl Sessions {
-    fn write(&self) -> RwLockWriteGuard<'_, Vec<u64>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    /// Held for single changes, never across a call into the runtime.
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Session>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn started(&self, session: EventPipeSessionId) {
-        self.write().push(session.as_raw());
+        self.lock().insert(session.as_raw(), Session::default());
     }
 
-    /// Notes that the session ends, after waiting for the calls that use it; an error if it has ended already.
-    pub(super) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<()> {
-        let mut running = self.write();
-        let at = running.iter().position(|&id| id == session.as_raw()).ok_or(Self::gone(call))?;
-        running.swap_remove(at);
+    /// Notes that the session ends, and answers whether the caller is to stop it: else the last call about it does. An error
+    /// if it has ended already.
+    pub(super) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<bool> {
+        let mut sessions = self.lock();
+        match sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop) {
+            None => Err(Self::gone(call)),
+            Some(known) if known.uses > 0 => {
+                known.is_to_stop = true;
+                Ok(false)
+            }
+            Some(_) => {
+                sessions.remove(&session.as_raw());
+                Ok(true)
+            }
+        }
+    }
+
+    /// Keeps the session from being stopped until [`end_use`](Self::end_use); an error if it has been.
+    pub(super) fn begin_use(&self, session: EventPipeSessionId, call: &'static str) -> Result<()> {
+        let mut sessions = self.lock();
+        let known = sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop).ok_or(Self::gone(call))?;
+        known.uses += 1;
         Ok(())
     }
 
-    /// Keeps the session from being stopped; an error if it has been.
-    pub(super) fn hold(&self, session: EventPipeSessionId, call: &'static str) -> Result<Running<'_>> {
-        let running = Running(self.0.read().unwrap_or_else(PoisonError::into_inner));
-        if running.0.contains(&session.as_raw()) { Ok(running) } else { Err(Self::gone(call)) }
+    /// Answers whether the caller is to stop the session now.
+    #[must_use]
+    pub(super) fn end_use(&self, session: EventPipeSessionId) -> bool {
+        let mut sessions = self.lock();
+        let Some(known) = sessions.get_mut(&session.as_raw()) else { return false };
+        known.uses = known.uses.saturating_sub(1);
+        let is_last = known.is_to_stop && known.uses == 0;
+        if is_last {
+            sessions.remove(&session.as_raw());
+        }
+        is_last
     }
 
     /// At Shutdown: the runtime ends all sessions by itself.
     pub(crate) fn end_all(&self) {
-        self.write().clear();
+        self.lock().clear();
     }
 
     fn gone(call: &'static str) -> Error {
@@ -57,15 +92,29 @@ mod tests {
     #[test]
     fn a_session_is_there_until_it_is_stopped() {
         let (sessions, id) = (Sessions::default(), EventPipeSessionId(8));
-        assert!(sessions.hold(id, "X").is_err());
+        assert!(sessions.begin_use(id, "X").is_err());
         sessions.started(id);
-        assert!(sessions.hold(id, "X").is_ok());
-        sessions.end(id, "X").unwrap();
-        let error = sessions.hold(id, "X").map(|_| ()).unwrap_err();
+        assert_eq!(sessions.begin_use(id, "X"), Ok(()));
+        assert!(!sessions.end_use(id));
+        assert_eq!(sessions.end(id, "X"), Ok(true));
+        let error = sessions.begin_use(id, "X").unwrap_err();
         assert_eq!(error.code(), sys::COR_E_OBJECTDISPOSED);
         assert_eq!(sessions.end(id, "X"), Err(error));
         sessions.started(id);
         sessions.end_all();
-        assert!(sessions.hold(id, "X").is_err());
+        assert!(sessions.begin_use(id, "X").is_err());
+    }
+
+    #[test]
+    fn the_last_use_of_a_session_that_is_stopped_meanwhile_stops_it() {
+        let (sessions, id) = (Sessions::default(), EventPipeSessionId(8));
+        sessions.started(id);
+        assert_eq!([sessions.begin_use(id, "X"), sessions.begin_use(id, "X")], [Ok(()), Ok(())]);
+        assert_eq!(sessions.end(id, "X"), Ok(false));
+        assert!(sessions.end(id, "X").is_err(), "it has ended for everybody");
+        assert!(sessions.begin_use(id, "X").is_err());
+        assert!(!sessions.end_use(id), "there is another");
+        assert!(sessions.end_use(id));
+        assert!(!sessions.end_use(id), "once");
     }
 }
