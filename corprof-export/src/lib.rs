@@ -67,4 +67,4 @@ pub use frame::{Frame, FrameId, FrameKind};
 pub use methods::Method;
 pub use output::{Output, Written, application_name};
 pub use profile::{Losses, Profile, StackId, ThreadId, Unit};
-pub use trace::Trace;
+pub use trace::{Short, Trace};

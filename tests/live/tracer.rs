@@ -7,6 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 use serde_json::Value;
 
+#[path = "../../corprof-export/tests/read_back/perfetto_reader.rs"]
+mod perfetto_reader;
+
 /// Thread, depth and name of each line of the tree.
 fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {
     let lines = outcome.stderr.lines().filter(|line| !line.starts_with("tracer: "));
@@ -25,7 +28,7 @@ fn tracer_prints_each_call_below_its_caller() -> Result<()> {
         let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
         let outcome = run.run()?;
         outcome.exited_with(0)?;
-        ensure!(outcome.stderr.ends_with("tracer: 0 beginnings and ends of calls were dropped\n"), "{outcome}");
+        nothing_lost(&outcome)?;
         let tree = tree(&outcome)?;
         ensure!(tree.iter().all(|&(thread, _, _)| thread == tree[0].0), "one thread: {outcome}");
 
@@ -78,83 +81,163 @@ fn tracer_keeps_threads_apart_and_says_what_is_wrong_with_a_filter() -> Result<(
     Ok(())
 }
 
-/// What a trace file says of one thread: names of calls in order with their depths, and how deep it is at the end.
-#[derive(Default)]
-struct Lane {
-    calls: Vec<(String, usize)>,
-    depth: usize,
-    last: f64,
+/// The tracer says that nothing was lost.
+fn nothing_lost(outcome: &Outcome) -> Result<()> {
+    let last = outcome.stderr.lines().last().unwrap_or_default();
+    ensure!(last.starts_with("tracer: 0 beginnings and ends were lost; threads waited "), "{outcome}");
+    Ok(())
 }
 
-/// The threads of a trace file, which must be strict JSON, with ends that have a beginning and times that do not go back.
-fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
-    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?).context("the file is no JSON")?;
-    let mut lanes = BTreeMap::<u64, Lane>::new();
-    for event in &events {
-        let text = |key: &str| event[key].as_str().with_context(|| format!("no {key} in {event}"));
-        let lane = lanes.entry(event["tid"].as_u64().with_context(|| format!("no thread in {event}"))?).or_default();
-        match text("ph")? {
-            "M" => continue,
-            "B" => {
-                lane.calls.push((text("name")?.to_owned(), lane.depth));
-                lane.depth += 1;
+/// What a trace says of one thread: names of calls in order with their depths, how many short ones besides, and how deep it is
+/// at the end.
+#[derive(Default, Debug)]
+struct Lane {
+    name: Option<String>,
+    calls: Vec<(String, usize)>,
+    short: u64,
+    depth: usize,
+}
+
+impl Lane {
+    /// Ends have a beginning.
+    fn add(&mut self, phase: char, name: &str) -> Result<()> {
+        match phase {
+            'B' => {
+                self.calls.push((name.to_owned(), self.depth));
+                self.depth += 1;
             }
-            "E" => {
-                lane.depth = lane.depth.checked_sub(1).with_context(|| format!("an end without beginning: {event}"))?
-            }
+            'E' => self.depth = self.depth.checked_sub(1).context("an end without beginning")?,
+            'i' => ensure!(name == "short calls", "what is {name}?"),
             phase => bail!("what is {phase:?}?"),
         }
+        Ok(())
+    }
+
+    fn of(&self, name: &str) -> Vec<usize> {
+        self.calls.iter().filter(|call| call.0.starts_with(name)).map(|call| call.1).collect()
+    }
+}
+
+/// The threads of a trace by their system's numbers; times do not go back, and all is of one process, which has a name.
+fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
+    let content = std::fs::read(path)?;
+    if path.extension().is_some_and(|extension| extension == "json") {
+        of_json(&content)
+    } else {
+        of_perfetto(&content)
+    }
+}
+
+fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
+    let read = perfetto_reader::read(content);
+    ensure!(read.process == "Calls" || read.process == "Churn", "the process is {}", read.process);
+    let mut lanes = BTreeMap::<u64, Lane>::new();
+    for track in read.lanes.values() {
+        let lane = lanes.entry(track.thread).or_default();
+        lane.name = track.name.clone();
+        ensure!(track.events.is_sorted_by_key(|event| event.at), "time goes back");
+        for event in &track.events {
+            lane.add(event.phase, &event.name)?;
+            lane.short += event.arguments.get("short_calls").copied().unwrap_or_default();
+        }
+    }
+    Ok(lanes)
+}
+
+/// Strict JSON.
+fn of_json(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
+    let events: Vec<Value> = serde_json::from_slice(content).context("the file is no JSON")?;
+    ensure!(events[0]["args"]["name"] == "Calls", "the process: {}", events[0]);
+    let (mut lanes, mut last) = (BTreeMap::<u64, Lane>::new(), BTreeMap::new());
+    for event in &events[1..] {
+        let text = |key: &str| event[key].as_str().with_context(|| format!("no {key} in {event}"));
+        let thread = event["tid"].as_u64().with_context(|| format!("no thread in {event}"))?;
+        let lane = lanes.entry(thread).or_default();
+        if text("ph")? == "M" {
+            ensure!(text("name")? == "thread_name", "{event}");
+            lane.name = event["args"]["name"].as_str().map(str::to_owned);
+            continue;
+        }
+        lane.add(text("ph")?.chars().next().unwrap_or(' '), text("name")?).with_context(|| event.to_string())?;
+        lane.short += event["args"]["short_calls"].as_u64().unwrap_or_default();
         let at = event["ts"].as_f64().with_context(|| format!("no time in {event}"))?;
-        ensure!(at >= lane.last, "time goes back from {} in {event}", lane.last);
-        lane.last = at;
+        ensure!(at >= last.insert(thread, at).unwrap_or_default(), "time goes back in {event}");
     }
     Ok(lanes)
 }
 
 #[test]
-fn tracer_writes_calls_that_nest_and_end_for_perfetto() -> Result<()> {
+fn tracer_writes_calls_that_nest_and_end() -> Result<()> {
     for runtime in Runtime::all()? {
-        let directory = tempfile::tempdir()?;
-        let path = directory.path().join("calls.trace.json");
-        let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
-        let outcome = run.env("TRACER_OUT", &path).run()?;
-        outcome.exited_with(0)?;
-        ensure!(outcome.stderr == "tracer: 0 beginnings and ends of calls were dropped\n", "{outcome}");
-        let lanes = lanes(&path)?;
-        ensure!(lanes.values().all(|lane| lane.depth == 0), "all calls end: {outcome}");
-        let calls = &lanes.values().find(|lane| !lane.calls.is_empty()).context("no calls")?.calls;
-        let of =
-            |name: &str| calls.iter().filter(|call| call.0.starts_with(name)).map(|call| call.1).collect::<Vec<_>>();
-        ensure!(of("Known.Fib(").len() == 1973, "{} calls of Fib", of("Known.Fib(").len());
-        ensure!(of("Known.Deep(").into_iter().eq(0..10_001), "Deep calls itself");
-        ensure!(of("Known.Outer(") == [0; 100] && of("Known.Inner(") == [1; 100], "after exceptions");
-        ensure!(of("Known.Throw(") == [2; 25] && of("Known.Cleanup(").len() == 100, "in exceptions");
+        for name in ["calls.pftrace", "calls.trace.json"] {
+            let directory = tempfile::tempdir()?;
+            let path = directory.path().join(name);
+            let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+            let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", "0").run()?;
+            outcome.exited_with(0)?;
+            nothing_lost(&outcome)?;
+            let lanes = lanes(&path)?;
+            ensure!(lanes.values().all(|lane| lane.depth == 0 && lane.short == 0), "all calls end: {outcome}");
+            let lane = lanes.values().find(|lane| !lane.calls.is_empty()).context("no calls")?;
+            ensure!(lane.of("Known.Fib(").len() == 1973, "{} calls of Fib", lane.of("Known.Fib(").len());
+            ensure!(lane.of("Known.Deep(").into_iter().eq(0..10_001), "Deep calls itself");
+            ensure!(lane.of("Known.Outer(") == [0; 100] && lane.of("Known.Inner(") == [1; 100], "after exceptions");
+            ensure!(lane.of("Known.Throw(") == [2; 25] && lane.of("Known.Cleanup(").len() == 100, "in exceptions");
+        }
+    }
+    Ok(())
+}
+
+/// Every call is there, one by one or in a count, whatever the application does: more than buffers have room for.
+#[test]
+fn tracer_loses_nothing() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let mut all = Vec::new();
+        for minimum in ["0", "1"] {
+            let directory = tempfile::tempdir()?;
+            let path = directory.path().join("calls.pftrace");
+            let run = Run::new(&runtime, "Calls").args(["8"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+            let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", minimum).run()?;
+            outcome.exited_with(0)?;
+            nothing_lost(&outcome)?;
+            let lanes = lanes(&path)?;
+            ensure!(lanes.values().all(|lane| lane.depth == 0), "all calls end: {outcome}");
+            let told: u64 = lanes.values().map(|lane| lane.calls.len() as u64).sum();
+            let short: u64 = lanes.values().map(|lane| lane.short).sum();
+            let size = std::fs::metadata(&path)?.len();
+            println!(
+                "{runtime}: TRACER_MIN={minimum}: {told} told of, {short} short, {size} bytes; {}",
+                outcome.stderr
+            );
+            ensure!((minimum == "0") == (short == 0), "{short} short calls");
+            all.push(told + short);
+        }
+        ensure!(all[0] == all[1] && all[0] > 50_000, "{all:?} calls");
     }
     Ok(())
 }
 
 #[test]
-fn tracer_counts_what_it_cannot_write_in_time_and_what_it_writes_still_nests() -> Result<()> {
+fn tracer_names_threads_and_loses_none_of_many() -> Result<()> {
     for runtime in Runtime::all()? {
         let directory = tempfile::tempdir()?;
-        let path = directory.path().join("calls.trace.json");
-        // Calls of everything: far more than is written meanwhile.
-        let run = Run::new(&runtime, "Calls").args(["60"]).profiler("tracer").env("TRACER_OUT", &path);
-        let outcome = run.run()?;
+        let path = directory.path().join("calls.pftrace");
+        let run = Run::new(&runtime, "Churn").args(["200", "10"]).profiler("tracer").env("TRACER_FILTER", "Churn.*");
+        let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", "0").run()?;
         outcome.exited_with(0)?;
-        let dropped = outcome.stderr.lines().find_map(|line| {
-            line.strip_prefix("tracer: ")?
-                .strip_suffix(" beginnings and ends of calls were dropped")?
-                .parse::<u64>()
-                .ok()
-        });
-        println!("{runtime}: {dropped:?} dropped");
-        ensure!(dropped.with_context(|| format!("nothing said of drops: {outcome}"))? > 0, "none dropped: {outcome}");
-        ensure!(lanes(&path)?.values().all(|lane| lane.depth == 0), "all calls end: {outcome}");
+        nothing_lost(&outcome)?;
+        let lanes = lanes(&path)?;
+        let workers: usize = lanes.values().map(|lane| lane.of("Churn.Work(").len()).sum();
+        ensure!(workers == 200, "{workers} threads called Work: {outcome}");
+    }
+    Ok(())
+}
 
-        let outcome =
-            Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer").env("TRACER_OUT", "/no/such/x.json");
-        let outcome = outcome.run()?;
+#[test]
+fn tracer_refuses_a_file_that_cannot_be_made() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let run = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer");
+        let outcome = run.env("TRACER_OUT", "/no/such/x.pftrace").run()?;
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler Tracer is not loaded"), "{outcome}");
     }

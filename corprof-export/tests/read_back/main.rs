@@ -7,6 +7,7 @@ mod firefox;
 mod folded;
 mod html;
 mod odd;
+mod perfetto_reader;
 mod pprof;
 mod shapes;
 mod speedscope;

@@ -4,21 +4,31 @@ use std::io;
 use std::time::Duration;
 
 use super::events::{EventReader, EventWriter, Events};
-use super::{HookClock, InHook};
+use super::rarely::rarely;
+use super::{HookClock, InHook, ShadowStack, StackBoundary};
 use crate::context::InTriggers;
+use crate::id::ThreadId;
+use crate::info::Info;
 use crate::profiler::BoxError;
+use crate::system;
 
-/// [`Events`] about calls: hooks write when functions begin and end, and the reader is told of calls that nest.
+/// How deep calls are told of. A call that is deeper counts as [dropped](CallLog::finish).
+const DEEPEST: usize = 1 << 20;
+
+/// Calls, one by one, in the order and with the times in which they begin and end: hooks write them, each thread into a buffer
+/// of its own, and a [`CallReader`] gets them on a thread of the profiler's.
 ///
-/// An exception leaves functions without a hook, and what there is no room for is dropped; but each event has a stack
-/// pointer, and the next one shows what has ended. So for the reader each call ends once, after those within it, whatever
-/// was lost; at the time of that next event.
+/// Each call ends once, after those within it, also when an exception has left it, which the thread's next hook shows.
 ///
-/// Memory is bounded as with [`Events`]: `room * threads * (size_of::<F>() + 24)` bytes at most, and 8 bytes on the
-/// reader's side for each call that a thread is inside of.
+/// Nothing is lost: a thread whose buffer is full waits for the reader ([`EventWriter::push_waiting`]), so the application runs
+/// at the speed of the reader's disk. [`folding`](Self::folding) makes that bearable: what is over before it could be seen in
+/// a picture is counted, and not told one by one.
+///
+/// Memory is bounded as with [`Events`]: `room * threads * (size_of::<F>() + 24)` bytes at most, and in each thread
+/// `size_of::<F>() + 40` bytes for each call that it is inside of.
 ///
 /// ```
-/// use corprof::hooks::{Call, CallLog, CallReader, CallWriter};
+/// use corprof::hooks::{Call, CallEnd, CallLog, CallReader, CallWriter, StackBoundary};
 /// use corprof::prelude::*;
 /// use std::time::Duration;
 ///
@@ -27,6 +37,7 @@ use crate::profiler::BoxError;
 /// impl FunctionHooks for Calls {
 ///     type Function = ();
 ///     type Thread = CallWriter<FunctionId>;
+///     const UNWINDS: bool = true;
 ///     # fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
 ///     fn thread_started(&self) -> CallWriter<FunctionId> {
 ///         self.0.writer()
@@ -37,6 +48,9 @@ use crate::profiler::BoxError;
 ///     fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<FunctionId>, _function: &()) {
 ///         calls.leave(cx);
 ///     }
+///     fn unwound(&self, calls: &mut CallWriter<FunctionId>, boundary: StackBoundary) {
+///         calls.unwound(boundary);
+///     }
 /// }
 ///
 /// struct Print;
@@ -46,8 +60,8 @@ use crate::profiler::BoxError;
 ///         println!("{:?} thread {} calls {:?}", call.at, call.thread, call.function);
 ///         Ok(())
 ///     }
-///     fn end(&mut self, thread: u32, at: Duration) -> Result<(), BoxError> {
-///         println!("{at:?} thread {thread} is back");
+///     fn end(&mut self, end: CallEnd) -> Result<(), BoxError> {
+///         println!("{:?} thread {} is back; {} calls were too short to tell", end.at, end.thread, end.folded.calls);
 ///         Ok(())
 ///     }
 /// }
@@ -57,15 +71,59 @@ pub struct CallLog<F> {
     events: Events<Event<F>>,
     clock: HookClock,
     start: u64,
+    minimum: u64,
 }
 
-/// A beginning or an end.
+/// What a thread has to tell.
 #[derive(Debug)]
-struct Event<F> {
-    /// None for an end.
-    function: Option<F>,
-    stack_pointer: usize,
-    at: u64,
+enum Event<F> {
+    /// Which thread it is, before anything else.
+    Thread {
+        thread: Option<ThreadId>,
+        os_id: u32,
+    },
+    /// `depth` calls are around it.
+    Begin {
+        at: u64,
+        depth: u32,
+        function: F,
+    },
+    End {
+        at: u64,
+        depth: u32,
+        folded: Ticks,
+    },
+    /// Calls that were folded outside of any call.
+    Alone {
+        at: u64,
+        folded: Ticks,
+    },
+}
+
+/// Calls that were folded, with their time in ticks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ticks {
+    calls: u64,
+    ticks: u64,
+}
+
+impl Ticks {
+    fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.ticks += other.ticks;
+    }
+}
+
+/// A thread whose calls are told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallThread {
+    /// Its number in the order of appearance, by which calls name it.
+    pub number: u32,
+    /// The system's number for it.
+    pub os_id: u32,
+    /// Its name, if the application has given it one.
+    pub name: Option<String>,
 }
 
 /// A call that begins.
@@ -74,7 +132,7 @@ struct Event<F> {
 pub struct Call<F> {
     /// The thread, by its number in the order of appearance.
     pub thread: u32,
-    /// How many calls it is within, of those in the log.
+    /// How many calls it is within, of those that are told of.
     pub depth: usize,
     /// When, since the log was made.
     pub at: Duration,
@@ -82,21 +140,63 @@ pub struct Call<F> {
     pub function: F,
 }
 
+/// The innermost call of a thread has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallEnd {
+    /// The thread, by its number in the order of appearance.
+    pub thread: u32,
+    /// When, since the log was made.
+    pub at: Duration,
+    /// The calls right within it that were too short to be told of.
+    pub folded: Folded,
+}
+
+/// Calls that were shorter than what the log [folds](CallLog::folding).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Folded {
+    /// How many there were, those within them included.
+    pub calls: u64,
+    /// How long they took, all together.
+    pub time: Duration,
+}
+
 /// What is done with a [`CallLog`].
 ///
-/// After an error it is told nothing more, and [`CallLog::finish`] hands out the error.
+/// Of one thread everything comes in order, of several it does not. After an error it is told nothing more, and
+/// [`CallLog::finish`] hands out the error. Hooks may wait for it: see [`EventWriter::push_waiting`] for what it must not do.
 pub trait CallReader<F>: Send + 'static {
+    /// A thread is about to tell of its first call; or it has another name than was told before.
+    ///
+    /// # Errors
+    /// If nothing more is to be read.
+    fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
+        let _ = thread;
+        Ok(())
+    }
+
     /// A call begins, within those of its thread that have not ended.
     ///
     /// # Errors
     /// If nothing more is to be read.
     fn begin(&mut self, call: Call<F>) -> Result<(), BoxError>;
 
-    /// The innermost call of a thread has ended, at that time since the log was made.
+    /// The innermost call of a thread has ended.
     ///
     /// # Errors
     /// If nothing more is to be read.
-    fn end(&mut self, thread: u32, at: Duration) -> Result<(), BoxError>;
+    fn end(&mut self, end: CallEnd) -> Result<(), BoxError>;
+
+    /// Calls have ended that were too short to be told of, and were in no call that is. `end` has their thread, and the end of
+    /// the last of them.
+    ///
+    /// # Errors
+    /// If nothing more is to be read.
+    fn alone(&mut self, end: CallEnd) -> Result<(), BoxError> {
+        let _ = end;
+        Ok(())
+    }
 
     /// There is nothing more to read for now: whoever buffers may write.
     ///
@@ -109,9 +209,30 @@ pub trait CallReader<F>: Send + 'static {
 
 /// One thread's end of a [`CallLog`].
 #[derive(Debug)]
-pub struct CallWriter<F> {
+pub struct CallWriter<F: Send + 'static> {
     events: EventWriter<Event<F>>,
     clock: HookClock,
+    /// Calls that are over sooner are folded.
+    minimum: u64,
+    /// The calls that the thread is inside of.
+    stack: ShadowStack<Open<F>>,
+    /// So many of them, the outermost, have been told of.
+    told: usize,
+    /// When the first of the others will have lasted long enough to be told of.
+    due: u64,
+    /// Calls that were folded outside of any call, and the end of the last.
+    alone: Ticks,
+    last: u64,
+    has_begun: bool,
+}
+
+/// A call that has not ended.
+#[derive(Debug)]
+struct Open<F> {
+    begun: u64,
+    /// None when it has been told of.
+    function: Option<F>,
+    folded: Ticks,
 }
 
 impl<F: Send + 'static> CallLog<F> {
@@ -119,15 +240,34 @@ impl<F: Send + 'static> CallLog<F> {
     /// [`Events::new`]. It takes up to 200 ms to learn how fast the processor counts.
     pub fn new(room: usize, threads: usize) -> Self {
         let clock = HookClock::new();
-        Self { events: Events::new(room, threads), start: clock.now(), clock }
+        Self { events: Events::new(room, threads), start: clock.now(), clock, minimum: 0 }
+    }
+
+    /// Folds calls that are over in less than `minimum` into their callers: these are told how many there were and how long
+    /// they took, by [`CallEnd::folded`].
+    pub fn folding(mut self, minimum: Duration) -> Self {
+        // How many ticks that is, by the clock's own rule of three.
+        let second = self.clock.between(0, TICKS).as_secs_f64().max(1e-9);
+        self.minimum = (minimum.as_secs_f64() / second * TICKS as f64) as u64;
+        self
     }
 
     /// A thread's own end, to be made in [`thread_started`](super::FunctionHooks::thread_started).
     pub fn writer(&self) -> CallWriter<F> {
-        CallWriter { events: self.events.writer(), clock: self.clock.clone() }
+        CallWriter {
+            events: self.events.writer(),
+            clock: self.clock.clone(),
+            minimum: self.minimum,
+            stack: ShadowStack::with_bound(DEEPEST),
+            told: 0,
+            due: 0,
+            alone: Ticks::default(),
+            last: self.start,
+            has_begun: false,
+        }
     }
 
-    /// Has `reader` read from now on, `every` so often, on a thread called `name`: see [`Events::start`].
+    /// Has `reader` read from now on, `every` so often or sooner, on a thread called `name`: see [`Events::start`].
     ///
     /// # Errors
     /// Those of [`spawn_own_thread`](InTriggers::spawn_own_thread).
@@ -138,12 +278,20 @@ impl<F: Send + 'static> CallLog<F> {
         every: Duration,
         reader: R,
     ) -> io::Result<()> {
-        let (clock, start) = (self.clock.clone(), self.start);
-        self.events.start(cx, name, every, Nesting { reader, clock, start })
+        let names = Some(Info::clone(cx));
+        self.events.start(cx, name, every, Nesting { reader, clock: self.clock.clone(), start: self.start, names })
+    }
+
+    /// How long threads have waited for the reader so far, all together.
+    pub fn waited(&self) -> Duration {
+        self.events.waited()
     }
 
     /// Reads what is left and ends the calls that have not ended; says how many beginnings and ends were dropped. To be
     /// called in the profiler's `shutdown`.
+    ///
+    /// Dropped is only what a reader gets that makes no progress for a second, what more threads than there are buffers do,
+    /// and calls more than 1,048,576 deep.
     ///
     /// # Errors
     /// That of the reader; or as [`Events::finish`].
@@ -152,17 +300,121 @@ impl<F: Send + 'static> CallLog<F> {
     }
 }
 
+/// A number of ticks that is long enough to tell how long one is.
+const TICKS: u64 = 1_000_000_000;
+
 impl<F: Send + 'static> CallWriter<F> {
-    /// A function begins. Dropped and counted if there is no room.
+    /// A function begins: to be called by [`enter`](super::FunctionHooks::enter).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: F) {
-        self.events.push(Event { function: Some(function), stack_pointer: cx.stack_pointer(), at: self.clock.at(cx) });
+        if !self.has_begun {
+            rarely(|| self.begin(cx.current_thread().ok().flatten(), system::os_thread_id()));
+        }
+        self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// A function ends, by returning or in a tail call. Dropped and counted if there is no room.
+    /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
+    /// [`tailcall`](super::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
-        self.events.push(Event { function: None, stack_pointer: cx.stack_pointer(), at: self.clock.at(cx) });
+        self.leave_at(cx.stack_pointer(), self.clock.at(cx));
+    }
+
+    /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.
+    pub fn unwound(&mut self, boundary: StackBoundary) {
+        self.unwound_at(boundary, self.clock.now());
+    }
+
+    #[cold]
+    fn begin(&mut self, thread: Option<ThreadId>, os_id: u32) {
+        self.has_begun = true;
+        self.events.push_waiting(Event::Thread { thread, os_id });
+    }
+
+    #[inline]
+    fn enter_at(&mut self, stack_pointer: usize, function: F, now: u64) {
+        self.unwound_at(StackBoundary::of_caller(stack_pointer), now);
+        if self.told == self.stack.depth() {
+            self.due = now.saturating_add(self.minimum);
+        }
+        let open = Open { begun: now, function: Some(function), folded: Ticks::default() };
+        self.stack.enter_at(stack_pointer, open, drop);
+    }
+
+    #[inline]
+    fn leave_at(&mut self, stack_pointer: usize, now: u64) {
+        self.unwound_at(StackBoundary(stack_pointer), now);
+        if let Some(open) = self.stack.leave_at(stack_pointer, drop) {
+            self.end(open, now);
+        }
+    }
+
+    /// Ends what is gone, after telling of what has lasted long enough.
+    #[inline]
+    fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
+        if now >= self.due {
+            rarely(|| self.tell(now));
+        }
+        while let Some(open) = self.stack.pop_gone(boundary) {
+            rarely(|| self.end(open, now));
+        }
+    }
+
+    /// A call has ended that is off the stack.
+    #[inline]
+    fn end(&mut self, open: Open<F>, now: u64) {
+        if open.function.is_none() {
+            // All around it have been told of, too.
+            self.told -= 1;
+            self.due = u64::MAX;
+            rarely(|| {
+                self.last = now;
+                self.events.push_waiting(Event::End { at: now, depth: self.told as u32, folded: open.folded })
+            });
+            return;
+        }
+        if self.told == self.stack.depth() {
+            self.due = u64::MAX;
+        }
+        // Processors may differ a little in what they count.
+        let folded = Ticks { calls: open.folded.calls + 1, ticks: now.saturating_sub(open.begun) };
+        match self.stack.top_mut() {
+            Some(caller) => caller.folded.add(folded),
+            None => {
+                self.alone.add(folded);
+                self.last = now;
+            }
+        }
+    }
+
+    /// Tells of the calls that have lasted long enough: the outermost of those that have not been told of.
+    fn tell(&mut self, now: u64) {
+        self.due = u64::MAX;
+        for open in self.stack.frames_from(self.told) {
+            let due = open.begun.saturating_add(self.minimum);
+            if due > now {
+                self.due = due;
+                return;
+            }
+            let Some(function) = open.function.take() else { return };
+            if self.alone.calls > 0 {
+                let folded = std::mem::take(&mut self.alone);
+                self.events.push_waiting(Event::Alone { at: self.last, folded });
+            }
+            self.events.push_waiting(Event::Begin { at: open.begun, depth: self.told as u32, function });
+            self.told += 1;
+        }
+    }
+}
+
+impl<F: Send + 'static> Drop for CallWriter<F> {
+    /// The thread ends, or the profiler: calls that the thread is inside of end now.
+    fn drop(&mut self) {
+        self.unwound_at(StackBoundary(usize::MAX), self.clock.now());
+        if self.alone.calls > 0 {
+            self.events.push_waiting(Event::Alone { at: self.last, folded: self.alone });
+        }
+        self.events.note_dropped(self.stack.lost());
     }
 }
 
@@ -171,20 +423,43 @@ struct Nesting<R> {
     reader: R,
     clock: HookClock,
     start: u64,
+    /// Where threads' names are; none in tests.
+    names: Option<Info>,
 }
 
 /// A thread, as its events tell.
 struct Thread {
-    number: u32,
-    /// The stack pointers of the callers that it is inside of.
-    callers: Vec<usize>,
+    told: CallThread,
+    id: Option<ThreadId>,
+    /// The depths of the calls that it is inside of. Should one be lost, the next event's depth tells what has ended.
+    open: Vec<u32>,
     /// When it was last heard of.
-    last: u64,
+    last: Duration,
 }
 
 impl<R> Nesting<R> {
     fn since_start(&self, at: u64) -> Duration {
         self.clock.between(self.start, at)
+    }
+
+    fn folded(&self, folded: Ticks) -> Folded {
+        Folded { calls: folded.calls, time: self.clock.between(0, folded.ticks) }
+    }
+
+    fn name(&self, thread: Option<ThreadId>) -> Option<String> {
+        self.names.as_ref()?.thread_names().of(thread?).map(|name| name.to_string())
+    }
+
+    /// Ends the innermost calls of a thread, as long as their depth is one that is gone.
+    fn end<F>(&mut self, thread: &mut Thread, is_gone: impl Fn(u32) -> bool) -> Result<(), BoxError>
+    where
+        R: CallReader<F>,
+    {
+        while thread.open.pop_if(|depth| is_gone(*depth)).is_some() {
+            let end = CallEnd { thread: thread.told.number, at: thread.last, folded: Folded::default() };
+            self.reader.end(end)?;
+        }
+        Ok(())
     }
 }
 
@@ -192,25 +467,49 @@ impl<F: Send, R: CallReader<F>> EventReader<Event<F>> for Nesting<R> {
     type Thread = Thread;
 
     fn thread_started(&mut self, number: u32) -> Thread {
-        Thread { number, callers: Vec::new(), last: self.start }
+        let told = CallThread { number, os_id: 0, name: None };
+        Thread { told, id: None, open: Vec::new(), last: Duration::ZERO }
     }
 
     fn event(&mut self, thread: &mut Thread, event: Event<F>) -> Result<(), BoxError> {
-        thread.last = event.at;
-        let at = self.since_start(event.at);
-        // Callers lie above what they call: so what is not above this call's caller has ended, itself included.
-        while thread.callers.pop_if(|caller| *caller <= event.stack_pointer).is_some() {
-            self.reader.end(thread.number, at)?;
+        let number = thread.told.number;
+        match event {
+            Event::Thread { thread: id, os_id } => {
+                thread.id = id;
+                thread.told = CallThread { number, os_id, name: self.name(id) };
+                self.reader.thread(&thread.told)
+            }
+            Event::Begin { at, depth, function } => {
+                thread.last = self.since_start(at);
+                self.end(thread, |open| open >= depth)?;
+                let call = Call { thread: number, depth: thread.open.len(), at: thread.last, function };
+                thread.open.push(depth);
+                self.reader.begin(call)
+            }
+            Event::End { at, depth, folded } => {
+                thread.last = self.since_start(at);
+                self.end(thread, |open| open > depth)?;
+                let end = CallEnd { thread: number, at: thread.last, folded: self.folded(folded) };
+                // Else its beginning was lost.
+                if thread.open.pop_if(|open| *open == depth).is_some() { self.reader.end(end) } else { Ok(()) }
+            }
+            Event::Alone { at, folded } => {
+                thread.last = self.since_start(at);
+                self.end(thread, |_| true)?;
+                self.reader.alone(CallEnd { thread: number, at: thread.last, folded: self.folded(folded) })
+            }
         }
-        let Some(function) = event.function else { return Ok(()) };
-        let call = Call { thread: thread.number, depth: thread.callers.len(), at, function };
-        thread.callers.push(event.stack_pointer);
-        self.reader.begin(call)
     }
 
-    fn thread_ended(&mut self, thread: Thread) -> Result<(), BoxError> {
-        let at = self.since_start(thread.last);
-        thread.callers.iter().try_for_each(|_| self.reader.end(thread.number, at))
+    fn thread_ended(&mut self, mut thread: Thread) -> Result<(), BoxError> {
+        self.end(&mut thread, |_| true)?;
+        // It may have been named while it ran.
+        match self.name(thread.id) {
+            name if name.is_some() && name != thread.told.name => {
+                self.reader.thread(&CallThread { name, ..thread.told })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn pause(&mut self) -> Result<(), BoxError> {
@@ -219,56 +518,5 @@ impl<F: Send, R: CallReader<F>> EventReader<Event<F>> for Nesting<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Puts down what it is told, until it is told of '!'.
-    #[derive(Default)]
-    struct Notes(String);
-
-    impl CallReader<char> for Notes {
-        fn begin(&mut self, call: Call<char>) -> Result<(), BoxError> {
-            if call.function == '!' {
-                return Err("full".into());
-            }
-            self.0 += &format!("{}{} ", call.function, call.depth);
-            Ok(())
-        }
-        fn end(&mut self, _thread: u32, _at: Duration) -> Result<(), BoxError> {
-            self.0 += "end ";
-            Ok(())
-        }
-    }
-
-    fn notes(events: &[(Option<char>, usize)]) -> String {
-        let mut reader = Nesting { reader: Notes::default(), clock: HookClock::new(), start: 0 };
-        let mut thread = EventReader::<Event<char>>::thread_started(&mut reader, 0);
-        for &(function, stack_pointer) in events {
-            reader.event(&mut thread, Event { function, stack_pointer, at: 0 }).unwrap();
-        }
-        EventReader::<Event<char>>::thread_ended(&mut reader, thread).unwrap();
-        reader.reader.0
-    }
-
-    #[test]
-    fn calls_nest() {
-        let events = [(Some('a'), 9), (Some('b'), 8), (None, 8), (Some('c'), 8), (None, 8), (None, 9)];
-        assert_eq!(notes(&events), "a0 b1 end c1 end end ");
-    }
-
-    #[test]
-    fn what_an_exception_left_has_ended_before_the_next_call() {
-        assert_eq!(
-            notes(&[(Some('a'), 9), (Some('b'), 8), (Some('c'), 7), (Some('d'), 8)]),
-            "a0 b1 c2 end end d1 end end "
-        );
-    }
-
-    #[test]
-    fn whatever_is_lost_each_call_ends_once() {
-        // The end of `b`; the beginning of what ends at 8; the end of all.
-        assert_eq!(notes(&[(Some('a'), 9), (Some('b'), 8), (None, 9)]), "a0 b1 end end ");
-        assert_eq!(notes(&[(Some('a'), 9), (None, 8), (None, 9)]), "a0 end ");
-        assert_eq!(notes(&[(Some('a'), 9), (Some('b'), 8)]), "a0 b1 end end ");
-    }
-}
+#[path = "call_log_tests.rs"]
+mod tests;

@@ -1,11 +1,11 @@
 //! [`Events`]: what hooks have to tell, from a buffer for each thread to one reader.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::context::InTriggers;
 use crate::profiler::BoxError;
@@ -13,12 +13,18 @@ use crate::profiler::BoxError;
 /// How many events a thread loses for want of a buffer before it asks again for one.
 const ASK_AGAIN: u32 = 1024;
 
+/// How long a hook waits for a reader that gets nowhere. Then nobody waits until it has read again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a hook sleeps before it looks for room again. A reader is woken by nobody, as that is a system call too.
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// Buffers of events, one for each thread that writes, which a thread of the profiler's own reads.
 ///
 /// A hook may not wait for a disk. So it puts an event into its thread's buffer, which takes no lock, and somebody else does
 /// what takes time. Memory is bounded however long the application runs and however slow the reader is: there are at most
 /// `threads` buffers of `room` events, `room * threads * size_of::<E>()` bytes. An event without room is dropped and counted
-/// ([`dropped`](Self::dropped)).
+/// ([`dropped`](Self::dropped)), or its thread waits ([`push_waiting`](EventWriter::push_waiting)).
 ///
 /// ```
 /// use corprof::hooks::{EventReader, EventWriter, Events};
@@ -71,6 +77,13 @@ struct Shared<E> {
     /// The next thread's number.
     next: AtomicU32,
     dropped: AtomicU64,
+    /// Whether a thread reads, so that waiting for room is of use.
+    is_read: AtomicBool,
+    /// How many threads wait for room, and how many nanoseconds have been spent so.
+    waiting: AtomicUsize,
+    waited: AtomicU64,
+    /// Somebody has waited in vain since anything was last read.
+    is_stuck: AtomicBool,
     /// Buffers that the reader has not seen yet. The lock is held for a push or a swap, so a thread may wait for it.
     fresh: Mutex<Vec<(u32, Consumer<E>)>>,
     /// Held while events are read, which may take long: no hook takes this one.
@@ -136,6 +149,10 @@ impl<E: Send + 'static> Events<E> {
             buffers: AtomicUsize::new(0),
             next: AtomicU32::new(0),
             dropped: AtomicU64::new(0),
+            is_read: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            waited: AtomicU64::new(0),
+            is_stuck: AtomicBool::new(false),
             fresh: Mutex::default(),
             reading: Mutex::new(Reading(None)),
         }))
@@ -152,6 +169,11 @@ impl<E: Send + 'static> Events<E> {
         self.0.dropped.load(Relaxed)
     }
 
+    /// How long threads have waited for room so far, all together.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.0.waited.load(Relaxed))
+    }
+
     /// Has `reader` read from now on, `every` so often, on a thread called `name`.
     ///
     /// At the end call [`finish`](Self::finish). The longer `every`, the more room events need.
@@ -165,13 +187,32 @@ impl<E: Send + 'static> Events<E> {
         every: Duration,
         reader: R,
     ) -> io::Result<()> {
+        self.read_by(reader);
         let shared = self.0.clone();
-        lock(&shared.reading).0 = Some(Box::new(Readers { reader, threads: Vec::new(), result: Ok(()) }));
+        let gate = cx.own_threads().gate().clone();
+        let reads = Reads::begin(shared.clone());
         cx.spawn_own_thread(name, move |cx| {
-            while cx.wait(every).is_continue() {
-                shared.read(&mut lock(&shared.reading));
+            let _reads = reads;
+            let mut pause = every;
+            loop {
+                let is_stopping = cx.wait(pause).is_break();
+                // Whoever fills a buffer faster than it is emptied would wait for a reader that sleeps.
+                let is_behind = shared.read(&mut lock(&shared.reading));
+                pause = if is_behind { Duration::ZERO } else { every };
+                // Hooks that run may still wait for room.
+                if is_stopping && !gate.is_open() && shared.waiting.load(Relaxed) == 0 {
+                    break;
+                }
+                if is_stopping && !is_behind {
+                    std::thread::sleep(PAUSE);
+                }
             }
         })
+    }
+
+    /// Has `reader` read what is there whenever somebody says so.
+    pub(super) fn read_by<R: EventReader<E>>(&self, reader: R) {
+        lock(&self.0.reading).0 = Some(Box::new(Readers { reader, threads: Vec::new(), result: Ok(()) }));
     }
 
     /// Reads what is left, ends the reader, and says how many events were dropped: to be called in the profiler's
@@ -211,6 +252,62 @@ impl<E: Send + 'static> EventWriter<E> {
         is_there || self.lose()
     }
 
+    /// Adds an event, after waiting for room if there is none. Dropped and counted only if the reader gets nowhere for a second,
+    /// or is gone, and says so by `false`.
+    ///
+    /// In a hook a collection waits meanwhile, and with it the application: nothing is lost, at the speed of the disk. So the
+    /// reader must not call the runtime, nor take a lock under which somebody does.
+    #[inline]
+    pub fn push_waiting(&mut self, event: E) -> bool {
+        match &mut self.buffer {
+            None => self.begin_with(event),
+            Some(buffer) => match buffer.push(event) {
+                Ok(()) => true,
+                Err(PushError::Full(event)) => self.wait_with(event),
+            },
+        }
+    }
+
+    /// Counts events as dropped that their thread has not pushed.
+    pub(super) fn note_dropped(&self, count: u64) {
+        self.events.dropped.fetch_add(count, Relaxed);
+    }
+
+    /// Asks for a buffer.
+    #[cold]
+    #[inline(never)]
+    fn begin_with(&mut self, event: E) -> bool {
+        self.buffer = self.events.buffer();
+        let is_there = self.buffer.as_mut().is_some_and(|buffer| buffer.push(event).is_ok());
+        is_there || self.lose()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_with(&mut self, mut event: E) -> bool {
+        let begin = Instant::now();
+        self.events.waiting.fetch_add(1, Relaxed);
+        let is_there = loop {
+            let Some(buffer) = &mut self.buffer else { break false };
+            match buffer.push(event) {
+                Ok(()) => break true,
+                Err(PushError::Full(back)) => event = back,
+            }
+            if self.events.is_stuck.load(Relaxed) {
+                break false;
+            } else if begin.elapsed() > PATIENCE {
+                self.events.is_stuck.store(true, Relaxed);
+            } else if self.events.is_read.load(Relaxed) {
+                std::thread::sleep(PAUSE);
+            } else if !self.events.read_here() {
+                break false;
+            }
+        };
+        self.events.waiting.fetch_sub(1, Relaxed);
+        self.events.waited.fetch_add(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        is_there || self.lose()
+    }
+
     #[cold]
     #[inline(never)]
     fn lose(&mut self) -> bool {
@@ -236,13 +333,47 @@ impl<E: Send + 'static> Shared<E> {
         Some(writer)
     }
 
-    fn read(&self, reading: &mut Reading<E>) {
-        let Some(reader) = &mut reading.0 else { return };
+    /// Answers whether a thread writes faster than is read.
+    fn read(&self, reading: &mut Reading<E>) -> bool {
+        let Some(reader) = &mut reading.0 else { return false };
         for (number, buffer) in std::mem::take(&mut *lock(&self.fresh)) {
             reader.begin(number, buffer);
         }
-        let ended = reader.read();
+        let Found { ended, most } = reader.read();
         self.buffers.fetch_sub(ended, Relaxed);
+        self.is_stuck.store(false, Relaxed);
+        most > self.room / 4
+    }
+
+    /// Reads what there is on the calling thread, when no other does any more; answers whether somebody reads at all.
+    fn read_here(&self) -> bool {
+        match self.reading.try_lock() {
+            Ok(mut reading) => {
+                self.read(&mut reading);
+                reading.0.is_some()
+            }
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(PAUSE);
+                true
+            }
+            Err(TryLockError::Poisoned(_)) => false,
+        }
+    }
+}
+
+/// A thread reads, until this is dropped.
+struct Reads<E>(Arc<Shared<E>>);
+
+impl<E> Reads<E> {
+    fn begin(shared: Arc<Shared<E>>) -> Self {
+        shared.is_read.store(true, Relaxed);
+        Self(shared)
+    }
+}
+
+impl<E> Drop for Reads<E> {
+    fn drop(&mut self) {
+        self.0.is_read.store(false, Relaxed);
     }
 }
 
@@ -254,10 +385,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A reader with its threads, of whatever type.
 trait Read<E>: Send {
     fn begin(&mut self, number: u32, buffer: Consumer<E>);
-    /// Reads what there is, and says how many threads have ended.
-    fn read(&mut self) -> usize;
+    fn read(&mut self) -> Found;
     /// Ends all threads, and says what the reader's error was.
     fn end(&mut self) -> Result<(), BoxError>;
+}
+
+/// What has been read in one go: how many threads had ended, and how many events of one thread there were at most.
+struct Found {
+    ended: usize,
+    most: usize,
 }
 
 struct Readers<E, R: EventReader<E>> {
@@ -271,14 +407,16 @@ impl<E: Send, R: EventReader<E>> Read<E> for Readers<E, R> {
         self.threads.push((self.reader.thread_started(number), buffer));
     }
 
-    fn read(&mut self) -> usize {
-        let (mut has_read, mut at) = (false, 0);
+    fn read(&mut self) -> Found {
+        let (mut has_read, mut at, mut most) = (false, 0, 0);
         let before = self.threads.len();
         while let Some((thread, buffer)) = self.threads.get_mut(at) {
             // Asked first: what it wrote before its end is there then.
             let has_ended = buffer.is_abandoned();
             // What comes meanwhile is for the next time, or one busy thread would keep the others waiting.
-            for event in (0..buffer.slots()).map_while(|_| buffer.pop().ok()) {
+            let count = buffer.slots();
+            most = most.max(count);
+            for event in (0..count).map_while(|_| buffer.pop().ok()) {
                 has_read = true;
                 if self.result.is_ok() {
                     self.result = self.reader.event(thread, event);
@@ -295,7 +433,7 @@ impl<E: Send, R: EventReader<E>> Read<E> for Readers<E, R> {
         if has_read {
             self.tell(R::pause);
         }
-        before - self.threads.len()
+        Found { ended: before - self.threads.len(), most }
     }
 
     fn end(&mut self) -> Result<(), BoxError> {
@@ -323,117 +461,5 @@ impl<E> std::fmt::Debug for Reading<E> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The event that a test's reader fails on.
-    const FAILS: u64 = u64::MAX;
-
-    /// What a test's reader was told: events, ended threads, and how many pauses.
-    #[derive(Default)]
-    struct Heard(Vec<(u32, u64)>, Vec<u32>, u32);
-
-    impl EventReader<u64> for Arc<Mutex<Heard>> {
-        type Thread = u32;
-        fn thread_started(&mut self, number: u32) -> u32 {
-            number
-        }
-        fn event(&mut self, thread: &mut u32, event: u64) -> Result<(), BoxError> {
-            lock(self).0.push((*thread, event));
-            if event == FAILS { Err("it fails".into()) } else { Ok(()) }
-        }
-        fn thread_ended(&mut self, thread: u32) -> Result<(), BoxError> {
-            lock(self).1.push(thread);
-            Ok(())
-        }
-        fn pause(&mut self) -> Result<(), BoxError> {
-            lock(self).2 += 1;
-            Ok(())
-        }
-    }
-
-    /// Events with a reader that reads when the test says so.
-    fn events(room: usize, threads: usize) -> (Events<u64>, Arc<Mutex<Heard>>) {
-        let (events, heard) = (Events::new(room, threads), Arc::<Mutex<Heard>>::default());
-        lock(&events.0.reading).0 =
-            Some(Box::new(Readers { reader: heard.clone(), threads: Vec::new(), result: Ok(()) }));
-        (events, heard)
-    }
-
-    fn read(events: &Events<u64>) {
-        events.0.read(&mut lock(&events.0.reading));
-    }
-
-    #[test]
-    fn a_full_buffer_drops_and_counts_and_takes_events_again_once_read() {
-        let (events, heard) = events(4, 1);
-        let mut writer = events.writer();
-        let taken: Vec<_> = (0..6).map(|event| writer.push(event)).collect();
-        assert_eq!(taken, [true, true, true, true, false, false]);
-        assert_eq!(events.dropped(), 2);
-        read(&events);
-        assert!(writer.push(6));
-        drop(writer);
-        assert_eq!(events.finish().unwrap(), 2);
-        let heard = lock(&heard);
-        assert_eq!(heard.0, [(0, 0), (0, 1), (0, 2), (0, 3), (0, 6)]);
-        assert_eq!(heard.1, [0]);
-    }
-
-    #[test]
-    fn threads_beyond_the_bound_lose_all_until_another_has_ended() {
-        let (events, heard) = events(4, 1);
-        let (first, mut second) = (events.writer(), events.writer());
-        assert!(!second.push(1));
-        drop(first);
-        read(&events);
-        assert_eq!(lock(&heard).1, [0]);
-        let lost = (0..2 * u64::from(ASK_AGAIN)).take_while(|&event| !second.push(event)).count();
-        assert_eq!(lost, ASK_AGAIN as usize - 1, "it asks again");
-        assert_eq!(events.finish().unwrap(), u64::from(ASK_AGAIN));
-        assert_eq!(lock(&heard).0.len(), 1);
-    }
-
-    #[test]
-    fn every_event_is_read_once_or_counted() {
-        const EACH: u64 = 100_000;
-        let (events, heard) = events(64, 8);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                let mut writer = events.writer();
-                scope.spawn(move || (0..EACH).filter(|&event| writer.push(event)).count());
-            }
-            for _ in 0..1000 {
-                read(&events);
-            }
-        });
-        let dropped = events.finish().unwrap();
-        let heard = lock(&heard);
-        assert_eq!(heard.0.len() as u64 + dropped, 4 * EACH);
-        for thread in 0..4 {
-            let own: Vec<_> = heard.0.iter().filter(|event| event.0 == thread).map(|event| event.1).collect();
-            assert!(own.is_sorted_by(|a, b| a < b), "each once, in order");
-        }
-        assert_eq!(heard.1.len(), 4, "each thread ended once");
-    }
-
-    #[test]
-    fn a_busy_reader_is_not_waited_for() {
-        let (events, _heard) = events(4, 1);
-        let _busy = lock(&events.0.reading);
-        assert_eq!(events.finish().unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    }
-    #[test]
-    fn after_an_error_the_reader_is_left_alone() {
-        let (events, heard) = events(4, 1);
-        let mut writer = events.writer();
-        for event in [1, FAILS, 2] {
-            assert!(writer.push(event));
-        }
-        read(&events);
-        assert!((0..4).all(|event| writer.push(event)), "there is room: the application does not notice");
-        assert_eq!(events.finish().unwrap_err().to_string(), "it fails");
-        let heard = lock(&heard);
-        assert_eq!((heard.0.as_slice(), heard.1.len(), heard.2), ([(0, 1), (0, FAILS)].as_slice(), 0, 0));
-    }
-}
+#[path = "events_tests.rs"]
+mod tests;

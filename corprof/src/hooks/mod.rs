@@ -107,7 +107,7 @@ use crate::context::InInitialize;
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 
-pub use call_log::{Call, CallLog, CallReader, CallWriter};
+pub use call_log::{Call, CallEnd, CallLog, CallReader, CallThread, CallWriter, Folded};
 pub use call_times::{CallTimer, CallTimes};
 pub use call_tree::{CallPath, CallTotals, CallTree};
 pub use clock::HookClock;

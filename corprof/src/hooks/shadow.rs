@@ -164,11 +164,17 @@ impl<F> ShadowStack<F> {
 
     /// As [`frames`](Self::frames), to change what is kept.
     pub fn frames_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
+        self.frames_from(0)
+    }
+
+    /// As [`frames_mut`](Self::frames_mut), without the outermost `from`.
+    pub(super) fn frames_from(&mut self, from: usize) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
         let depth = self.depth();
         // SAFETY: as in `frames`.
         let entries = unsafe { slice::from_raw_parts_mut(self.room.as_mut_ptr().add(1), depth) };
+        let inner = entries.get_mut(from..).unwrap_or_default();
         // SAFETY: as above.
-        entries.iter_mut().map(|entry| unsafe { entry.frame.assume_init_mut() })
+        inner.iter_mut().map(|entry| unsafe { entry.frame.assume_init_mut() })
     }
 
     /// The innermost function.
@@ -195,6 +201,14 @@ impl<F> ShadowStack<F> {
     /// How many calls were not entered: beyond the bound, or for want of memory.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Takes off the innermost, if it is gone.
+    #[inline]
+    pub(super) fn pop_gone(&mut self, boundary: StackBoundary) -> Option<F> {
+        let is_gone = !self.is_empty() && boundary.is_gone(self.top_stack_pointer());
+        // SAFETY: the top is not the first entry.
+        is_gone.then(|| unsafe { self.pop() })
     }
 
     /// As [`enter`](Self::enter).

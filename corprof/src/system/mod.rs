@@ -59,7 +59,6 @@ pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
 }
 
 /// The system's number for the calling thread, as the runtime gives it to profilers.
-#[cfg(feature = "testing")]
 pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()
 }

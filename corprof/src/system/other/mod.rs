@@ -47,7 +47,6 @@ pub(super) fn scheduling(_os_thread_id: u32) -> Option<super::Scheduling> {
 }
 
 /// A number for the calling thread, as the system's own may not be one of 32 bits.
-#[cfg(feature = "testing")]
 pub(super) fn os_thread_id() -> u32 {
     use std::sync::atomic::AtomicU32;
     static NEXT: AtomicU32 = AtomicU32::new(1);

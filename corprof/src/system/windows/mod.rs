@@ -68,7 +68,6 @@ pub(super) fn thread_key() -> usize {
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
-#[cfg(feature = "testing")]
 pub(super) fn os_thread_id() -> u32 {
     // SAFETY: takes no arguments and touches no memory.
     unsafe { windows_sys::Win32::System::Threading::GetCurrentThreadId() }
