@@ -3,13 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use super::events::{EventReader, EventWriter, Events};
+use super::call_reader::{CallReader, Event, Nesting, Ticks};
+use super::events::{EventWriter, Events};
 use super::rarely::rarely;
 use super::{HookClock, InHook, ShadowStack, StackBoundary};
 use crate::context::InTriggers;
 use crate::id::ThreadId;
 use crate::info::Info;
-use crate::profiler::BoxError;
 use crate::system;
 
 /// How deep calls are told of. A call that is deeper counts as [dropped](CallLog::finish).
@@ -72,139 +72,6 @@ pub struct CallLog<F> {
     clock: HookClock,
     start: u64,
     minimum: u64,
-}
-
-/// What a thread has to tell.
-#[derive(Debug)]
-enum Event<F> {
-    /// Which thread it is, before anything else.
-    Thread {
-        thread: Option<ThreadId>,
-        os_id: u32,
-    },
-    /// `depth` calls are around it.
-    Begin {
-        at: u64,
-        depth: u32,
-        function: F,
-    },
-    End {
-        at: u64,
-        depth: u32,
-        folded: Ticks,
-    },
-    /// Calls that were folded outside of any call.
-    Alone {
-        at: u64,
-        folded: Ticks,
-    },
-}
-
-/// Calls that were folded, with their time in ticks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Ticks {
-    calls: u64,
-    ticks: u64,
-}
-
-impl Ticks {
-    fn add(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.ticks += other.ticks;
-    }
-}
-
-/// A thread whose calls are told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallThread {
-    /// Its number in the order of appearance, by which calls name it.
-    pub number: u32,
-    /// The system's number for it.
-    pub os_id: u32,
-    /// Its name, if the application has given it one.
-    pub name: Option<String>,
-}
-
-/// A call that begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Call<F> {
-    /// The thread, by its number in the order of appearance.
-    pub thread: u32,
-    /// How many calls it is within, of those that are told of.
-    pub depth: usize,
-    /// When, since the log was made.
-    pub at: Duration,
-    /// What is called, as the hook has told it.
-    pub function: F,
-}
-
-/// The innermost call of a thread has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallEnd {
-    /// The thread, by its number in the order of appearance.
-    pub thread: u32,
-    /// When, since the log was made.
-    pub at: Duration,
-    /// The calls right within it that were too short to be told of.
-    pub folded: Folded,
-}
-
-/// Calls that were shorter than what the log [folds](CallLog::folding).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Folded {
-    /// How many there were, those within them included.
-    pub calls: u64,
-    /// How long they took, all together.
-    pub time: Duration,
-}
-
-/// What is done with a [`CallLog`].
-///
-/// Of one thread everything comes in order, of several it does not. After an error it is told nothing more, and
-/// [`CallLog::finish`] hands out the error. Hooks may wait for it: see [`EventWriter::push_waiting`] for what it must not do.
-pub trait CallReader<F>: Send + 'static {
-    /// A thread is about to tell of its first call; or it has another name than was told before.
-    ///
-    /// # Errors
-    /// If nothing more is to be read.
-    fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
-        let _ = thread;
-        Ok(())
-    }
-
-    /// A call begins, within those of its thread that have not ended.
-    ///
-    /// # Errors
-    /// If nothing more is to be read.
-    fn begin(&mut self, call: Call<F>) -> Result<(), BoxError>;
-
-    /// The innermost call of a thread has ended.
-    ///
-    /// # Errors
-    /// If nothing more is to be read.
-    fn end(&mut self, end: CallEnd) -> Result<(), BoxError>;
-
-    /// Calls have ended that were too short to be told of, and were in no call that is. `end` has their thread, and the end of
-    /// the last of them.
-    ///
-    /// # Errors
-    /// If nothing more is to be read.
-    fn alone(&mut self, end: CallEnd) -> Result<(), BoxError> {
-        let _ = end;
-        Ok(())
-    }
-
-    /// There is nothing more to read for now: whoever buffers may write.
-    ///
-    /// # Errors
-    /// If nothing more is to be read.
-    fn pause(&mut self) -> Result<(), BoxError> {
-        Ok(())
-    }
 }
 
 /// One thread's end of a [`CallLog`].
@@ -415,105 +282,6 @@ impl<F: Send + 'static> Drop for CallWriter<F> {
             self.events.push_waiting(Event::Alone { at: self.last, folded: self.alone });
         }
         self.events.note_dropped(self.stack.lost());
-    }
-}
-
-/// A reader of events that makes calls of them.
-struct Nesting<R> {
-    reader: R,
-    clock: HookClock,
-    start: u64,
-    /// Where threads' names are; none in tests.
-    names: Option<Info>,
-}
-
-/// A thread, as its events tell.
-struct Thread {
-    told: CallThread,
-    id: Option<ThreadId>,
-    /// The depths of the calls that it is inside of. Should one be lost, the next event's depth tells what has ended.
-    open: Vec<u32>,
-    /// When it was last heard of.
-    last: Duration,
-}
-
-impl<R> Nesting<R> {
-    fn since_start(&self, at: u64) -> Duration {
-        self.clock.between(self.start, at)
-    }
-
-    fn folded(&self, folded: Ticks) -> Folded {
-        Folded { calls: folded.calls, time: self.clock.between(0, folded.ticks) }
-    }
-
-    fn name(&self, thread: Option<ThreadId>) -> Option<String> {
-        self.names.as_ref()?.thread_names().of(thread?).map(|name| name.to_string())
-    }
-
-    /// Ends the innermost calls of a thread, as long as their depth is one that is gone.
-    fn end<F>(&mut self, thread: &mut Thread, is_gone: impl Fn(u32) -> bool) -> Result<(), BoxError>
-    where
-        R: CallReader<F>,
-    {
-        while thread.open.pop_if(|depth| is_gone(*depth)).is_some() {
-            let end = CallEnd { thread: thread.told.number, at: thread.last, folded: Folded::default() };
-            self.reader.end(end)?;
-        }
-        Ok(())
-    }
-}
-
-impl<F: Send, R: CallReader<F>> EventReader<Event<F>> for Nesting<R> {
-    type Thread = Thread;
-
-    fn thread_started(&mut self, number: u32) -> Thread {
-        let told = CallThread { number, os_id: 0, name: None };
-        Thread { told, id: None, open: Vec::new(), last: Duration::ZERO }
-    }
-
-    fn event(&mut self, thread: &mut Thread, event: Event<F>) -> Result<(), BoxError> {
-        let number = thread.told.number;
-        match event {
-            Event::Thread { thread: id, os_id } => {
-                thread.id = id;
-                thread.told = CallThread { number, os_id, name: self.name(id) };
-                self.reader.thread(&thread.told)
-            }
-            Event::Begin { at, depth, function } => {
-                thread.last = self.since_start(at);
-                self.end(thread, |open| open >= depth)?;
-                let call = Call { thread: number, depth: thread.open.len(), at: thread.last, function };
-                thread.open.push(depth);
-                self.reader.begin(call)
-            }
-            Event::End { at, depth, folded } => {
-                thread.last = self.since_start(at);
-                self.end(thread, |open| open > depth)?;
-                let end = CallEnd { thread: number, at: thread.last, folded: self.folded(folded) };
-                // Else its beginning was lost.
-                if thread.open.pop_if(|open| *open == depth).is_some() { self.reader.end(end) } else { Ok(()) }
-            }
-            Event::Alone { at, folded } => {
-                thread.last = self.since_start(at);
-                self.end(thread, |_| true)?;
-                self.reader.alone(CallEnd { thread: number, at: thread.last, folded: self.folded(folded) })
-            }
-        }
-    }
-
-    fn thread_ended(&mut self, mut thread: Thread) -> Result<(), BoxError> {
-        self.end(&mut thread, |_| true)?;
-        // It may have been named while it ran.
-        match self.name(thread.id) {
-            name if name.is_some() && name != thread.told.name => {
-                self.reader.thread(&CallThread { name, ..thread.told })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn pause(&mut self) -> Result<(), BoxError> {
-        self.reader.pause()
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::super::call_reader::{Call, CallEnd, Folded};
+use super::super::events::EventReader;
 use super::*;
+use crate::profiler::BoxError;
 
 /// Puts down what it is told.
 #[derive(Clone, Default)]

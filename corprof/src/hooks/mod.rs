@@ -79,6 +79,7 @@
 
 mod call_log;
 mod call_paths;
+mod call_reader;
 mod call_times;
 mod call_tree;
 mod clock;
@@ -107,7 +108,8 @@ use crate::context::InInitialize;
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 
-pub use call_log::{Call, CallEnd, CallLog, CallReader, CallThread, CallWriter, Folded};
+pub use call_log::{CallLog, CallWriter};
+pub use call_reader::{Call, CallEnd, CallReader, CallThread, Folded};
 pub use call_times::{CallTimer, CallTimes};
 pub use call_tree::{CallPath, CallTotals, CallTree};
 pub use clock::HookClock;
