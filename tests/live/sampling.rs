@@ -85,7 +85,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
 fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
     for runtime in Runtime::all()? {
         let time = if runtime.is_slow() { "4000" } else { "2000" };
-        let outcome = sample(&runtime, "Shares", &[time, "2"], &[("CPU", 1)])?;
+        let outcome = sample(&runtime, "Shares", &[time, "2"], &[("CPU", 1), ("SYSTEM_TIME", 1)])?;
         outcome.exited_with(0)?;
         // By processor time and not by samples: where rounds are few, the waiter has woken up since the last one nearly always.
         let waiter = told_or_0(&outcome, "thread-weight-us waiter");

@@ -15,7 +15,8 @@ fn runtimes() -> Result<Vec<Runtime>> {
 /// Runs a program while its threads get signals, so many microseconds apart.
 fn sample(runtime: &Runtime, app: &str, args: &[&str], every_us: u64) -> Result<Outcome> {
     let run = Run::new(runtime, app).args(args).profiler_named(LIBRARY, "Counts");
-    run.env("SIGNALS", "1").env("EVERY_US", every_us.to_string()).run()
+    let tells_time = u8::from(app == "Shares").to_string();
+    run.env("SIGNALS", "1").env("EVERY_US", every_us.to_string()).env("SYSTEM_TIME", tells_time).run()
 }
 
 /// The number after `key: `.

@@ -5,7 +5,7 @@
 mod watched;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use corprof::prelude::*;
@@ -101,8 +101,15 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
     seen.report = round.report().clone();
 }
 
+/// Whether each thread tells, at its end, how long it was on a processor. Thousands that do hold each other up: the runtime makes
+/// one wait for the next there.
+static TELLS_SYSTEM_TIME: LazyLock<bool> = LazyLock::new(|| setting("SYSTEM_TIME", 0) == 1);
+
 /// Tells how long the calling thread, which ends, was on a processor, as Linux counts it.
 fn tell_system_time() {
+    if !*TELLS_SYSTEM_TIME {
+        return;
+    }
     let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/{file}")).ok();
     let (Some(name), Some(times)) = (read("comm"), read("schedstat")) else { return };
     let nanoseconds = times.split(' ').next().and_then(|time| time.parse::<u64>().ok());

@@ -88,6 +88,12 @@ pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     imp::scheduling(os_thread_id)
 }
 
+/// Whether a thread of this process is on a processor, or could go on if it had one; none if the system does not tell. On Linux a
+/// third of the price of [`scheduling`].
+pub(crate) fn is_runnable(os_thread_id: u32) -> Option<bool> {
+    imp::is_runnable(os_thread_id)
+}
+
 /// How far apart those of [`thread_local_key`] are: threads' own memory is of all sizes, at least a cache line.
 #[cfg(not(any(
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),

@@ -104,9 +104,11 @@ pub(crate) struct Look {
 impl Look {
     /// Whether the thread, which has been walked since, had begun to wait by then.
     pub(crate) fn has_waited(&self, os_id: u32) -> bool {
-        let Some(now) = system::scheduling(os_id) else { return false };
+        let Some(before) = self.scheduling else {
+            return system::is_runnable(os_id) == Some(false);
+        };
         // Being stopped by the runtime is one wait. Whoever was in another by then came out of it into that.
-        !now.is_runnable || self.scheduling.is_some_and(|before| now.waits > before.waits + 1)
+        system::scheduling(os_id).is_some_and(|now| !now.is_runnable || now.waits > before.waits + 1)
     }
 }
 

@@ -29,6 +29,19 @@ pub(crate) fn run_count(os_thread_id: u32) -> Option<u64> {
     cpu_time(os_thread_id).map(|time| time.as_nanos() as u64)
 }
 
+/// What the system counts of a thread is written out for each reading, most of it never looked at: `stat` is the shorter file.
+pub(crate) fn is_runnable(os_thread_id: u32) -> Option<bool> {
+    let mut text = [0; 1024];
+    let length = File::open(format!("/proc/self/task/{os_thread_id}/stat")).ok()?.read(&mut text).ok()?;
+    state_of(text.get(..length)?).map(|state| state == b'R')
+}
+
+/// The state in a line of /proc/PID/stat: after the name, which may have parentheses in it.
+fn state_of(stat: &[u8]) -> Option<u8> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    stat.get(name_end + 2).copied()
+}
+
 pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     let mut text = [0; 4096];
     let length = File::open(format!("/proc/self/task/{os_thread_id}/status")).ok()?.read(&mut text).ok()?;
@@ -37,4 +50,26 @@ pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim_start);
     let is_runnable = value("State:")?.starts_with('R');
     Some(Scheduling { is_runnable, waits: value("voluntary_ctxt_switches:")?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_comes_after_the_name_whatever_that_is() {
+        assert_eq!(state_of(b"12 (a thread) S 1 2 3"), Some(b'S'));
+        assert_eq!(state_of(b"12 (R) (x) D 1"), Some(b'D'));
+        for damaged in [&b""[..], b"12", b"12 (name)", b"12 (name) "] {
+            assert_eq!(state_of(damaged), None);
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_runnable_and_nobody_is_not() {
+        // SAFETY: takes no arguments and touches no memory.
+        let own = unsafe { libc::gettid() }.cast_unsigned();
+        assert_eq!(is_runnable(own), Some(true));
+        assert_eq!(is_runnable(u32::MAX), None);
+    }
 }

@@ -7,7 +7,7 @@ mod sandbox;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod signals;
 
-pub(super) use cpu_time::{cpu_time, run_count, scheduling};
+pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
 pub(super) use pin::pin_library;
 #[cfg(test)]
 pub(crate) use sandbox::forbid;

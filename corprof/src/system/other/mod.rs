@@ -42,6 +42,10 @@ pub(super) fn run_count(_os_thread_id: u32) -> Option<u64> {
 }
 
 /// Not known how.
+pub(super) fn is_runnable(_os_thread_id: u32) -> Option<bool> {
+    None
+}
+
 pub(super) fn scheduling(_os_thread_id: u32) -> Option<super::Scheduling> {
     None
 }

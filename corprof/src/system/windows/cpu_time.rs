@@ -32,6 +32,10 @@ pub(crate) fn run_count(_os_thread_id: u32) -> Option<u64> {
 }
 
 /// Only a list of all threads of all processes would say.
+pub(crate) fn is_runnable(_os_thread_id: u32) -> Option<bool> {
+    None
+}
+
 pub(crate) fn scheduling(_os_thread_id: u32) -> Option<Scheduling> {
     None
 }

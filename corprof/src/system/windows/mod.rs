@@ -14,7 +14,7 @@ pub(crate) mod unwind;
 
 mod cpu_time;
 
-pub(super) use cpu_time::{cpu_time, run_count, scheduling};
+pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
 
 use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{

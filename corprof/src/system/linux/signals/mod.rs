@@ -137,15 +137,8 @@ impl Address {
 
     /// Whether the thread is running, or waits for nothing but a processor (state R).
     pub(crate) fn is_runnable(self) -> bool {
-        let stat = std::fs::read(format!("/proc/self/task/{}/stat", self.thread));
-        stat.is_ok_and(|stat| state_of(&stat) == Some(b'R'))
+        crate::system::is_runnable(self.thread.cast_unsigned()) == Some(true)
     }
-}
-
-/// The state in a line of /proc/PID/stat: after the name, which may have parentheses in it.
-fn state_of(stat: &[u8]) -> Option<u8> {
-    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
-    stat.get(name_end + 2).copied()
 }
 
 /// The calling thread's stack, from the lowest address on; none if the system does not tell.

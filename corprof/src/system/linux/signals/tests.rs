@@ -178,14 +178,6 @@ fn errno_and_registers_survive() {
 }
 
 #[test]
-fn a_state_is_read_past_any_name() {
-    assert_eq!(state_of(b"12 (a name) S 1 2"), Some(b'S'));
-    assert_eq!(state_of(b"12 (a) R (b) R 1 2"), Some(b'R'));
-    assert_eq!(state_of(b"12 (a"), None);
-    assert_eq!(state_of(b"12 (a)"), None);
-}
-
-#[test]
 fn the_own_stack_has_this_frame_in_it() {
     let here = 0u8;
     assert!(own_stack().unwrap().contains(&std::ptr::from_ref(&here).addr()));
