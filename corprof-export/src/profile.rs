@@ -58,6 +58,8 @@ pub struct Profile {
     pub(crate) process: u32,
     pub(crate) texts: IndexSet<Box<str>, FxBuildHasher>,
     pub(crate) frames: IndexSet<FrameData, FxBuildHasher>,
+    /// File and line of frames that were made without.
+    places: FxHashMap<FrameId, (u32, u32)>,
     /// Caller and frame. A caller's number is less than that of whatever it calls.
     pub(crate) stacks: IndexSet<(StackId, FrameId), FxBuildHasher>,
     pub(crate) threads: Vec<Thread>,
@@ -101,6 +103,12 @@ impl Thread {
             name => name.to_owned(),
         }
     }
+
+    /// The same with its identifier, where a viewer has no place of its own for that.
+    pub(crate) fn title_with_id(&self, process: u32) -> String {
+        let title = self.title(process);
+        if self.id == 0 || self.name.is_empty() { title } else { format!("{title} ({})", self.id) }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +131,7 @@ impl Profile {
             process: 0,
             texts: IndexSet::default(),
             frames: IndexSet::default(),
+            places: FxHashMap::default(),
             stacks: IndexSet::default(),
             threads: Vec::new(),
             about: About::default(),
@@ -194,6 +203,14 @@ impl Profile {
         let file = frame.file.map(|file| self.text(file));
         let data = FrameData { name, module, file, line: frame.line, kind: frame.kind };
         FrameId(number(self.frames.insert_full(data).0))
+    }
+
+    /// Says where a frame is in the source, once that is known; the frame stays the same. As [`Frame::at`], which comes first.
+    pub fn place(&mut self, frame: FrameId, file: &str, line: u32) {
+        if (frame.0 as usize) < self.frames.len() {
+            let file = self.text(file);
+            self.places.insert(frame, (file, line));
+        }
     }
 
     fn text(&mut self, text: &str) -> u32 {
@@ -317,8 +334,11 @@ impl Profile {
             return Frame::new(FrameKind::Native, "");
         };
         let text = |number: u32| self.texts.get_index(number as usize).map_or("", |text| text);
-        let (module, file) = (data.module.map(text), data.file.map(text));
-        Frame { name: text(data.name), module, file, line: data.line, kind: data.kind }
+        let (file, line) = match (data.file, self.places.get(&frame)) {
+            (None, Some(&(file, line))) => (Some(file), line),
+            (file, _) => (file, data.line),
+        };
+        Frame { name: text(data.name), module: data.module.map(text), file: file.map(text), line, kind: data.kind }
     }
 
     /// The kind of a frame, as writers show it: never [`FrameKind::Managed`].

@@ -110,7 +110,7 @@ impl Serialize for OfThread<'_> {
         let end = self.samples.iter().map(weight).fold(0, u64::saturating_add);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("type", "sampled")?;
-        map.serialize_entry("name", &self.thread.title(self.profile.process))?;
+        map.serialize_entry("name", &self.thread.title_with_id(self.profile.process))?;
         map.serialize_entry("unit", unit)?;
         map.serialize_entry("startValue", &0)?;
         map.serialize_entry("endValue", &end)?;

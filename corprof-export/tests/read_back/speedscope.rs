@@ -78,7 +78,7 @@ fn threads_have_their_samples_in_time_order_root_first() {
     assert_eq!((work.file.as_deref(), work.line), (Some("Work.cs"), Some(12)));
     assert_eq!(read.name, "read");
     let [first, second] = &file.profiles[..] else { panic!("{} threads", file.profiles.len()) };
-    assert_eq!((first.name.as_str(), second.name.as_str()), ("main", "thread 4712"));
+    assert_eq!((first.name.as_str(), second.name.as_str()), ("main (4711)", "thread 4712"));
     assert_eq!((&first.samples, &first.weights), (&vec![vec![0], vec![0, 1], vec![0, 1, 2]], &vec![1, 3, 2]));
     assert_eq!(first.unit, Scale::Bytes);
 }
