@@ -4,29 +4,56 @@
 //! the object alone: not of what it refers to, nor what the heap adds to align the next one.
 //!
 //! Limits: it tells how much was allocated, not what stays alive, nor where in the code. Every single object is reported,
-//! for which the runtime gives up its fast path: an allocation takes about five times as long as without a profiler. (More
-//! than half of the added time is the counting here, though it takes no lock.) Samples, with stacks, will come later.
+//! for which the runtime gives up its fast path. Samples, with stacks, will come later.
 
-use corprof::{prelude::*, settings::Setting, sync::Mutex};
-use papaya::HashMap;
+use corprof::sync::{Merge, Mutex, ThreadState};
+use corprof::{prelude::*, settings::Setting};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04")]
 struct Allocations {
     top: AtomicUsize,
-    /// By the classes that are loaded now.
-    by_class: HashMap<ClassId, Arc<Row>>,
-    /// Of all classes that ever were.
-    rows: Mutex<Vec<Arc<Row>>>,
+    /// Of the classes that are loaded now, each thread's.
+    by_class: ThreadState<Counts>,
+    /// Of all classes whose modules have been unloaded.
+    by_name: Mutex<BTreeMap<Name, Count>>,
 }
 
-struct Row {
-    name: Name,
-    objects: AtomicUsize,
-    bytes: AtomicUsize,
+/// What was allocated, by class.
+#[derive(Default)]
+struct Counts(FxHashMap<ClassId, Count>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Count {
+    bytes: usize,
+    objects: usize,
+}
+
+impl Count {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.objects += other.objects;
+    }
+}
+
+impl Merge for Counts {
+    fn merge(&mut self, other: Self) {
+        other.0.into_iter().for_each(|(class, count)| self.0.entry(class).or_default().add(count));
+    }
+}
+
+impl Allocations {
+    /// Counts by name what has been counted by class: classes that are loaded later may get the identifiers of others.
+    fn settle(&self, cx: &InCallback<'_>) {
+        let counts = self.by_class.read(cx, std::mem::take);
+        let mut by_name = self.by_name.lock(cx);
+        for (class, count) in counts.0 {
+            by_name.entry(cx.names().class(class)).or_default().add(count);
+        }
+    }
 }
 
 #[callbacks]
@@ -36,29 +63,18 @@ impl Callbacks for Allocations {
         Ok(())
     }
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
-        let by_class = self.by_class.pin();
-        let row = by_class.get_or_insert_with(class, || {
-            let row = Arc::new(Row { name: cx.names().class(class), objects: 0.into(), bytes: 0.into() });
-            self.rows.lock(cx).push(row.clone());
-            row
-        });
-        row.objects.fetch_add(1, Relaxed);
-        row.bytes.fetch_add(cx.object_size(object).unwrap_or(0), Relaxed);
+        let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
+        self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
     }
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, _module: ModuleId) {
-        self.by_class.pin().clear(); // other classes may get these identifiers
+    fn module_unload_started(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
+        self.settle(cx);
     }
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let mut by_name = BTreeMap::<Name, (usize, usize)>::new();
-        for row in self.rows.lock(cx).iter() {
-            let (bytes, objects) = by_name.entry(row.name.clone()).or_default();
-            *bytes += row.bytes.load(Relaxed);
-            *objects += row.objects.load(Relaxed);
-        }
-        let mut rows: Vec<_> = by_name.into_iter().collect();
-        rows.sort_by_key(|&(_, counts)| std::cmp::Reverse(counts));
+        self.settle(cx);
+        let mut rows: Vec<_> = std::mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
+        rows.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         eprintln!("{:>14} {:>12}  class", "bytes", "objects");
-        for (name, (bytes, objects)) in rows.iter().take(self.top.load(Relaxed)) {
+        for (name, Count { bytes, objects }) in rows.iter().take(self.top.load(Relaxed)) {
             eprintln!("{bytes:>14} {objects:>12}  {name}");
         }
     }

@@ -1,4 +1,5 @@
-//! A lock that cannot be held while a garbage collection starts (suspension rule 3).
+//! A lock that cannot be held while a garbage collection starts (suspension rule 3), and [`ThreadState`], which does without
+//! one for all threads.
 //!
 //! A thread that holds a lock and makes a call which may start a collection can wait for other managed threads to stop,
 //! while one of those waits for the lock: the application hangs. The guard here borrows the callback's context, and calls
@@ -30,6 +31,9 @@
 //! standard library's `Mutex` waits for ever in this place, and so does the application. Keep what such a callback needs under
 //! a lock of its own, or end the guard before the call.
 
+pub(crate) mod thread_end;
+mod thread_state;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -40,6 +44,8 @@ use std::sync::{self, PoisonError, TryLockError};
 
 use crate::context::Context;
 use crate::system;
+
+pub use thread_state::{Merge, ThreadState};
 
 /// A mutual exclusion lock whose guard borrows the context of the callback that takes it.
 ///

@@ -9,7 +9,7 @@
 //! A set of all states decides who ends one: who takes it out of the set. That is its own thread, as long as the gate is open,
 //! and then Shutdown, when nobody is inside any more.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,7 @@ use super::either::EitherHooks;
 use super::installed::{AnyHooks, Installed};
 use crate::adapter::catch;
 use crate::adapter::gate::Inside;
+use crate::sync::thread_end::{EndsWithThread, OwnThings};
 
 /// The states of one profiler's hooks.
 #[derive(Default)]
@@ -50,18 +51,17 @@ impl Threads {
     }
 }
 
-/// The states of one thread, of which there are several only if a process has several runtimes, as in tests.
-struct Own(RefCell<Vec<(&'static dyn AnyHooks, State)>>);
+/// A state of the calling thread. It has several only if a process has several runtimes, as in tests.
+struct OwnState(&'static dyn AnyHooks, State);
 
 thread_local! {
-    static OWN: Own = const { Own(RefCell::new(Vec::new())) };
+    static OWN: OwnThings<OwnState> = const { OwnThings::new() };
 }
 
-impl Drop for Own {
-    fn drop(&mut self) {
-        for (hooks, state) in self.0.take() {
-            hooks.end_thread(state);
-        }
+impl EndsWithThread for OwnState {
+    fn end(self) {
+        let Self(hooks, state) = self;
+        hooks.end_thread(state);
     }
 }
 
@@ -76,10 +76,8 @@ impl<H: EitherHooks> Installed<H> {
 
     #[cold]
     fn find_thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
-        let is_own = |&(hooks, _): &(&dyn AnyHooks, _)| hooks.key() == self.key();
-        let known =
-            OWN.try_with(|own| own.0.borrow().iter().find(|entry| is_own(entry)).map(|&(_, state)| state)).ok()?;
-        let state = match known {
+        let is_ours = |&OwnState(hooks, state): &OwnState| (hooks.key() == self.key()).then_some(state);
+        let state = match OWN.try_with(|own| own.find(is_ours)).ok()? {
             Some(state) => state,
             None => {
                 let made = catch(|| self.user().thread_started(), || self.go_quiet("thread_started"))?;
@@ -87,7 +85,7 @@ impl<H: EitherHooks> Installed<H> {
                 let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
                 // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
-                OWN.try_with(|own| own.0.borrow_mut().push((self, state))).ok()?;
+                OWN.try_with(|own| own.push(OwnState(self, state))).ok()?;
                 state
             }
         };

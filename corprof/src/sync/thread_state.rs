@@ -1,0 +1,231 @@
+//! [`ThreadState`]: a value for each thread, merged when it is read.
+
+use std::any::Any;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{self, Arc, PoisonError};
+
+use super::Mutex;
+use super::thread_end::{EndsWithThread, OwnThings};
+use crate::adapter::catch;
+use crate::context::Context;
+use crate::report;
+
+/// What [`ThreadState`] keeps for each thread: values that can be made one.
+pub trait Merge: Default + Send + 'static {
+    /// Adds what another thread has.
+    fn merge(&mut self, other: Self);
+}
+
+/// A value for each thread that runs callbacks: made when the thread first asks for it, merged when it is read.
+///
+/// Callbacks come on many threads at once. A table that all of them write makes them wait for each other, or pay for not having
+/// to; here each has its own, as hooks have by [`FunctionHooks::Thread`](crate::FunctionHooks::Thread). When a thread ends, what
+/// it has is merged with that of those that ended before, so memory does not grow with the number of threads that there ever were.
+///
+/// ```
+/// use corprof::prelude::*;
+/// use corprof::sync::{Merge, ThreadState};
+///
+/// #[derive(Default)]
+/// struct Count(u64);
+///
+/// impl Merge for Count {
+///     fn merge(&mut self, other: Self) {
+///         self.0 += other.0;
+///     }
+/// }
+///
+/// #[derive(Default, Profiler)]
+/// #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C07", no_export)]
+/// struct Objects(ThreadState<Count>);
+///
+/// #[callbacks]
+/// impl Callbacks for Objects {
+///     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+///         self.0.with(cx, |count| count.0 += 1);
+///     }
+///     fn shutdown(&self, cx: &mut InTriggers<'_>) {
+///         self.0.read(cx, |count| eprintln!("{} objects", count.0));
+///     }
+/// }
+/// ```
+///
+/// # Locks
+///
+/// Each value is behind a lock of its own, which nobody but a reader ever wants, so a thread does not wait for others. As with
+/// [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
+///
+/// ```compile_fail,E0502
+/// # use corprof::prelude::*;
+/// # use corprof::sync::{Merge, ThreadState};
+/// # #[derive(Default)]
+/// # struct Names(Vec<String>);
+/// # impl Merge for Names { fn merge(&mut self, mut other: Self) { self.0.append(&mut other.0); } }
+/// fn note(names: &ThreadState<Names>, cx: &mut InTriggers<'_>, domain: AppDomainId) {
+///     names.with(cx, |names| names.0.extend(cx.app_domain_info(domain).map(|info| info.name))); // may start a collection
+/// }
+/// ```
+pub struct ThreadState<T: Merge>(Arc<Shared<T>>);
+
+/// What threads have in common. Locks are taken in the order of these fields.
+struct Shared<T> {
+    /// The values of threads that have ended, and what has been read of others.
+    merged: Mutex<T>,
+    /// Those of threads that live.
+    live: sync::Mutex<Vec<Arc<Own<T>>>>,
+}
+
+/// One thread's value; none before the first time, and after it has been read.
+struct Own<T>(Mutex<Option<T>>);
+
+/// How a thread knows its value.
+struct Handle<T: Merge> {
+    shared: Arc<Shared<T>>,
+    own: Arc<Own<T>>,
+}
+
+/// A thread's handle of one state, whatever its type, and that state's address: it is no other's while there is a handle.
+struct AnyHandle(usize, Rc<dyn End>);
+
+/// What a handle can do whose type is not known.
+trait End: Any {
+    fn end(&self);
+}
+
+thread_local! {
+    static OWN: OwnThings<AnyHandle> = const { OwnThings::new() };
+}
+
+impl<T: Merge> ThreadState<T> {
+    /// A state that no thread has a value of yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Shared { merged: Mutex::new(T::default()), live: sync::Mutex::default() }))
+    }
+
+    /// Uses the calling thread's value. It is `T::default()` the first time, and again after it has been read.
+    ///
+    /// # Panics
+    /// If the closure asks for this state again, itself or by a call that makes a callback (see [`sync`](crate::sync)).
+    #[inline]
+    #[track_caller]
+    pub fn with<R>(&self, _cx: &impl Context, f: impl FnOnce(&mut T) -> R) -> R {
+        self.with_anywhere(f)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn with_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        match self.handle() {
+            Some(handle) => f(handle.own.0.lock_anywhere().get_or_insert_with(T::default)),
+            // The system is taking the thread down, and a callback is still made on it.
+            None => f(&mut self.0.merged.lock_anywhere()),
+        }
+    }
+
+    /// Merges the values of all threads, those that have ended among them, and uses what comes of it. Threads begin anew; what
+    /// the closure leaves is merged with that the next time.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    #[track_caller]
+    pub fn read<R>(&self, _cx: &impl Context, f: impl FnOnce(&mut T) -> R) -> R {
+        self.read_anywhere(f)
+    }
+
+    #[track_caller]
+    fn read_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        // In the closure of `with` this thread would wait for itself, and with it whoever reads meanwhile.
+        if let Some(handle) = self.known_handle() {
+            drop(handle.own.0.lock_anywhere());
+        }
+        let mut merged = self.0.merged.lock_anywhere();
+        for own in self.0.live() {
+            let value = own.0.lock_anywhere().take();
+            value.into_iter().for_each(|value| merged.merge(value));
+        }
+        f(&mut merged)
+    }
+
+    /// The calling thread's; none when the thread is at its end.
+    #[inline]
+    fn handle(&self) -> Option<Rc<Handle<T>>> {
+        match self.known_handle() {
+            Some(handle) => Some(handle),
+            None => self.new_handle(),
+        }
+    }
+
+    #[inline]
+    fn known_handle(&self) -> Option<Rc<Handle<T>>> {
+        let address = Arc::as_ptr(&self.0).addr();
+        let is_ours = |AnyHandle(of, handle): &AnyHandle| (*of == address).then(|| Rc::clone(handle));
+        let handle: Rc<dyn Any> = OWN.try_with(|own| own.find(is_ours)).ok()??;
+        handle.downcast().ok()
+    }
+
+    #[cold]
+    fn new_handle(&self) -> Option<Rc<Handle<T>>> {
+        let own = Arc::new(Own(Mutex::new(None)));
+        let handle = Rc::new(Handle { shared: Arc::clone(&self.0), own: Arc::clone(&own) });
+        let address = Arc::as_ptr(&self.0).addr();
+        OWN.try_with(|things| things.push(AnyHandle(address, Rc::clone(&handle) as _))).ok()?;
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner).push(own);
+        Some(handle)
+    }
+}
+
+impl<T> Shared<T> {
+    fn live(&self) -> Vec<Arc<Own<T>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<T: Merge> End for Handle<T> {
+    fn end(&self) {
+        // Whoever reads has all of it or nothing: it has this lock from the first value to the last.
+        let mut merged = self.shared.merged.lock_anywhere();
+        let value = self.own.0.lock_anywhere().take();
+        self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).retain(|own| !Arc::ptr_eq(own, &self.own));
+        value.into_iter().for_each(|value| merged.merge(value));
+    }
+}
+
+impl EndsWithThread for AnyHandle {
+    fn end(self) {
+        catch(|| self.1.end(), tell_panic);
+        catch(|| drop(self.1), tell_panic);
+    }
+}
+
+/// There is no callback that would answer for it.
+fn tell_panic() {
+    report::line(format_args!("a value of a ThreadState has panicked at its end, and is lost"));
+}
+
+impl<T: Merge> Default for ThreadState<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Merge> Drop for ThreadState<T> {
+    /// Threads keep an empty shell until they end.
+    fn drop(&mut self) {
+        let merged = std::mem::take(&mut *self.0.merged.lock_anywhere());
+        let values = self.0.live().into_iter().filter_map(|own| own.0.lock_anywhere().take());
+        for value in values.chain([merged]) {
+            catch(|| drop(value), tell_panic);
+        }
+    }
+}
+
+impl<T: Merge> fmt::Debug for ThreadState<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadState").field("threads", &self.0.live().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
