@@ -1,10 +1,10 @@
 //! Logs what happens in an application, by name, indented by what happens inside what.
 //!
 //! `cargo xtask demo logger`. A line is the thread's number, `+` for a beginning, `-` for an end, `*` for what has neither,
-//! and the event. LOGGER_EVENTS=jit,gc picks categories (those of `CATEGORIES`; all by default); with LOGGER_DIR=logs each
-//! managed thread writes a file of its own there, else everything goes to standard error.
+//! and the event. LOGGER_EVENTS=jit,gc picks categories (those of `CATEGORIES`; all by default), and of one that cannot be heard
+//! here says so; with LOGGER_DIR=logs each managed thread writes a file of its own there, else everything goes to standard error.
 
-use corprof::{prelude::*, sync::Mutex};
+use corprof::{prelude::*, settings::Setting, sync::Mutex};
 use std::io::{LineWriter, Write, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::{collections::HashMap, env::var, env::var_os, fs::File, path::Path};
@@ -57,6 +57,11 @@ impl Logger {
     }
 }
 
+/// Why a category is silent on this system, whatever the runtime is asked for.
+fn silence(category: &str) -> Option<&'static str> {
+    (category == "com" && cfg!(not(windows))).then_some("COM interop is there on Windows only")
+}
+
 /// How something ended.
 fn outcome(status: Result<()>) -> String {
     status.map_or_else(|error| format!(" FAILED: {error}"), |()| String::new())
@@ -78,14 +83,22 @@ macro_rules! logger {
             fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
                 cx.set_event_mask(EventMask::MONITOR_THREADS)?;
                 let all = CATEGORIES.map(|(name, _)| name).join(",");
-                for wanted in var("LOGGER_EVENTS").unwrap_or(all.clone()).split(',') {
+                let named = var("LOGGER_EVENTS");
+                for wanted in named.as_ref().unwrap_or(&all).split(',') {
                     let at = CATEGORIES.iter().position(|(name, _)| *name == wanted.trim());
                     let at = at.ok_or_else(|| format!("LOGGER_EVENTS: no category '{wanted}'; there are {all}"))?;
                     self.wanted.fetch_or(1 << at, Relaxed);
-                    cx.add_events(CATEGORIES[at].1)?;
+                    let (category, events) = CATEGORIES[at];
+                    // The runtime may refuse one: an immutable flag after an attach, say. The others are heard all the same.
+                    if let Err(error) = cx.add_events(events) {
+                        eprintln!("logger: {category} cannot be heard: {error}");
+                    } else if let Some(why) = silence(category).filter(|_| named.is_ok()) {
+                        eprintln!("logger: {category} cannot be heard: {why}");
+                    }
                 }
                 if let Some(folder) = var_os("LOGGER_DIR") {
                     std::fs::create_dir_all(&folder).context(format_args!("LOGGER_DIR={}", folder.display()))?;
+                    Setting::with_value("LOGGER_DIR", Path::new(&folder).join("0.log")).output()?;
                 }
                 Ok(())
             }
