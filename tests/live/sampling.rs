@@ -354,6 +354,67 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
     Ok(())
 }
 
+/// Where the PDB is embedded, methods have file and line; what has no source has a name, and threads have name and number.
+#[test]
+fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
+    for runtime in Runtime::all_for_modern("Places")? {
+        // The busier the machine, the longer until each part of the work has been seen.
+        let again = |error: anyhow::Error| {
+            println!("{runtime}: once more, for longer: {error:#}");
+            places_are_told(&runtime, "6000")
+        };
+        places_are_told(&runtime, "1500").or_else(again)?;
+    }
+    Ok(())
+}
+
+fn places_are_told(runtime: &Runtime, rounds: &str) -> Result<()> {
+    let source = xtask::managed::modern_dir().join("Places.cs");
+    let text = std::fs::read_to_string(&source)?;
+    let has_signals = !runtime.is_windows() && !runtime.is_emulated();
+    let strategy = if has_signals { "signals" } else { "suspended" };
+    let line_of = |remark: &str| text.lines().position(|line| line.contains(remark)).map(|line| line as u64 + 1);
+    let dir = tempfile::tempdir()?;
+    let run = |file: &str, more: &[(&str, &str)]| -> Result<String> {
+        let out = dir.path().join(file);
+        let run =
+            Run::new(runtime, "Places").args([rounds]).timeout(LIMIT).profiler("sampler").env("SAMPLER_OUT", &out);
+        let run = run.env("SAMPLER_HZ", "1000").env("SAMPLER_BUDGET", "50").env("SAMPLER_STRATEGY", strategy);
+        more.iter().fold(run, |run, (name, value)| run.env(name, value)).run()?.exited_with(0)?;
+        Ok(std::fs::read_to_string(out)?)
+    };
+    let profile: serde_json::Value = serde_json::from_str(&run("places.speedscope.json", &[])?)?;
+    let frames = profile["shared"]["frames"].as_array().context("no frames")?;
+    let frame = |part: &str| {
+        // The framework's generic methods have the program's types in their names.
+        let is_it = |name: &str| name.contains(part) && !name.starts_with("System.");
+        let found = frames.iter().find(|frame| frame["name"].as_str().is_some_and(is_it));
+        found.with_context(|| format!("{runtime}: no frame {part} among {frames:#?}"))
+    };
+    for (part, remark) in [
+        ("<Work>b__", "the lambda's"),
+        ("<Later>d__", "the async method's"),
+        ("Places.Burn(int)", "the plain method's"),
+    ] {
+        let frame = frame(part)?;
+        ensure!(frame["file"].as_str().is_some_and(|file| file.ends_with("Places.cs")), "{runtime}: {frame}");
+        ensure!(frame["line"].as_u64() == line_of(remark), "{runtime}: {frame}, not {:?}", line_of(remark));
+    }
+    if has_signals {
+        ensure!(frame("<dynamic method Compiled>")?["line"].is_null(), "{runtime}: it has no source");
+    }
+    let threads = profile["profiles"].as_array().context("no threads")?;
+    let is_placer = |thread: &serde_json::Value| {
+        thread["name"].as_str().is_some_and(|name| name.starts_with("placer (") && name.ends_with(')'))
+    };
+    ensure!(threads.iter().any(is_placer), "{runtime}: no thread placer with its number among {threads:#?}");
+
+    let page = run("places.html", &[("SAMPLER_CODE", "mine")])?;
+    let lambda = format!("Places.Work λ (Places.cs:{})", line_of("the lambda's").context("no lambda")?);
+    ensure!(page.contains(&lambda) && page.contains(r#""onlyMine":true"#), "{runtime}: {lambda}");
+    Ok(())
+}
+
 #[test]
 fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Result<()> {
     for runtime in Runtime::all()? {
@@ -366,6 +427,7 @@ fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Re
             ),
             ("sampler", "SAMPLER_OUT", "no/such/x.svg", "there is no folder no/such: make it, or give another file"),
             ("sampler", "SAMPLER_MODE", "cup", "SAMPLER_MODE=cup: give cpu or wall"),
+            ("sampler", "SAMPLER_CODE", "yours", "SAMPLER_CODE=yours: give all or mine"),
             ("sampler", "SAMPLER_HZ", "0", "SAMPLER_HZ=0: give a number from 0.01 to 10000"),
             ("sampler", "SAMPLER_BUDGET", "2%", "SAMPLER_BUDGET=2%: give a number from 0.01 to 100"),
             ("sampler", "SAMPLER_STRATEGY", "sedeed", "SAMPLER_STRATEGY=sedeed: give suspended, signals or seeded"),
