@@ -49,7 +49,7 @@ struct Known {
 
 /// How long a thread has run, and how much of that its samples stand for.
 #[derive(Clone, Copy, Default, Debug)]
-struct Owed {
+pub(crate) struct Owed {
     /// What no sample stands for yet.
     rest: Duration,
     ran: Duration,
@@ -57,13 +57,13 @@ struct Owed {
 }
 
 impl Owed {
-    fn add(self, time: Duration) -> Self {
+    pub(crate) fn add(self, time: Duration) -> Self {
         Self { rest: self.rest + time, ran: self.ran + time, ..self }
     }
 
     /// What the next sample stands for: all that is left, but not many times what samples of this thread stand for on average.
     /// On a full machine, one round that comes very late would else outweigh a hundred others.
-    fn take(&mut self) -> Duration {
+    pub(crate) fn take(&mut self) -> Duration {
         self.samples = self.samples.saturating_add(1);
         let weight = self.rest.min(MOST * self.ran / self.samples);
         self.rest -= weight;

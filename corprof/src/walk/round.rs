@@ -20,7 +20,7 @@ pub struct SampledThread {
     /// What it is called, if the application has given it a name since the profiler was loaded.
     pub name: Option<Name>,
     /// How long it has run on a processor since it was last looked at, which was in the round before; none the first time,
-    /// and where the system does not tell.
+    /// and where the system does not tell. With [`Strategy::Signals`](super::Strategy::Signals), what its sample stands for.
     pub cpu_time: Option<Duration>,
 }
 

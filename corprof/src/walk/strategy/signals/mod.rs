@@ -23,6 +23,7 @@ use crate::id::Inert;
 use crate::names::Name;
 use crate::own_thread::OwnThread;
 use crate::system::signals::{self, RawSample, Sending};
+use crate::walk::activity::Owed;
 use crate::walk::report::{Report, ThreadCounts};
 use crate::walk::round::{NativeNames, Round, SampledThread};
 use crate::walk::sampler::{Filter, Mode, Sampler};
@@ -77,9 +78,9 @@ struct Target {
     watched: Arc<Watched>,
     /// How long it had run then.
     total: Duration,
-    /// How long it has run since it was last asked.
-    unasked: Duration,
-    /// How long it had run since it was last asked, when it was asked again, and what it was called then.
+    /// How long it has run, and what its samples stand for.
+    owed: Owed,
+    /// What its next sample stands for, and what it was called when it was asked for that.
     cpu_time: Duration,
     name: Option<Name>,
     /// When it was last asked.
@@ -94,7 +95,7 @@ impl Target {
         Self {
             watched,
             total,
-            unasked: Duration::ZERO,
+            owed: Owed::default(),
             cpu_time: Duration::ZERO,
             name: None,
             asked: None,
@@ -208,7 +209,7 @@ impl Sampling<'_> {
             let Some(total) = target.watched.cpu_time() else { continue };
             let moved = total.saturating_sub(target.total);
             target.total = total;
-            target.unasked += moved;
+            target.owed = target.owed.add(moved);
             self.report.cpu_time += moved;
             let rests = target.rests_until.is_some_and(|until| now < until);
             if moved.is_zero() || rests || !target.watched.is_runnable() {
@@ -217,7 +218,7 @@ impl Sampling<'_> {
             let name = cx.thread_names().of(target.watched.thread);
             match target.watched.request() {
                 Sending::Done => {
-                    target.cpu_time = std::mem::take(&mut target.unasked);
+                    target.cpu_time = target.owed.take();
                     target.name = name;
                     target.asked = Some(now);
                 }
