@@ -5,6 +5,8 @@ mod attacks;
 mod code;
 #[path = "../contract.rs"]
 mod contract;
+#[cfg(target_os = "linux")]
+mod diagnostics;
 mod event_pipe;
 mod examples;
 mod exceptions;

@@ -1,0 +1,175 @@
+//! What can go wrong between a tool and a runtime.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::hresult::HResult;
+
+/// The answer, or why there is none.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a process was not found, or did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// As it was given.
+        pid: u32,
+    },
+
+    /// The process has no diagnostics port that this one can see.
+    #[error(
+        "process {pid} has no diagnostics port here: it is no .NET process (or of a version before 3.0), it is only just \
+         starting, DOTNET_EnableDiagnostics or DOTNET_EnableDiagnostics_IPC is 0 in its environment, or its TMPDIR is \
+         another one than {}", places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoPort {
+        /// The process.
+        pid: u32,
+        /// The folders that were searched.
+        places: Vec<PathBuf>,
+    },
+
+    /// The process belongs to somebody else.
+    #[error("process {pid} belongs to another user: use that user's account, or root's")]
+    NotPermitted {
+        /// The process.
+        pid: u32,
+    },
+
+    /// Somebody who is gone left the socket behind.
+    #[error("nobody listens at {}: the process that made it was killed and the file can be deleted", path.display())]
+    Stale {
+        /// The socket.
+        path: PathBuf,
+    },
+
+    /// The port could not be connected to.
+    #[error("cannot connect to {endpoint}: {source}")]
+    Connect {
+        /// The socket or pipe.
+        endpoint: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// A port for runtimes to connect to could not be made.
+    #[error("cannot listen at {endpoint}: {source}")]
+    Listen {
+        /// The socket or pipe.
+        endpoint: String,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The runtime did not do it in time.
+    #[error(
+        "{action}: no answer after {waited:?}. A runtime serves one client at a time, and waits for ever for one that says \
+         nothing: is another tool at it, is the process stopped, or is it loaded so heavily that more time is needed?"
+    )]
+    TimedOut {
+        /// What was asked for.
+        action: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+
+    /// The connection broke.
+    #[error("{action}: the runtime closed the connection before it had answered: did the process end?")]
+    Closed {
+        /// What was asked for.
+        action: &'static str,
+    },
+
+    /// The connection failed.
+    #[error("{action}: the connection failed: {source}")]
+    Io {
+        /// What was asked for.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Whoever answered does not keep to the protocol.
+    #[error("{action}: what was answered is no answer of a .NET runtime: {what}")]
+    BadReply {
+        /// What was asked for.
+        action: &'static str,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+
+    /// The runtime refused.
+    #[error("{action}: the runtime answered {code}{}", hint(*code))]
+    Refused {
+        /// What was asked for.
+        action: &'static str,
+        /// Its answer.
+        code: HResult,
+    },
+
+    /// The runtime is too old.
+    #[error("{action}: this runtime cannot do it: {what} needs {needs}")]
+    Unsupported {
+        /// What was asked for.
+        action: &'static str,
+        /// What it cannot do.
+        what: &'static str,
+        /// The first version that can.
+        needs: &'static str,
+    },
+
+    /// The request does not make sense, and was not sent.
+    #[error("{action}: {what}")]
+    BadRequest {
+        /// What was asked for.
+        action: &'static str,
+        /// What is wrong, and what to change.
+        what: &'static str,
+    },
+
+    /// The request does not fit into a message, and was not sent.
+    #[error(
+        "{action}: the request has {size} bytes, and a message to a runtime has at most 65535: shorten its strings or data"
+    )]
+    TooLong {
+        /// What was asked for.
+        action: &'static str,
+        /// The size of the message.
+        size: usize,
+    },
+}
+
+fn hint(code: HResult) -> String {
+    code.hint().map_or_else(String::new, |hint| format!(": {hint}"))
+}
+
+impl Error {
+    /// The runtime's code, where it answered with one.
+    #[must_use]
+    pub fn code(&self) -> Option<HResult> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the time was up.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// What `error` of a connection means while something is asked for.
+    pub(crate) fn from_io(action: &'static str, waited: Duration, source: io::Error) -> Self {
+        use io::ErrorKind as K;
+        match source.kind() {
+            K::TimedOut | K::WouldBlock => Self::TimedOut { action, waited },
+            K::UnexpectedEof | K::BrokenPipe | K::ConnectionReset | K::ConnectionAborted => Self::Closed { action },
+            _ => Self::Io { action, source },
+        }
+    }
+}

@@ -1,0 +1,64 @@
+#![cfg_attr(not(windows), forbid(unsafe_code))]
+#![cfg_attr(windows, deny(unsafe_code))]
+//! Asks running .NET processes: what they are, to load a profiler, to send events.
+//!
+//! A .NET runtime (.NET Core 3.1 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
+//! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. [`nettrace::Reader`] reads the events
+//! that a session delivers, or a `.nettrace` file of any origin.
+//!
+//! ```no_run
+//! use corprof_diagnostics::Process;
+//!
+//! for process in Process::all()? {
+//!     let info = process.client().process_info()?;
+//!     println!("{} {} {}", process.pid(), info.clr_version.unwrap_or_default(), info.command_line);
+//! }
+//! # Ok::<(), corprof_diagnostics::Error>(())
+//! ```
+//!
+//! # A guest in somebody else's process
+//!
+//! A runtime serves one client at a time, on one thread, and waits for ever for one that says nothing. So this crate never
+//! connects to find out whether somebody is there, sends each question in one piece, and closes the connection at once after
+//! the answer or on any doubt. Every call has a deadline ([`Client::with_timeout`]), also against a process that never answers,
+//! answers one byte a second, or closes early.
+//!
+//! # Errors
+//!
+//! An [`Error`] says what was asked for, what happened, with the runtime's code by its name ([`HResult`]) where there was
+//! one, and what to change.
+//!
+//! # Which runtime can do what
+//!
+//! | call | from |
+//! |---|---|
+//! | [`Client::process_info`] | .NET Core 3.1; entry assembly and version from .NET 6, platform from .NET 8 |
+//! | [`Client::attach_profiler`], [`Client::start_session`] | .NET Core 3.1 |
+//! | [`Client::environment`], [`Client::resume_runtime`], [`PortServer`] | .NET 5 |
+//! | [`Client::set_environment_variable`], [`Client::startup_profiler`] | .NET 6 |
+//! | [`SessionConfig::without_stacks`], [`Rundown::Keywords`] | .NET 9 (8.0.4 does not know the command) |
+//! | [`Provider::with_filter`] | .NET 10 |
+
+mod bytes;
+mod client;
+mod deadline;
+mod discovery;
+mod environment;
+mod error;
+mod hresult;
+pub mod ipc;
+pub mod nettrace;
+mod process_info;
+mod server;
+mod session;
+mod transport;
+
+pub use client::{Client, DEFAULT_TIMEOUT};
+pub use discovery::{Process, Scan};
+pub use environment::Environment;
+pub use error::{Error, Result};
+pub use hresult::HResult;
+pub use process_info::{ProcessInfo, ProcessInfoVersion};
+pub use server::{PortServer, Runtime, Start};
+pub use session::{EventFilter, EventPipeSession, Level, Provider, Rundown, SessionConfig};
+pub use uuid::Uuid;

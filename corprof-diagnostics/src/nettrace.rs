@@ -1,0 +1,60 @@
+//! Reads `.nettrace`, the format of EventPipe traces, from a file or while it is being written.
+//!
+//! [`Reader`] takes any [`Read`](std::io::Read), an [`EventPipeSession`](crate::EventPipeSession) too, and hands out one
+//! [`Event`] after the other. Versions 4, 5 and 6 are read, as described in the documents `NetTraceFormat_v5.md` and
+//! `NetTraceFormat.md` of microsoft/perfview:
+//!
+//! | version | written by | how it is tested here |
+//! |---|---|---|
+//! | 4 | every .NET runtime from 3.0 to 10 | traces that dotnet-trace wrote, against what TraceEvent reads; live sessions |
+//! | 5 | no runtime that the tests have | files that the tests build from the specification |
+//! | 6 | `dotnet-trace collect-linux`, others than .NET | files that the tests build from the specification |
+//!
+//! # Order
+//!
+//! Events come in the order of the file: those that one thread captured are in the order of their time, those of several
+//! threads are not. All events before a [`SequencePoint`] are older than all after it, so whoever needs them in order of
+//! time sorts them from one to the next.
+//!
+//! # Loss
+//!
+//! A runtime whose buffers are full drops events and says nothing. [`Stats::lost`] counts the gaps in the numbers that
+//! each thread gives its events.
+//!
+//! # Memory
+//!
+//! Bounded by [`Limits`], whatever the input says: one block, the definitions of events, and the threads, stacks and labels
+//! between two sequence points. A trace that needs more is an error that names the limit.
+//!
+//! # What is not here
+//!
+//! Events of the runtime itself carry no names of fields ([`Metadata::fields`] is empty): their layouts are in the
+//! runtime's manifest. [`Event::payload`] has their bytes.
+
+mod blocks;
+mod buffer;
+mod error;
+mod event;
+mod fields;
+mod header;
+mod labels;
+mod limits;
+mod metadata;
+mod objects;
+mod reader;
+mod sequence;
+mod stacks;
+mod tables;
+mod threads;
+mod trace;
+
+pub use error::{Error, FormatError, FormatErrorKind};
+pub use event::{Event, Item, SequencePoint};
+pub use fields::{Field, Type};
+pub use labels::{Label, Labels};
+pub use limits::Limits;
+pub use metadata::Metadata;
+pub use reader::{Reader, Stats};
+pub use stacks::Stack;
+pub use threads::Thread;
+pub use trace::{Trace, UtcTime};

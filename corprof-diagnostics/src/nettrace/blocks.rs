@@ -1,0 +1,116 @@
+//! Blocks: where each begins and ends, and what is in those that hold events.
+
+use std::io;
+
+use super::error::FormatErrorKind;
+use super::header::{Encoding, Header};
+use crate::bytes::Cursor;
+
+/// Why a step of reading did not succeed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Io(io::Error),
+    Format(FormatErrorKind),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<FormatErrorKind> for Fault {
+    fn from(kind: FormatErrorKind) -> Self {
+        Self::Format(kind)
+    }
+}
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    End,
+    Trace,
+    Events,
+    Metadata,
+    SequencePoint,
+    Stacks,
+    Threads,
+    RemovedThreads,
+    Labels,
+    /// Of a newer version: skipped.
+    Unknown,
+}
+
+/// A block in the window of the buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) kind: Kind,
+    /// Where its contents begin and end in the window.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// How much of the window is done with when the block is.
+    pub(crate) total: usize,
+}
+
+impl Frame {
+    /// Its contents.
+    pub(crate) fn contents<'a>(&self, window: &'a [u8]) -> &'a [u8] {
+        window.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// A block of events, or of definitions before version 6, that is being read.
+#[derive(Debug)]
+pub(crate) struct OpenBlock {
+    frame: Frame,
+    encoding: Encoding,
+    /// Where the next event begins in the window.
+    position: usize,
+    header: Header,
+}
+
+/// The size of the header of a block of events at least.
+const BLOCK_HEADER: usize = 20;
+const IS_COMPRESSED: u16 = 1;
+
+impl OpenBlock {
+    /// Opens a block at its first event.
+    pub(crate) fn open(frame: Frame, window: &[u8], is_v6: bool) -> Result<Self, FormatErrorKind> {
+        let short = |_| FormatErrorKind::Corrupt("a block of events is shorter than its header");
+        let contents = frame.contents(window);
+        let mut cursor = Cursor::new(contents);
+        let size: usize = cursor.u16().map_err(short)?.into();
+        let flags = cursor.u16().map_err(short)?;
+        if size < BLOCK_HEADER || size > contents.len() {
+            return Err(FormatErrorKind::Corrupt("a block of events has a header of an impossible size"));
+        }
+        let encoding = Encoding { is_compressed: flags & IS_COMPRESSED != 0, is_v6 };
+        Ok(Self { frame, encoding, position: frame.start + size, header: Header::default() })
+    }
+
+    pub(crate) fn frame(&self) -> Frame {
+        self.frame
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Moves on to the next event; answers with where its payload is in the window, or with nothing at the end of the
+    /// block.
+    #[inline]
+    pub(crate) fn advance(&mut self, window: &[u8]) -> Result<Option<(usize, usize)>, FormatErrorKind> {
+        let damaged = |_| FormatErrorKind::Corrupt("an event is longer than its block");
+        let rest = window.get(self.position..self.frame.end).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::new(rest);
+        let stride = self.header.read_next(&mut cursor, self.encoding).map_err(damaged)?;
+        let start = self.frame.end - cursor.rest().len();
+        cursor.bytes(stride).map_err(damaged)?;
+        self.position = start + stride;
+        // Checked against the stride when the header was read.
+        Ok(Some((start, start + self.header.payload_size as usize)))
+    }
+}

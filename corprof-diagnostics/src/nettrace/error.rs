@@ -1,0 +1,73 @@
+//! What can be wrong with a trace.
+
+use std::io;
+
+/// Why no further event can be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The source failed. Nothing that was read is lost: after a time-out, reading can go on.
+    #[error("cannot read the trace: {0}")]
+    Io(#[from] io::Error),
+
+    /// The trace is not what it should be. The reader answers with the same error from then on.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
+impl Error {
+    /// Whether the source only had nothing to offer in time, so that reading can go on.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Io(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock))
+    }
+}
+
+/// What is wrong with the trace, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} (at byte {offset} of the trace)")]
+pub struct FormatError {
+    /// What is wrong.
+    pub kind: FormatErrorKind,
+    /// The offset of the block, or of what was read last before the blocks, from the beginning of the trace.
+    pub offset: u64,
+}
+
+/// The kinds of [`FormatError`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatErrorKind {
+    /// It does not begin as a trace does.
+    #[error("this is no .nettrace: it does not begin with `Nettrace` (a .netperf of .NET Core 2 is not read)")]
+    NotNettrace,
+
+    /// It needs a reader of a newer version.
+    #[error("{what} has version {version}, and this reader knows up to {known}: is there a newer corprof?")]
+    Version {
+        /// The trace, or which object in it.
+        what: &'static str,
+        /// The version of the format that is needed at least.
+        version: u32,
+        /// The newest version that is read.
+        known: u32,
+    },
+
+    /// It ends before its end: its writer was killed, or the connection broke.
+    #[error("the trace ends in the middle, as its writer did not finish it: what was read before is good")]
+    Truncated,
+
+    /// It contradicts the format.
+    #[error("the trace is damaged: {0}")]
+    Corrupt(&'static str),
+
+    /// It needs more memory than the reader may use.
+    #[error("the trace needs more than {limit} {what}: raise `Limits::{name}` if its origin is trusted")]
+    Limit {
+        /// The field of [`Limits`](super::Limits).
+        name: &'static str,
+        /// What that field counts.
+        what: &'static str,
+        /// Its value.
+        limit: usize,
+    },
+}

@@ -1,0 +1,150 @@
+//! One event, with all that it refers to.
+
+use uuid::Uuid;
+
+use super::header::Header;
+use super::labels::{Label, Labels};
+use super::metadata::Metadata;
+use super::stacks::Stack;
+use super::tables::Tables;
+use super::threads::Thread;
+use super::trace::Trace;
+
+/// What a [`Reader`](super::Reader) finds.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Item<'a> {
+    /// An event.
+    Event(Event<'a>),
+    /// All events before are older than all after.
+    SequencePoint(SequencePoint),
+}
+
+/// A moment that no two events on different sides of it in the file are on different sides of in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SequencePoint {
+    /// The moment, in ticks of the [`Trace`].
+    pub ticks: u64,
+}
+
+/// An event. It borrows from the reader, and is good until that reads on.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    pub(crate) header: &'a Header,
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) payload: &'a [u8],
+    pub(crate) tables: &'a Tables,
+    pub(crate) trace: &'a Trace,
+}
+
+impl<'a> Event<'a> {
+    /// Its definition: provider, number, name, version, fields.
+    #[must_use]
+    pub fn metadata(&self) -> &'a Metadata {
+        self.metadata
+    }
+
+    /// The values of its fields, as they are in the trace.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// When it was written, in ticks of the [`Trace`].
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.header.ticks
+    }
+
+    /// When it was written, since the beginning of the trace.
+    #[must_use]
+    pub fn since_start(&self) -> std::time::Duration {
+        self.trace.since_start(self.header.ticks)
+    }
+
+    /// The thread that it is about, which is nearly always the one that wrote it. Before version 6 this is the system's
+    /// number of it, in version 6 a number in the trace; see [`os_thread_id`](Self::os_thread_id).
+    #[must_use]
+    pub fn thread(&self) -> u64 {
+        self.header.thread
+    }
+
+    /// The thread that wrote it, numbered as [`thread`](Self::thread).
+    #[must_use]
+    pub fn capture_thread(&self) -> u64 {
+        self.header.capture_thread
+    }
+
+    /// The system's number of the thread that it is about.
+    #[must_use]
+    pub fn os_thread_id(&self) -> Option<u64> {
+        if self.trace.version < 6 { Some(self.thread()) } else { self.thread_info()?.os_thread_id }
+    }
+
+    /// The process of the thread that it is about: in version 6 there may be several.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u64> {
+        self.thread_info().and_then(|thread| thread.process_id).or(self.trace.process_id)
+    }
+
+    /// What the trace tells of the thread that it is about: nothing before version 6.
+    #[must_use]
+    pub fn thread_info(&self) -> Option<&'a Thread> {
+        self.tables.threads.get(self.header.thread)
+    }
+
+    /// The processor that its writer ran on.
+    #[must_use]
+    pub fn processor(&self) -> u32 {
+        self.header.processor
+    }
+
+    /// The number that its writer gave it. Gaps are events that were lost.
+    #[must_use]
+    pub fn sequence_number(&self) -> u32 {
+        self.header.sequence
+    }
+
+    /// Whether every event that follows in the trace is at least as young.
+    #[must_use]
+    pub fn is_sorted(&self) -> bool {
+        self.header.is_sorted
+    }
+
+    /// The stack of the thread that it is about. Empty where none was taken.
+    #[must_use]
+    pub fn stack(&self) -> Stack<'a> {
+        let bytes = self.tables.stacks.get(self.header.stack).unwrap_or_default();
+        Stack::new(bytes, self.trace.pointer_size)
+    }
+
+    /// The activity that it is part of.
+    #[must_use]
+    pub fn activity(&self) -> Option<Uuid> {
+        if self.trace.version < 6 {
+            return some_uuid(self.header.activity);
+        }
+        self.labels().find_map(|label| if let Label::Activity(id) = label { Some(id) } else { None })
+    }
+
+    /// The activity that the one it is part of was started by.
+    #[must_use]
+    pub fn related_activity(&self) -> Option<Uuid> {
+        if self.trace.version < 6 {
+            return some_uuid(self.header.related_activity);
+        }
+        self.labels().find_map(|label| if let Label::RelatedActivity(id) = label { Some(id) } else { None })
+    }
+
+    /// Its labels: none before version 6.
+    #[must_use]
+    pub fn labels(&self) -> Labels<'a> {
+        Labels::new(self.tables.labels.get(self.header.labels).unwrap_or_default())
+    }
+}
+
+/// Zeros mean that there is none.
+fn some_uuid(bytes: [u8; 16]) -> Option<Uuid> {
+    (bytes != [0; 16]).then(|| Uuid::from_bytes_le(bytes))
+}

@@ -1,0 +1,297 @@
+//! Sessions of events: what is asked for, and the trace as it comes.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use crate::client::{Client, read_reply, unsupported};
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::ipc::{Command, Payload};
+use crate::transport::Stream;
+
+/// How important events are. A session gets those of its level and the more important ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Level {
+    /// Those that are always written.
+    LogAlways = 0,
+    /// The application cannot go on.
+    Critical = 1,
+    /// Something failed.
+    Error = 2,
+    /// Something may be wrong.
+    Warning = 3,
+    /// What happens.
+    Informational = 4,
+    /// What happens, in detail.
+    Verbose = 5,
+}
+
+/// Which events of a provider, by their numbers, besides keywords and level.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EventFilter {
+    /// These and no others. From .NET 10 on.
+    Only(Vec<u32>),
+    /// All but these. From .NET 10 on.
+    Except(Vec<u32>),
+}
+
+/// A provider of events that a session listens to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Provider {
+    name: String,
+    keywords: u64,
+    level: Level,
+    arguments: Option<String>,
+    filter: Option<EventFilter>,
+}
+
+impl Provider {
+    /// The runtime's own provider.
+    pub const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+
+    /// The events of the provider `name` that belong to one of the groups in `keywords`, a bit each, or to none.
+    #[must_use]
+    pub fn new(name: impl Into<String>, keywords: u64, level: Level) -> Self {
+        Self { name: name.into(), keywords, level, arguments: None, filter: None }
+    }
+
+    /// With arguments for the provider, `KEY=VALUE;KEY=VALUE`.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
+        self.arguments = Some(arguments.into());
+        self
+    }
+
+    /// With only some of these events. From .NET 10 on.
+    #[must_use]
+    pub fn with_filter(mut self, filter: EventFilter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+}
+
+/// What is told at the end of a session of methods and modules that were there before: without it, addresses in stacks
+/// have no names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rundown {
+    /// Nothing.
+    #[default]
+    None,
+    /// What the runtime finds right. Some megabytes, and some hundred milliseconds at the end.
+    Default,
+    /// The events of these keywords of `Microsoft-Windows-DotNETRuntimeRundown`. From .NET 9 on.
+    Keywords(u64),
+}
+
+/// What a session is to deliver.
+///
+/// ```
+/// use corprof_diagnostics::{Level, Provider, SessionConfig};
+///
+/// const GC: u64 = 1;
+/// let config = SessionConfig::new([Provider::new(Provider::RUNTIME, GC, Level::Informational)]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionConfig {
+    providers: Vec<Provider>,
+    buffer_mb: u32,
+    rundown: Rundown,
+    stacks: bool,
+}
+
+impl SessionConfig {
+    /// The events of these providers, with stacks, without a rundown, and with at most 64 MB of the process's memory for
+    /// what has not been read.
+    #[must_use]
+    pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
+        Self { providers: providers.into_iter().collect(), buffer_mb: 64, rundown: Rundown::None, stacks: true }
+    }
+
+    /// With this much of the process's memory, in MB, for events that have not been read. When that is full, events are
+    /// lost ([`Stats::lost`](crate::nettrace::Stats)).
+    #[must_use]
+    pub fn with_buffer_mb(mut self, megabytes: u32) -> Self {
+        self.buffer_mb = megabytes;
+        self
+    }
+
+    /// With a rundown at its end.
+    #[must_use]
+    pub fn with_rundown(mut self, rundown: Rundown) -> Self {
+        self.rundown = rundown;
+        self
+    }
+
+    /// Without stacks: writing an event costs less. From .NET 9 on.
+    #[must_use]
+    pub fn without_stacks(mut self) -> Self {
+        self.stacks = false;
+        self
+    }
+
+    /// The oldest command that can do it, so that every runtime which can does; what it is needed for, and since when it is
+    /// there.
+    fn command(&self) -> (Command, &'static str, &'static str) {
+        if self.providers.iter().any(|provider| provider.filter.is_some()) {
+            (Command::COLLECT_TRACING_5, "choosing events by their numbers", ".NET 10")
+        } else if matches!(self.rundown, Rundown::Keywords(_)) {
+            (Command::COLLECT_TRACING_4, "choosing what the rundown tells", ".NET 9")
+        } else if !self.stacks {
+            (Command::COLLECT_TRACING_3, "a session without stacks", ".NET 9")
+        } else {
+            (Command::COLLECT_TRACING_2, "a session of events", ".NET Core 3.1")
+        }
+    }
+
+    fn payload(&self, command: Command) -> Vec<u8> {
+        const TO_THIS_CONNECTION: u32 = 0;
+        const NETTRACE: u32 = 1;
+        /// What the runtime takes for [`Rundown::Default`] (`ep_default_rundown_keyword`).
+        const DEFAULT_RUNDOWN: u64 = 0x8002_0139;
+        let mut payload = Payload::default();
+        if command == Command::COLLECT_TRACING_5 {
+            payload.u32(TO_THIS_CONNECTION);
+        }
+        payload.u32(self.buffer_mb).u32(NETTRACE);
+        if [Command::COLLECT_TRACING_4, Command::COLLECT_TRACING_5].contains(&command) {
+            payload.u64(match self.rundown {
+                Rundown::None => 0,
+                Rundown::Default => DEFAULT_RUNDOWN,
+                Rundown::Keywords(keywords) => keywords,
+            });
+        } else {
+            payload.u8((self.rundown != Rundown::None).into());
+        }
+        if command != Command::COLLECT_TRACING_2 {
+            payload.u8(self.stacks.into());
+        }
+        payload.count(self.providers.len());
+        for provider in &self.providers {
+            payload.u64(provider.keywords).u32(provider.level as u32).string(&provider.name);
+            match &provider.arguments {
+                Some(arguments) => payload.string(arguments),
+                None => payload.count(0),
+            };
+            if command == Command::COLLECT_TRACING_5 {
+                let (only, events) = match &provider.filter {
+                    Some(EventFilter::Only(events)) => (1, events.as_slice()),
+                    Some(EventFilter::Except(events)) => (0, events.as_slice()),
+                    None => (0, &[][..]),
+                };
+                payload.u8(only).count(events.len());
+                for event in events {
+                    payload.u32(*event);
+                }
+            }
+        }
+        payload.finish()
+    }
+}
+
+/// A session of events that a runtime sends as a `.nettrace`.
+///
+/// [`nettrace::Reader`](crate::nettrace::Reader) reads it. A session that is dropped ends: the runtime finds the connection
+/// closed.
+///
+/// ```no_run
+/// use corprof_diagnostics::nettrace::Reader;
+/// use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
+///
+/// let config = SessionConfig::new([Provider::new(Provider::RUNTIME, 1, Level::Informational)]);
+/// let session = Process::open(4711)?.client().start_session(&config)?;
+/// let mut reader = Reader::new(session);
+/// let mut count = 0;
+/// while let Some(event) = reader.next_event()? {
+///     println!("event {}", event.metadata().event_id);
+///     count += 1;
+///     if count == 100 {
+///         reader.get_mut().stop()?; // and read on to the end
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EventPipeSession {
+    stream: Stream,
+    id: u64,
+    client: Client,
+    read_timeout: Option<Duration>,
+    /// The connection on which the answer to the request to stop will come.
+    stopping: Option<Stream>,
+    is_stopped: bool,
+}
+
+const STOP: &str = "stop the session";
+
+impl EventPipeSession {
+    /// How long a read waits, if nothing else is said.
+    pub const DEFAULT_READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+    pub(crate) fn start(client: &Client, config: &SessionConfig) -> Result<Self> {
+        const ACTION: &str = "start a session of events";
+        let bad = |what| Err(Error::BadRequest { action: ACTION, what });
+        if config.providers.is_empty() || config.providers.iter().any(|provider| provider.name.is_empty()) {
+            return bad("a session needs at least one provider, and each provider a name");
+        }
+        if config.buffer_mb == 0 {
+            return bad("a session needs a buffer of at least 1 MB");
+        }
+        let (command, what, needs) = config.command();
+        let asked = client.ask(ACTION, command, &config.payload(command), client.timeout());
+        let (stream, payload) = unsupported(asked, what, needs)?;
+        let id = payload.first_chunk().map(|id| u64::from_le_bytes(*id));
+        let id = id.ok_or(Error::BadReply { action: ACTION, what: "it does not name the session" })?;
+        let read_timeout = Some(Self::DEFAULT_READ_TIMEOUT);
+        Ok(Self { stream, id, client: client.clone(), read_timeout, stopping: None, is_stopped: false })
+    }
+
+    /// Its number in the runtime, for [`Client::stop_session`] on another thread.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// How long a read waits for bytes, [`DEFAULT_READ_TIMEOUT`](Self::DEFAULT_READ_TIMEOUT) at first. Then it fails with
+    /// [`TimedOut`](io::ErrorKind::TimedOut), and can be tried again: an application in which nothing happens writes no
+    /// events. `None` waits for ever.
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.read_timeout = timeout;
+    }
+
+    /// Asks the runtime to stop, and does not wait: it sends what it still has, and a rundown if there is to be one, and so
+    /// the session is to be read to its end. There the runtime's answer is looked at.
+    ///
+    /// # Errors
+    /// If the runtime could not be asked. A second request does nothing.
+    pub fn stop(&mut self) -> Result<()> {
+        if self.stopping.is_none() && !self.is_stopped {
+            let timeout = self.client.timeout();
+            let deadline = Deadline::after(timeout);
+            let stream = self.client.send(STOP, Command::STOP_TRACING, &self.id.to_le_bytes(), deadline, timeout)?;
+            self.stopping = Some(stream);
+        }
+        Ok(())
+    }
+
+    /// At the end of the trace: the answer to the request to stop, if there was one.
+    fn finish(&mut self) -> Result<()> {
+        let Some(mut stream) = self.stopping.take() else { return Ok(()) };
+        self.is_stopped = true;
+        let timeout = self.client.timeout();
+        read_reply(&mut stream, STOP, Deadline::after(timeout), timeout).map(drop)
+    }
+}
+
+impl Read for EventPipeSession {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let deadline = self.read_timeout.map_or(Deadline::never(), Deadline::after);
+        let read = self.stream.read(buffer, deadline)?;
+        if read == 0 && !buffer.is_empty() {
+            self.finish().map_err(io::Error::other)?;
+        }
+        Ok(read)
+    }
+}

@@ -1,0 +1,358 @@
+//! The diagnostics port of real runtimes, on Linux: there this process and the runtime are processes of one system. Under Wine
+//! a pipe is Wine's own, and in an emulator the runtime's own number of itself is the emulator's.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use corprof_diagnostics::nettrace::Reader;
+use corprof_diagnostics::{
+    Error, EventFilter, HResult, Level, PortServer, Process, Provider, Rundown, SessionConfig, Start, Uuid,
+};
+use corprof_tests::{Run, Runtime};
+
+/// Long enough for any answer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn runtimes() -> Result<Vec<Runtime>> {
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        Runtime::all()?.into_iter().partition(|runtime| !runtime.is_windows() && !runtime.is_emulated());
+    for runtime in elsewhere {
+        println!("SKIPPED: the diagnostics port of {runtime} is not one of this system");
+    }
+    Ok(here)
+}
+
+/// A run of tests/managed/Diagnosed.cs, which is killed when it is not needed any more.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+}
+
+impl Program {
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start the program")?;
+        let input = child.stdin.take();
+        let stdout = child.stdout.take().context("no output")?;
+        let (sender, output) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Ok(Self { child, input, output })
+    }
+
+    /// One that is up.
+    fn ready(command: Command) -> Result<Self> {
+        let program = Self::start(command)?;
+        program.expect("ready")?;
+        Ok(program)
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line. A runtime that is suspended prints warnings there.
+    fn expect(&self, expected: &str) -> Result<()> {
+        loop {
+            let line = self.output.recv_timeout(PATIENCE).with_context(|| format!("no line `{expected}`"))?;
+            if line == expected {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&mut self, command: &str) -> Result<()> {
+        let input = self.input.as_mut().context("its input is closed")?;
+        writeln!(input, "{command}")?;
+        self.expect(&format!("done {command}"))
+    }
+
+    /// Lets it end, and answers with its standard error.
+    fn end(mut self) -> Result<String> {
+        drop(self.input.take());
+        let mut stderr = String::new();
+        self.child.stderr.take().context("no standard error")?.read_to_string(&mut stderr)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}: {stderr}");
+        Ok(stderr)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(runtime: &Runtime) -> Result<Command> {
+    Run::new(runtime, "Diagnosed").command()
+}
+
+/// CLSID and path of the test profiler `attached`, as the harness would set them.
+fn profiler(runtime: &Runtime) -> Result<(Uuid, PathBuf)> {
+    let command = Run::new(runtime, "Diagnosed").profiler("attached").command()?;
+    let value = |name: &str| {
+        let value = command.get_envs().find(|(other, _)| *other == name).and_then(|(_, value)| value);
+        value.with_context(|| format!("no {name}"))
+    };
+    let clsid = value("CORECLR_PROFILER")?.to_string_lossy();
+    Ok((Uuid::parse_str(&clsid)?, value("CORECLR_PROFILER_PATH")?.into()))
+}
+
+/// The names of the runtime's own events, which a trace does not have.
+fn gc_event(id: u32) -> Option<&'static str> {
+    Some(match id {
+        1 => "GCStart",
+        2 => "GCEnd",
+        3 => "GCRestartEEEnd",
+        4 => "GCHeapStats",
+        8 => "GCSuspendEEEnd",
+        9 => "GCSuspendEEBegin",
+        _ => return None,
+    })
+}
+
+#[test]
+fn a_process_tells_what_it_is() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut start = command(&runtime)?;
+        start.env("CORPROF_MARK", "grün=1");
+        let program = Program::ready(start)?;
+        let process = Process::open(program.pid())?;
+        ensure!(process.inner_pid() == program.pid(), "{runtime}: {process:?}");
+        ensure!(Process::all()?.contains(&process), "{runtime}: not listed: {process:?}");
+
+        let client = process.client().with_timeout(PATIENCE);
+        let info = client.process_info()?;
+        println!("{runtime}: {info:?}");
+        ensure!(info.pid == u64::from(program.pid()), "{info:?}");
+        ensure!(info.command_line.contains("Diagnosed.dll"), "{info:?}");
+        ensure!(info.os == "Linux" && info.architecture == "x64", "{info:?}");
+        ensure!(info.clr_major() == Some(runtime.major), "{info:?}");
+        ensure!(info.entry_assembly.as_deref() == Some("Diagnosed"), "{info:?}");
+        ensure!(info.portable_rid.as_deref() == Some("linux-x64"), "{info:?}");
+        ensure!(client.process_info()? == info, "{runtime}: it is told otherwise the second time");
+
+        ensure!(client.environment()?.get("CORPROF_MARK") == Some("grün=1"), "{runtime}");
+        client.set_environment_variable("CORPROF_MARK", Some("set"))?;
+        ensure!(client.environment()?.get("CORPROF_MARK") == Some("set"), "{runtime}: not set");
+        client.set_environment_variable("CORPROF_MARK", None)?;
+        ensure!(client.environment()?.get("CORPROF_MARK").is_none(), "{runtime}: not removed");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_process_leaves_a_socket_that_is_told_from_living_ones() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut program = Program::ready(command(&runtime)?)?;
+        let process = Process::open(program.pid())?;
+        program.child.kill()?;
+        program.child.wait()?;
+        let scan = Process::scan()?;
+        ensure!(!scan.processes.contains(&process), "{runtime}: {process:?} is listed");
+        ensure!(scan.stale.iter().any(|path| path == process.port()), "{runtime}: {:?}", scan.stale);
+        ensure!(matches!(Process::open(process.pid()), Err(Error::NoProcess { .. })), "{runtime}");
+        let asked = process.client().process_info();
+        ensure!(matches!(asked, Err(Error::Stale { .. })), "{runtime}: {asked:?}");
+        fs::remove_file(process.port())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_client_that_says_nothing_is_waited_for_up_to_the_deadline() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::ready(command(&runtime)?)?;
+        let process = Process::open(program.pid())?;
+        let silent = UnixStream::connect(process.port())?;
+        let asked = process.client().with_timeout(Duration::from_millis(500)).process_info();
+        ensure!(asked.as_ref().is_err_and(Error::is_timeout), "{runtime}: {asked:?}");
+        drop(silent);
+        process.client().with_timeout(PATIENCE).process_info()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_is_attached() -> Result<()> {
+    for runtime in runtimes()? {
+        let (clsid, library) = profiler(&runtime)?;
+        let mut program = Program::ready(command(&runtime)?)?;
+        program.tell("throw 3")?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+
+        let missing = client.attach_profiler(clsid, &library.with_extension("missing"), &[], PATIENCE);
+        let code = missing.as_ref().err().and_then(Error::code);
+        ensure!(code == Some(HResult(0x8007_007e)), "{runtime}: {missing:?}");
+        let text = missing.err().map_or_else(String::new, |error| error.to_string());
+        ensure!(text.contains("ERROR_MOD_NOT_FOUND"), "{text}");
+
+        client.attach_profiler(clsid, &library, &[1, 2, 3], PATIENCE)?;
+        let again = client.attach_profiler(clsid, &library, &[], PATIENCE);
+        let code = again.as_ref().err().and_then(Error::code);
+        ensure!(code == Some(HResult::PROFILER_ALREADY_ACTIVE), "{runtime}: {again:?}");
+
+        program.tell("throw 5")?;
+        let stderr = program.end()?;
+        for expected in ["attached| given [1, 2, 3]\n", "attached| complete\n", "attached| exceptions: 5\n"] {
+            ensure!(stderr.contains(expected), "{runtime}: no {expected}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_tells_of_each_collection() -> Result<()> {
+    const GC: u64 = 1;
+    const ROUNDS: usize = 10;
+    for runtime in runtimes()? {
+        let mut program = Program::ready(command(&runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        let config = SessionConfig::new([Provider::new(Provider::RUNTIME, GC, Level::Informational)])
+            .with_rundown(Rundown::Default);
+        let mut session = client.start_session(&config)?;
+        session.set_read_timeout(Some(PATIENCE));
+        program.tell(&format!("collect {ROUNDS}"))?;
+        session.stop()?;
+
+        let mut reader = Reader::new(session);
+        let trace = reader.trace()?.clone();
+        ensure!(trace.version == 4 && trace.pointer_size == 8, "{trace:?}");
+        ensure!(trace.process_id == Some(program.pid().into()), "{trace:?}");
+        let (mut induced, mut ends, mut rundown, mut suspensions) = (0, 0, 0, 0);
+        while let Some(event) = reader.next_event()? {
+            let metadata = event.metadata();
+            if metadata.provider != Provider::RUNTIME {
+                rundown += usize::from(metadata.provider.ends_with("Rundown"));
+                continue;
+            }
+            ensure!(event.process_id() == Some(program.pid().into()), "{event:?}");
+            match gc_event(metadata.event_id) {
+                // Count, depth, reason; the reason 1 is that the program asked.
+                Some("GCStart") => induced += usize::from(event.payload().get(8..12) == Some(&[1, 0, 0, 0])),
+                Some("GCEnd") => ends += 1,
+                Some("GCSuspendEEBegin") => suspensions += 1,
+                _ => {}
+            }
+        }
+        let stats = reader.stats();
+        println!(
+            "{runtime}: {induced} induced, {ends} ends, {suspensions} suspensions, {rundown} of rundown, {stats:?}"
+        );
+        ensure!(induced == ROUNDS, "{runtime}: {induced} collections were asked for");
+        ensure!(ends >= ROUNDS && suspensions >= ROUNDS, "{runtime}: {ends} ends, {suspensions} suspensions");
+        ensure!(rundown > 100, "{runtime}: {rundown} events of rundown");
+        ensure!(stats.lost == 0 && stats.sequence_points > 0, "{runtime}: {stats:?}");
+        program.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_only_newer_runtimes_can_do_is_refused_by_name() -> Result<()> {
+    const GC: u64 = 1;
+    const GC_START: u32 = 1;
+    for runtime in runtimes()? {
+        let mut program = Program::ready(command(&runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        let provider = || Provider::new(Provider::RUNTIME, GC, Level::Informational);
+        let only_starts = provider().with_filter(EventFilter::Only(vec![GC_START]));
+        let not_starts = provider().with_filter(EventFilter::Except(vec![GC_START]));
+        let without_stacks = SessionConfig::new([provider()]).without_stacks();
+        let configs = [
+            (9, without_stacks.clone(), [true, true]),
+            (9, SessionConfig::new([provider()]).with_rundown(Rundown::Keywords(0x8)), [true, true]),
+            (10, SessionConfig::new([only_starts]), [true, false]),
+            (10, SessionConfig::new([not_starts]), [false, true]),
+        ];
+        for (needs, config, expected) in configs {
+            let session = client.start_session(&config);
+            if runtime.major < needs {
+                ensure!(matches!(session, Err(Error::Unsupported { .. })), "{runtime}: {config:?}: {session:?}");
+                continue;
+            }
+            let mut session = session.with_context(|| format!("{runtime}: {config:?}"))?;
+            session.set_read_timeout(Some(PATIENCE));
+            program.tell("collect 2")?;
+            session.stop()?;
+            let mut reader = Reader::new(session);
+            let mut seen = [false, false];
+            let mut frames = 0;
+            while let Some(event) = reader.next_event()? {
+                if event.metadata().provider == Provider::RUNTIME {
+                    let is_start = event.metadata().event_id == GC_START;
+                    seen[usize::from(!is_start)] = true;
+                    frames += event.stack().addresses().len();
+                }
+            }
+            ensure!(seen == expected, "{runtime}: {config:?}: {seen:?}");
+            println!("{runtime}: {frames} frames by {config:?}");
+            ensure!(frames == 0 || config != without_stacks, "{runtime}: {frames} frames without stacks");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_runtime_connects_and_waits_until_it_is_resumed() -> Result<()> {
+    const PROFILER: u64 = 0x200_0000_0000;
+    const PROFILER_MESSAGE: u32 = 299;
+    for runtime in runtimes()? {
+        let (clsid, library) = profiler(&runtime)?;
+        let folder = tempfile::tempdir()?;
+        let server = PortServer::bind(&folder.path().join("port"))?;
+        let mut start = command(&runtime)?;
+        start.env("DOTNET_DiagnosticPorts", server.variable(Start::Suspended));
+        let program = Program::start(start)?;
+        let connected = server.accept(PATIENCE)?;
+        ensure!(connected.advertise().pid == u64::from(program.pid()), "{connected:?}");
+        let client = connected.client().clone().with_timeout(PATIENCE);
+        let info = client.process_info()?;
+        println!("{runtime}: suspended: {info:?}");
+        ensure!(info.cookie == connected.advertise().cookie, "{info:?}");
+        ensure!(program.output.try_recv().is_err(), "{runtime}: it runs");
+
+        // What the runtime says of loading the profiler, which it does when it is resumed.
+        let config = SessionConfig::new([Provider::new(Provider::RUNTIME, PROFILER, Level::Verbose)]);
+        let mut session = client.start_session(&config)?;
+        session.set_read_timeout(Some(PATIENCE));
+        client.set_environment_variable("CORPROF_MARK", Some("set"))?;
+        client.startup_profiler(clsid, &library)?;
+        client.resume_runtime()?;
+        program.expect("ready")?;
+        println!("{runtime}: running: {:?}", client.process_info()?);
+        ensure!(client.environment()?.get("CORPROF_MARK") == Some("set"), "{runtime}: not set");
+        let late = client.startup_profiler(clsid, &library);
+        ensure!(matches!(late, Err(Error::BadRequest { .. })), "{runtime}: {late:?}");
+        session.stop()?;
+        let mut reader = Reader::new(session);
+        let mut messages = Vec::new();
+        while let Some(event) = reader.next_event()? {
+            if event.metadata().event_id == PROFILER_MESSAGE {
+                let units = event.payload().chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+                messages.push(char::decode_utf16(units).flatten().collect::<String>());
+            }
+        }
+        println!("{runtime}: {messages:?}");
+        ensure!(messages.iter().any(|text| text.contains("loaded successfully")), "{runtime}: {messages:?}");
+        if server.accept(Duration::from_millis(100)).is_ok() {
+            bail!("{runtime}: it is told of twice");
+        }
+        let stderr = program.end()?;
+        ensure!(stderr.contains("attached| loaded at start-up\n"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Comes late, by the diagnostics port, and tells what it was given and sees from then on: for `live/diagnostics.rs`.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use corprof::prelude::*;
+
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1301")]
+struct Attached {
+    thrown: AtomicU32,
+}
+
+#[callbacks]
+impl Callbacks for Attached {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        eprintln!("attached| loaded at start-up");
+        Ok(())
+    }
+
+    fn initialize_for_attach(&self, _cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+        eprintln!("attached| given {data:?}");
+        Ok(())
+    }
+
+    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("attached| complete");
+    }
+
+    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.thrown.fetch_add(1, Relaxed);
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("attached| exceptions: {}", self.thrown.load(Relaxed));
+    }
+}
