@@ -73,26 +73,25 @@ impl Client {
         self.timeout
     }
 
-    /// What the runtime says of its process: as much as its version can tell.
+    /// What the runtime says of its process: as much as its version can tell. From .NET 5 on.
     ///
     /// # Errors
-    /// If it does not answer in time, or not properly.
+    /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
     pub fn process_info(&self) -> Result<ProcessInfo> {
         use ProcessInfoVersion::{V1, V2, V3};
         const ACTION: &str = "ask what process it is";
         let newest_first = [(Command::PROCESS_INFO_3, V3), (Command::PROCESS_INFO_2, V2), (Command::PROCESS_INFO, V1)];
-        let mut refused = HResult::UNKNOWN_COMMAND;
         for (command, version) in newest_first {
             match self.ask(ACTION, command, &[], self.timeout) {
                 Ok((_, payload)) => {
                     let info = ProcessInfo::decode(&payload, version);
                     return info.map_err(|invalid| Error::BadReply { action: ACTION, what: invalid.0 });
                 }
-                Err(Error::Refused { code: HResult::UNKNOWN_COMMAND, .. }) => refused = HResult::UNKNOWN_COMMAND,
+                Err(Error::Refused { code: HResult::UNKNOWN_COMMAND, .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Refused { action: ACTION, code: refused })
+        Err(Error::Unsupported { action: ACTION, what: "telling what it is", needs: ".NET 5" })
     }
 
     /// The environment variables of the process. From .NET 5 on.

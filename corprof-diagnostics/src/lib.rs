@@ -32,8 +32,8 @@
 //!
 //! | call | from |
 //! |---|---|
-//! | [`Client::process_info`] | .NET Core 3.1; entry assembly and version from .NET 6, platform from .NET 8 |
 //! | [`Client::attach_profiler`], [`Client::start_session`] | .NET Core 3.1 |
+//! | [`Client::process_info`] | .NET 5; entry assembly and version from .NET 6, platform from .NET 8 |
 //! | [`Client::environment`], [`Client::resume_runtime`], [`PortServer`] | .NET 5 |
 //! | [`Client::set_environment_variable`], [`Client::startup_profiler`] | .NET 6 |
 //! | [`SessionConfig::without_stacks`], [`Rundown::Keywords`] | .NET 9 (8.0.4 does not know the command) |

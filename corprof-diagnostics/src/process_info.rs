@@ -30,7 +30,7 @@ pub struct ProcessInfo {
 /// Which form of the answer it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProcessInfoVersion {
-    /// .NET Core 3.1 and later.
+    /// .NET 5 and later.
     V1,
     /// .NET 6 and later: the entry assembly and the runtime's version as well.
     V2,

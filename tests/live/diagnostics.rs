@@ -155,6 +155,75 @@ fn a_process_tells_what_it_is() -> Result<()> {
 }
 
 #[test]
+fn a_process_in_a_container_is_found_and_asked() -> Result<()> {
+    /// Numbers of processes of its own, and a folder for temporary files that cannot be seen from outside.
+    const CONTAINER: [&str; 8] = [
+        "--pid",
+        "--mount",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "sh",
+        "-c",
+        "mount -t tmpfs none /var/tmp && exec \"$0\" \"$@\"",
+    ];
+    let may = Command::new("unshare").args(&CONTAINER[..7]).arg("mount -t tmpfs none /var/tmp").output();
+    if !may.is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: this user may not make containers by `unshare`");
+        return Ok(());
+    }
+    for runtime in runtimes()? {
+        let inner = command(&runtime)?;
+        let mut start = Command::new("unshare");
+        start.args(CONTAINER).arg(inner.get_program()).args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => start.env(name, value),
+                None => start.env_remove(name),
+            };
+        }
+        start.env("TMPDIR", "/var/tmp");
+        let program = Program::ready(start)?;
+        let children = format!("/proc/{0}/task/{0}/children", program.pid());
+        let pid: u32 = fs::read_to_string(children)?.trim().parse().context("unshare has no child, or several")?;
+        let process = Process::open(pid)?;
+        println!("{runtime}: {process:?}");
+        ensure!(process.inner_pid() != pid, "{runtime}: {process:?} is in no container");
+        ensure!(Process::all()?.contains(&process), "{runtime}: {process:?} is not listed");
+        let info = process.client().with_timeout(PATIENCE).process_info()?;
+        ensure!(info.pid == u64::from(process.inner_pid()), "{runtime}: {info:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_oldest_runtime_is_attached_to_and_sends_events() -> Result<()> {
+    for runtime in Runtime::all_and_smoke()?.into_iter().filter(|runtime| runtime.major == 3 && !runtime.is_windows()) {
+        let mut program = Program::ready(command(&runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        ensure!(matches!(client.process_info(), Err(Error::Unsupported { .. })), "{runtime}");
+        ensure!(matches!(client.environment(), Err(Error::Unsupported { .. })), "{runtime}");
+        let config = SessionConfig::new([Provider::new(Provider::RUNTIME, 1, Level::Informational)]);
+        let mut session = client.start_session(&config)?;
+        session.set_read_timeout(Some(PATIENCE));
+        program.tell("collect 3")?;
+        session.stop()?;
+        let mut reader = Reader::new(session);
+        let mut starts = 0;
+        while let Some(event) = reader.next_event()? {
+            starts += usize::from(gc_event(event.metadata().event_id) == Some("GCStart"));
+        }
+        ensure!(starts >= 3 && reader.stats().lost == 0, "{runtime}: {starts} starts, {:?}", reader.stats());
+        let (clsid, library) = profiler(&runtime)?;
+        client.attach_profiler(clsid, &library, &[], PATIENCE)?;
+        program.tell("throw 2")?;
+        let stderr = program.end()?;
+        ensure!(stderr.contains("attached| exceptions: 2\n"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_killed_process_leaves_a_socket_that_is_told_from_living_ones() -> Result<()> {
     for runtime in runtimes()? {
         let mut program = Program::ready(command(&runtime)?)?;

@@ -67,6 +67,12 @@ fn sockets(folder: &Path) -> Vec<Socket> {
 }
 
 impl Socket {
+    /// The same, by another name of its folder.
+    fn in_folder(&self, folder: &Path) -> Self {
+        let name = self.path.file_name().unwrap_or_default();
+        Self { path: folder.join(name), ..self.clone() }
+    }
+
     fn is_of(&self, process: &Known) -> bool {
         (self.inner_pid, self.key) == (process.inner_pid, process.start)
     }
@@ -107,15 +113,19 @@ impl Places {
         Ok(Known { pid, inner_pid: inner_pid.unwrap_or(pid), start })
     }
 
-    /// The folder for temporary files of a process, as it is called here.
-    fn temp_of(&self, process: &Known, is_same_root: bool) -> PathBuf {
+    /// The folder for temporary files of a process, as it is called here, and which one it is. The same root does not make
+    /// the same folder: something else may be mounted there.
+    fn temp_of(&self, process: &Known) -> io::Result<(PathBuf, FolderId)> {
         let environment = fs::read(self.of(process.pid).join("environ")).unwrap_or_default();
         let variable = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"TMPDIR="));
         let temp = variable
             .filter(|value| !value.is_empty())
             .map_or(Path::new(DEFAULT_TEMP), |value| Path::new(OsStr::from_bytes(value)));
         let inner = temp.strip_prefix("/").unwrap_or(temp);
-        if is_same_root { self.root.join(inner) } else { self.of(process.pid).join("root").join(inner) }
+        let theirs = self.of(process.pid).join("root").join(inner);
+        let id = folder_id(&theirs)?;
+        let ours = self.root.join(inner);
+        Ok((if folder_id(&ours).is_ok_and(|ours| ours == id) { ours } else { theirs }, id))
     }
 
     fn scan(&self) -> Result<Scan> {
@@ -134,17 +144,15 @@ impl Places {
         }
         let mut used = HashSet::new();
         let mut scan = Scan::default();
-        let own_root = folder_id(&self.root).ok();
         for process in &processes {
             let own_sockets = own.iter().filter_map(|id| folders.get(id)).flatten();
             let mut found = own_sockets.clone().find(|socket| socket.is_of(process)).cloned();
             if found.is_none() {
                 // Another user's process, unless this one is root: its root and its environment cannot be read.
-                let Ok(root) = folder_id(&self.of(process.pid).join("root")) else { continue };
-                let temp = self.temp_of(process, Some(root) == own_root);
-                let Ok(id) = folder_id(&temp) else { continue };
+                let Ok((temp, id)) = self.temp_of(process) else { continue };
                 let sockets = folders.entry(id).or_insert_with(|| sockets(&temp));
-                found = sockets.iter().find(|socket| socket.is_of(process)).cloned();
+                // The folder may have been listed by way of another process, which may end earlier.
+                found = sockets.iter().find(|socket| socket.is_of(process)).map(|socket| socket.in_folder(&temp));
             }
             if let Some(socket) = found {
                 scan.processes.push(process.with_port(&socket));
@@ -162,11 +170,9 @@ impl Places {
             _ => Error::NoProcess { pid },
         })?;
         let mut places = self.temp.clone();
-        let root = folder_id(&self.of(pid).join("root"));
-        let is_hidden = root.is_err();
-        if let Ok(root) = root {
-            let own_root = folder_id(&self.root).ok();
-            places.insert(0, self.temp_of(&process, Some(root) == own_root));
+        let is_hidden = fs::metadata(self.of(pid).join("root")).is_err();
+        if let Ok((temp, _)) = self.temp_of(&process) {
+            places.insert(0, temp);
         }
         places.dedup();
         let mut found = places.iter().flat_map(|folder| sockets(folder));
@@ -228,6 +234,8 @@ mod tests {
         let system = System::new()?;
         system.process(10, "10", 500, "host", "")?;
         system.process(11, "11 1", 600, "container", "TMPDIR=/var/x\0A=1")?;
+        // It shares the container, and is listed before or after it.
+        system.process(9, "9 2", 601, "container", "TMPDIR=/var/x\0")?;
         system.process(12, "12 1", 700, "other", "")?;
         system.process(13, "13", 800, "host", "A=1\0TMPDIR=/home/x\0")?;
         system.process(14, "14", 900, "host", "")?;

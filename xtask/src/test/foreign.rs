@@ -106,12 +106,16 @@ impl Windows {
         Ok(Self { cache, target, wine })
     }
 
-    /// The tests of what is compiled into a profiler. The compile-fail cases call the compiler and say the same on every
+    /// The tests of what is compiled into a profiler, and of named pipes. The compile-fail cases call the compiler and say the same on every
     /// system.
     fn unit_tests(&self, args: &Args) -> Result<()> {
         let mut command = self.target.cargo("test");
         command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof"]);
         command.args(["--lib", "--test", "abi", "--test", "fake_clr", "--test", "signatures"]);
+        self.wine.run_what_is_built(&mut command);
+        run_tests(args, command)?;
+        let mut command = self.target.cargo("test");
+        command.args(["--no-fail-fast", "-p", "corprof-diagnostics", "--lib", "--test", "pipes"]);
         self.wine.run_what_is_built(&mut command);
         run_tests(args, command)
     }
