@@ -10,6 +10,8 @@ mod system;
 use std::io;
 
 pub(crate) use system::{Listener, Stream};
+#[cfg(windows)]
+pub(crate) use system::{pipe_exists, processes};
 
 use crate::deadline::Deadline;
 

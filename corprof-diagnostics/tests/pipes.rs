@@ -114,5 +114,7 @@ fn nobody_is_told() {
     assert!(matches!(answer, Err(Error::Connect { .. })), "{answer:?}");
     // This process has no runtime in it.
     let own = Process::open(std::process::id());
-    assert!(matches!(own, Err(Error::NoPort { .. } | Error::Io { .. })), "{own:?}");
+    assert!(matches!(own, Err(Error::NoPort { .. })), "{own:?}");
+    let none = Process::open(u32::MAX - 1);
+    assert!(matches!(none, Err(Error::NoProcess { .. })), "{none:?}");
 }

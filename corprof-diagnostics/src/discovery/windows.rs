@@ -1,25 +1,30 @@
 //! Pipes by their names. A pipe ends with its process, so none is stale.
 
-use std::fs;
 use std::path::PathBuf;
 
 use super::{Process, Scan};
 use crate::error::{Error, Result};
+use crate::transport::{pipe_exists, processes};
 
 const PIPES: &str = r"\\.\pipe\";
-const PREFIX: &str = "dotnet-diagnostic-";
 
-fn process(pid: u32) -> Process {
-    Process { pid, inner_pid: pid, port: PathBuf::from(format!("{PIPES}{PREFIX}{pid}")) }
+fn process(pid: u32) -> Option<Process> {
+    let port = PathBuf::from(format!("{PIPES}dotnet-diagnostic-{pid}"));
+    pipe_exists(&port).then_some(Process { pid, inner_pid: pid, port })
+}
+
+/// Pipes cannot be listed under Wine, so the processes are, and each is looked at.
+fn pids() -> Result<Vec<u32>> {
+    processes().map_err(|source| Error::Io { action: "list the processes", source })
 }
 
 pub(super) fn scan() -> Result<Scan> {
-    let entries = fs::read_dir(PIPES).map_err(|source| Error::Io { action: "list the pipes", source })?;
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok());
-    Ok(Scan { processes: pids.map(process).collect(), stale: Vec::new() })
+    Ok(Scan { processes: pids()?.into_iter().filter_map(process).collect(), stale: Vec::new() })
 }
 
 pub(super) fn open(pid: u32) -> Result<Process> {
-    let found = scan()?.processes.into_iter().find(|process| process.pid == pid);
-    found.ok_or_else(|| Error::NoPort { pid, places: vec![PIPES.into()] })
+    if !pids()?.contains(&pid) {
+        return Err(Error::NoProcess { pid });
+    }
+    process(pid).ok_or_else(|| Error::NoPort { pid, places: vec![PIPES.into()] })
 }

@@ -12,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_IO_INCOMPLETE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY, ERROR_PIPE_CONNECTED,
-    ERROR_PIPE_NOT_CONNECTED, HANDLE, INVALID_HANDLE_VALUE, TRUE, WAIT_TIMEOUT,
+    ERROR_BROKEN_PIPE, ERROR_FILE_NOT_FOUND, ERROR_IO_INCOMPLETE, ERROR_IO_PENDING, ERROR_NO_DATA, ERROR_PIPE_BUSY,
+    ERROR_PIPE_CONNECTED, ERROR_PIPE_NOT_CONNECTED, HANDLE, INVALID_HANDLE_VALUE, TRUE, WAIT_TIMEOUT,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, PIPE_ACCESS_DUPLEX, ReadFile, WriteFile,
@@ -21,8 +21,9 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::IO::{CancelIoEx, GetOverlappedResult, OVERLAPPED};
 use windows_sys::Win32::System::Pipes::{
     ConnectNamedPipe, CreateNamedPipeW, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
-    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT,
+    PIPE_UNLIMITED_INSTANCES, PIPE_WAIT, WaitNamedPipeW,
 };
+use windows_sys::Win32::System::ProcessStatus::K32EnumProcesses;
 use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, WaitForSingleObject};
 
 use super::RETRY;
@@ -77,6 +78,39 @@ fn overlapped(
     let error = io::Error::last_os_error();
     debug_assert!(!is_code(&error, ERROR_IO_INCOMPLETE), "it has been waited for");
     Err(if timed_out { io::ErrorKind::TimedOut.into() } else { error })
+}
+
+fn wide(path: &Path) -> Vec<u16> {
+    path.as_os_str().encode_wide().chain([0]).collect()
+}
+
+/// Whether there is a pipe of this name, without connecting to it.
+pub(crate) fn pipe_exists(path: &Path) -> bool {
+    const SHORTEST: u32 = 1;
+    let name = wide(path);
+    // SAFETY: the name ends in a zero.
+    let is_free = unsafe { WaitNamedPipeW(name.as_ptr(), SHORTEST) } != 0;
+    // One that serves another client is not free, and is there.
+    is_free || !is_code(&io::Error::last_os_error(), ERROR_FILE_NOT_FOUND)
+}
+
+/// The numbers of all processes.
+pub(crate) fn processes() -> io::Result<Vec<u32>> {
+    let mut pids = vec![0_u32; 1024];
+    loop {
+        let size = u32::try_from(size_of_val(pids.as_slice())).map_err(io::Error::other)?;
+        let mut filled = 0;
+        // SAFETY: as many bytes as there are in the vector.
+        if unsafe { K32EnumProcesses(pids.as_mut_ptr(), size, &raw mut filled) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // A list that fills all of it may go on.
+        if filled < size {
+            pids.truncate(filled as usize / size_of::<u32>());
+            return Ok(pids);
+        }
+        pids.resize(pids.len() * 2, 0);
+    }
 }
 
 /// A connection.
@@ -159,7 +193,7 @@ impl Listener {
 
 /// An instance of the pipe, for one client of this machine.
 fn instance(path: &Path, flags: u32) -> io::Result<File> {
-    let name: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+    let name = wide(path);
     let mode = PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_WAIT | PIPE_REJECT_REMOTE_CLIENTS;
     let access = PIPE_ACCESS_DUPLEX | FILE_FLAG_OVERLAPPED | flags;
     // SAFETY: the name ends in a zero; without attributes only this user, the system and administrators may write.
