@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use corprof_diagnostics::nettrace::Reader;
@@ -29,7 +29,7 @@ fn runtimes() -> Result<Vec<Runtime>> {
     Ok(here)
 }
 
-/// A run of tests/managed/Diagnosed.cs, which is killed when it is not needed any more.
+/// A run of tests/managed/Diagnosed.cs, which ends when it is not needed any more.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
@@ -91,6 +91,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        // One that ends by itself leaves no socket behind.
+        drop(self.input.take());
+        let end = Instant::now() + Duration::from_secs(5);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
