@@ -111,7 +111,7 @@ impl<F: Send + 'static> CallLog<F> {
     }
 
     /// Folds calls that are over in less than `minimum` into their callers: these are told how many there were and how long
-    /// they took, by [`CallEnd::folded`].
+    /// they took, by [`CallEnd::folded`](super::CallEnd::folded).
     pub fn folding(mut self, minimum: Duration) -> Self {
         // How many ticks that is, by the clock's own rule of three.
         let second = self.clock.between(0, TICKS).as_secs_f64().max(1e-9);
