@@ -1,0 +1,80 @@
+//! What the verifier must know of a method whose body it is given.
+
+use super::assembly::Method;
+use super::resolve::{INTERFACE, InAssembly};
+use super::schema::TYPE_DEF_OR_REF;
+use crate::signature::{MethodSignature, Primitive, Type};
+use crate::token::{Table, Token, TypeDef, TypeDefOrRef};
+use crate::verify::MethodContext;
+
+/// MethodImplAttributes: the runtime suspends it.
+const IMPL_ASYNC: u32 = 0x2000;
+/// GenericParamAttributes: only reference types can stand for it.
+const REFERENCE_TYPE: u32 = 0x4;
+
+impl InAssembly<'_> {
+    /// What the verifier must know of a method; `None` if its signature cannot be read.
+    pub fn context(&self, method: Method) -> Option<MethodContext> {
+        let assembly = self.assembly();
+        let row = method.token.token().row();
+        let signature = MethodSignature::decode(assembly.blob(0x06, row, 4)?).ok()?;
+        let is_suspended = assembly.cell(0x06, row, 1)? & IMPL_ASYNC != 0;
+        let returns = is_suspended.then(|| self.awaited(&signature.return_type)).flatten();
+        let owner = assembly.owner_of(5, row).map(|row| TypeDef::from_raw(TypeDef::NIL.as_raw() | row));
+        let mut references = self.references(method.token.token(), Type::MethodParameter);
+        if let Some(owner) = owner {
+            references.extend(self.references(owner.token(), Type::TypeParameter));
+        }
+        Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references })
+    }
+
+    /// What a method that the runtime suspends returns in its body: `T` of `Task<T>`, nothing of `Task`. The runtime's own
+    /// methods that await say what they return.
+    fn awaited(&self, signature: &Type) -> Option<Type> {
+        let (token, argument) = match signature.unmodified() {
+            Type::Generic { definition, arguments, .. } => (definition.token(), arguments.first().cloned()),
+            Type::Class(token) | Type::ValueType(token) => (token.token(), None),
+            _ => return None,
+        };
+        let (space, name) = self.name_of(token)?;
+        let is_task = ["Task", "Task`1", "ValueTask", "ValueTask`1"].contains(&name.as_str());
+        let is_task = is_task && space == "System.Threading.Tasks";
+        is_task.then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
+    }
+
+    /// The generic parameters of a type or method that only reference types can stand for.
+    fn references(&self, owner: Token, parameter: fn(u32) -> Type) -> Vec<Type> {
+        let assembly = self.assembly();
+        let rows = assembly.generic_parameters.get(&owner).map(Vec::as_slice).unwrap_or_default();
+        let found = rows.iter().filter(|row| {
+            let flags = assembly.cell(0x2a, **row, 1).unwrap_or_default();
+            let constraints = assembly.constraints.get(row).map(Vec::as_slice).unwrap_or_default();
+            flags & REFERENCE_TYPE != 0 || constraints.iter().any(|row| self.is_class_constraint(*row))
+        });
+        found.filter_map(|row| assembly.cell(0x2a, *row, 0)).map(parameter).collect()
+    }
+
+    /// Whether a constraint is a class that value types cannot extend.
+    fn is_class_constraint(&self, row: u32) -> bool {
+        let assembly = self.assembly();
+        let token = assembly.metadata.coded(&assembly.bytes, 0x2c, row, 1, TYPE_DEF_OR_REF).unwrap_or_default();
+        let named = match token.table() {
+            Some(Table::TypeSpec) => match assembly.blob(0x1b, token.row(), 0).map(Type::decode) {
+                Some(Ok(Type::Generic { value_type: false, definition, .. })) => definition.token(),
+                _ => return false,
+            },
+            _ => token,
+        };
+        let (there, row) = match named.table() {
+            Some(Table::TypeDef) => (*self, named.row()),
+            Some(Table::TypeRef) => match self.definition_of(named.row()) {
+                Some(found) => found,
+                None => return false,
+            },
+            _ => return false,
+        };
+        let flags = there.assembly().cell(0x02, row, 0).unwrap_or(INTERFACE);
+        let is_base = matches!(there.assembly().string(0x02, row, 1), Some("Object" | "ValueType" | "Enum"));
+        flags & INTERFACE == 0 && !is_base
+    }
+}

@@ -1,0 +1,50 @@
+//! Parses, edits, verifies and encodes the method bodies of .NET. No runtime, no `unsafe`.
+//!
+//! ```
+//! use corprof_il::{Body, Opcode, Token};
+//!
+//! // ldc.i4.1; brtrue.s IL_0004; nop; IL_0004: ret
+//! let bytes = [0x16, 0x17, 0x2d, 0x01, 0x00, 0x2a];
+//! let mut body = Body::parse(&bytes)?;
+//! assert_eq!(body.encode()?, bytes);
+//!
+//! let ret = body.last().ok_or("no instruction")?;
+//! body.before(ret)?.ldc_i4(7).op(Opcode::Pop)?;
+//! body.set_max_stack(1);
+//! assert_eq!(body.encode()?, [0x1e, 0x17, 0x2d, 0x01, 0x00, 0x1d, 0x26, 0x2a]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What holds
+//!
+//! - **Identity**: a body that was parsed and not changed encodes to the same bytes. Forms of branches, headers and sections
+//!   stay as parsed; they grow where they no longer hold what they must, and never shrink.
+//! - **Inserted code belongs where the instruction is** that it was inserted before: what jumped there runs it, the regions
+//!   that cover the instruction cover it. The other choices are named:
+//!   [`Insert::without_retargeting`](body::Insert::without_retargeting), [`Body::outside`].
+//! - **What cannot be written cannot be said**: a prefix is part of its instruction, branches go to [`Label`]s and not to
+//!   offsets, regions are ranges of instructions.
+//! - **Max stack is exact**: an edited body has none until [`Verifier::finish`](verify::Verifier::finish) has followed its
+//!   values, or somebody sets it.
+//! - Bytes are not trusted: neither parsing nor verifying panics, hangs, or takes memory out of proportion.
+//!
+//! # Modules
+//!
+//! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a runtime would
+//! choke on, and `file` (feature `file`) reads assemblies, for tools and tests. No published crate was taken for the last: those
+//! at hand are whole analysis frameworks that need a newer Rust, or do not bound what they read.
+#![forbid(unsafe_code)]
+
+pub mod body;
+#[cfg(feature = "file")]
+pub mod file;
+mod opcode;
+pub mod signature;
+mod text;
+pub mod token;
+pub mod verify;
+
+pub use body::{Body, InsnId, Instruction, Label, Operand, Prefix};
+pub use opcode::{Flow, Opcode, OperandKind};
+pub use text::{Display, Names};
+pub use token::Token;

@@ -1,0 +1,317 @@
+//! The kinds of values on the stack, and what a type becomes there.
+
+use rustc_hash::FxHashMap;
+
+use super::resolve::{Category, Resolve, TypeInfo, WellKnown};
+use crate::signature::{MethodSignature, Primitive, Type};
+use crate::token::Token;
+
+/// Names a value type that was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TypeId(u32);
+
+/// The kind of a value on the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Int32,
+    Int64,
+    /// A native integer or an unmanaged pointer.
+    Native,
+    Float,
+    /// A managed pointer.
+    Ref,
+    Object,
+    Value(TypeId),
+    /// Nobody could tell; fits everything.
+    Unknown,
+}
+
+impl Kind {
+    pub(super) const fn is_address(self) -> bool {
+        matches!(self, Self::Ref | Self::Native | Self::Unknown)
+    }
+
+    pub(super) const fn is_index(self) -> bool {
+        matches!(self, Self::Int32 | Self::Native | Self::Unknown)
+    }
+
+    pub(super) const fn is_integer(self) -> bool {
+        matches!(self, Self::Int32 | Self::Int64 | Self::Native | Self::Unknown)
+    }
+
+    pub(super) const fn is_number(self) -> bool {
+        self.is_integer() || matches!(self, Self::Float)
+    }
+
+    /// Whether a value of this kind may go where `to` is wanted (ECMA-335 III.1.6).
+    pub(super) fn fits(self, to: Self) -> bool {
+        match (self, to) {
+            (Self::Unknown, _) | (_, Self::Unknown) => true,
+            (Self::Int32 | Self::Ref, Self::Native) | (Self::Native, Self::Ref) => true,
+            _ => self == to,
+        }
+    }
+
+    /// What is on the stack where two paths meet; `None` if they may not.
+    pub(super) fn merge(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            _ if self == other => Some(self),
+            (Self::Unknown, _) | (_, Self::Unknown) => Some(Self::Unknown),
+            (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Native),
+            (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
+            _ => None,
+        }
+    }
+}
+
+/// What stands for generic parameters in a signature; what is not there stays a parameter.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Scope<'a> {
+    pub(super) of_type: Option<&'a [Type]>,
+    pub(super) of_method: Option<&'a [Type]>,
+}
+
+impl<'a> Scope<'a> {
+    fn argument(&self, ty: &Type) -> Option<&'a Type> {
+        match ty {
+            Type::TypeParameter(number) => self.of_type?.get(*number as usize),
+            Type::MethodParameter(number) => self.of_method?.get(*number as usize),
+            _ => None,
+        }
+    }
+}
+
+/// The longest spelling of a value type that is told from others.
+const LONGEST_KEY: usize = 8 << 10;
+
+/// The value types that were met, by a spelling that is the same for the same type.
+#[derive(Default)]
+pub(super) struct Types {
+    ids: FxHashMap<Box<[u8]>, TypeId>,
+    names: Vec<String>,
+    named: FxHashMap<Token, Kind>,
+    infos: FxHashMap<Token, Option<TypeInfo>>,
+    specs: FxHashMap<Token, Option<std::rc::Rc<Type>>>,
+    key: Vec<u8>,
+}
+
+/// What a type is to an instruction that has it for an operand.
+pub(super) struct Operand {
+    pub(super) kind: Kind,
+    pub(super) is_void: bool,
+    pub(super) is_by_ref: bool,
+}
+
+impl Types {
+    pub(super) fn name(&self, kind: Kind) -> String {
+        match kind {
+            Kind::Int32 => "int32".into(),
+            Kind::Int64 => "int64".into(),
+            Kind::Native => "native int".into(),
+            Kind::Float => "float".into(),
+            Kind::Ref => "managed pointer".into(),
+            Kind::Object => "object".into(),
+            Kind::Value(id) => self.names.get(id.0 as usize).cloned().unwrap_or_default(),
+            Kind::Unknown => "unknown".into(),
+        }
+    }
+
+    /// What a primitive type is on the stack; nothing for `void`.
+    pub(super) fn of_primitive(&mut self, primitive: Primitive) -> Option<Kind> {
+        use Primitive as P;
+        Some(match primitive {
+            P::Void => return None,
+            P::Bool | P::Char | P::Int8 | P::UInt8 | P::Int16 | P::UInt16 | P::Int32 | P::UInt32 => Kind::Int32,
+            P::Int64 | P::UInt64 => Kind::Int64,
+            P::Float32 | P::Float64 => Kind::Float,
+            P::String | P::Object => Kind::Object,
+            P::NativeInt | P::NativeUInt => Kind::Native,
+            P::TypedRef => self.well_known(WellKnown::Primitive(P::TypedRef)),
+        })
+    }
+
+    /// The kind of a value type that instructions make themselves.
+    pub(super) fn well_known(&mut self, of: WellKnown) -> Kind {
+        self.key.clear();
+        let (number, name) = match of {
+            WellKnown::TypeHandle => (1, "valuetype System.RuntimeTypeHandle"),
+            WellKnown::MethodHandle => (2, "valuetype System.RuntimeMethodHandle"),
+            WellKnown::FieldHandle => (3, "valuetype System.RuntimeFieldHandle"),
+            WellKnown::ArgumentHandle => (4, "valuetype System.RuntimeArgumentHandle"),
+            WellKnown::Primitive(_) => (0, "typedref"),
+        };
+        self.key.extend([b'w', number]);
+        self.intern(|| name.into())
+    }
+
+    fn intern(&mut self, name: impl FnOnce() -> String) -> Kind {
+        if let Some(id) = self.ids.get(self.key.as_slice()) {
+            return Kind::Value(*id);
+        }
+        let id = TypeId(self.names.len() as u32);
+        self.names.push(name());
+        self.ids.insert(self.key.as_slice().into(), id);
+        Kind::Value(id)
+    }
+
+    pub(super) fn spec<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<std::rc::Rc<Type>> {
+        let found = self.specs.entry(token);
+        found.or_insert_with(|| resolve.type_spec(token).map(std::rc::Rc::new)).clone()
+    }
+
+    /// What a type of a signature is on the stack; nothing for `void`.
+    pub(super) fn kind<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Option<Kind> {
+        Some(match ty {
+            Type::Primitive(primitive) => return self.of_primitive(*primitive),
+            Type::Class(_) | Type::SzArray(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => {
+                Kind::Object
+            }
+            Type::ByRef(_) => Kind::Ref,
+            Type::Pointer(_) | Type::FunctionPointer(_) => Kind::Native,
+            Type::ValueType(token) => return self.of_token(resolve, token.token()),
+            Type::Modified { inner, .. } | Type::InternalModified { inner, .. } | Type::Pinned(inner) => {
+                return self.kind(resolve, inner, scope);
+            }
+            Type::TypeParameter(_) | Type::MethodParameter(_) => match scope.argument(ty) {
+                Some(argument) => return self.kind(resolve, argument, Scope::default()),
+                None => self.value(resolve, ty, scope),
+            },
+            Type::Generic { definition, .. } => match self.of_token(resolve, definition.token())? {
+                // An enumeration in a generic type is generic itself.
+                Kind::Value(_) => self.value(resolve, ty, scope),
+                other => other,
+            },
+            Type::Internal(_) => Kind::Unknown,
+        })
+    }
+
+    fn value<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Kind {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        let is_told = self.spell(resolve, ty, scope, &mut key).is_some();
+        self.key = key;
+        if is_told { self.intern(|| ty.to_string()) } else { Kind::Unknown }
+    }
+
+    /// What a named type is on the stack; nothing for `void`.
+    pub(super) fn of_token<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<Kind> {
+        if let Some(kind) = self.named.get(&token) {
+            return Some(*kind);
+        }
+        let Some(info) = self.info(resolve, token) else { return Some(Kind::Unknown) };
+        let kind = match (info.well_known, info.category) {
+            (Some(WellKnown::Primitive(primitive)), _) => self.of_primitive(primitive)?,
+            (Some(other), _) => self.well_known(other),
+            (None, Category::Reference) => Kind::Object,
+            (None, Category::Enum(primitive)) => self.of_primitive(primitive)?,
+            (None, Category::Unknown) => Kind::Unknown,
+            (None, Category::Value) => {
+                self.key.clear();
+                self.key.push(b'n');
+                self.key.extend(info.identity.to_le_bytes());
+                self.intern(|| format!("valuetype {token}"))
+            }
+        };
+        self.named.insert(token, kind);
+        Some(kind)
+    }
+
+    /// What a token of a type is to an instruction; `None` if it names no type.
+    pub(super) fn operand<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<Operand> {
+        use crate::token::Table;
+        let kind = match token.table() {
+            Some(Table::TypeDef | Table::TypeRef) => {
+                self.info(resolve, token)?;
+                self.of_token(resolve, token)
+            }
+            Some(Table::TypeSpec) => {
+                let ty = self.spec(resolve, token)?;
+                let is_by_ref = matches!(ty.unmodified(), Type::ByRef(_));
+                let kind = self.kind(resolve, &ty, Scope::default());
+                return Some(Operand { kind: kind.unwrap_or(Kind::Unknown), is_void: kind.is_none(), is_by_ref });
+            }
+            _ => return None,
+        };
+        Some(Operand { kind: kind.unwrap_or(Kind::Unknown), is_void: kind.is_none(), is_by_ref: false })
+    }
+}
+
+impl Types {
+    /// What metadata tell of a named type, asked once.
+    fn info<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<TypeInfo> {
+        *self.infos.entry(token).or_insert_with(|| resolve.type_info(token))
+    }
+
+    /// Writes a type so that the same type is spelt the same, whichever tokens name it; `None` if it is too long or not known.
+    fn spell<R: Resolve + ?Sized>(
+        &mut self,
+        resolve: &R,
+        ty: &Type,
+        scope: Scope<'_>,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
+        if key.len() > LONGEST_KEY {
+            return None;
+        }
+        match ty {
+            Type::Primitive(primitive) => key.extend([b'p', primitive.as_element()]),
+            Type::Class(token) | Type::ValueType(token) => {
+                let info = self.info(resolve, token.token())?;
+                if let Some(WellKnown::Primitive(primitive)) = info.well_known {
+                    key.extend([b'p', primitive.as_element()]);
+                } else {
+                    key.push(b'n');
+                    key.extend(info.identity.to_le_bytes());
+                }
+            }
+            Type::Pointer(inner) => return self.around(resolve, b'*', inner, scope, key),
+            Type::ByRef(inner) => return self.around(resolve, b'&', inner, scope, key),
+            Type::SzArray(inner) => return self.around(resolve, b'[', inner, scope, key),
+            Type::Array(inner, shape) => {
+                key.push(shape.rank as u8);
+                return self.around(resolve, b'a', inner, scope, key);
+            }
+            Type::Modified { inner, .. } | Type::InternalModified { inner, .. } | Type::Pinned(inner) => {
+                return self.spell(resolve, inner, scope, key);
+            }
+            Type::TypeParameter(number) | Type::MethodParameter(number) => match scope.argument(ty) {
+                Some(argument) => return self.spell(resolve, argument, Scope::default(), key),
+                None => {
+                    key.push(if matches!(ty, Type::TypeParameter(_)) { b't' } else { b'm' });
+                    key.extend(number.to_le_bytes());
+                }
+            },
+            Type::Generic { definition, arguments, .. } => {
+                let info = self.info(resolve, definition.token())?;
+                key.push(b'g');
+                key.extend(info.identity.to_le_bytes());
+                key.extend((arguments.len() as u32).to_le_bytes());
+                for argument in arguments {
+                    self.spell(resolve, argument, scope, key)?;
+                }
+            }
+            Type::FunctionPointer(method) => {
+                let MethodSignature { convention, parameters, return_type, .. } = &**method;
+                key.extend([b'f', *convention as u8]);
+                key.extend((parameters.len() as u32).to_le_bytes());
+                for part in parameters.iter().chain([return_type]) {
+                    self.spell(resolve, part, scope, key)?;
+                }
+            }
+            Type::Internal(_) => return None,
+        }
+        Some(())
+    }
+
+    fn around<R: Resolve + ?Sized>(
+        &mut self,
+        resolve: &R,
+        tag: u8,
+        inner: &Type,
+        scope: Scope<'_>,
+        key: &mut Vec<u8>,
+    ) -> Option<()> {
+        key.push(tag);
+        self.spell(resolve, inner, scope, key)
+    }
+}

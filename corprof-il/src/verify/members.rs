@@ -1,0 +1,178 @@
+//! What instructions with a method or a field take from the stack and leave there.
+
+use std::rc::Rc;
+
+use super::Rule;
+use super::facts::Method;
+use super::kind::Kind;
+use super::resolve::{Resolve, WellKnown};
+use super::stack::Flowing;
+use crate::body::{Instruction, Prefix};
+use crate::opcode::Opcode as O;
+use crate::token::{Table, Token};
+
+impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
+    pub(super) fn ldtoken(&mut self, token: Token) {
+        let of = match token.table() {
+            Some(Table::TypeDef | Table::TypeRef | Table::TypeSpec) => {
+                // Any type will do, `void` and by-refs as well.
+                let is_type = self.facts.types.operand(self.facts.resolve, token).is_some();
+                is_type.then_some(WellKnown::TypeHandle)
+            }
+            Some(Table::FieldDef) => self.facts.field(token).map(|_| WellKnown::FieldHandle),
+            Some(Table::MethodDef | Table::MethodSpec) => self.facts.method(token).map(|_| WellKnown::MethodHandle),
+            Some(Table::MemberRef) => match self.facts.method(token) {
+                Some(_) => Some(WellKnown::MethodHandle),
+                None => self.facts.field(token).map(|_| WellKnown::FieldHandle),
+            },
+            _ => None,
+        };
+        let kind = match of {
+            Some(of) => self.facts.types.well_known(of),
+            None => {
+                self.bad_token(Some(token), "a type, method or field");
+                Kind::Unknown
+            }
+        };
+        self.push(kind);
+    }
+
+    pub(super) fn field(&mut self, insn: &Instruction) {
+        let opcode = insn.opcode();
+        let is_static = matches!(opcode, O::Ldsfld | O::Ldsflda | O::Stsfld);
+        let Some(field) = insn.token().and_then(|token| self.facts.field(token)) else {
+            self.bad_token(insn.token(), "a field");
+            if matches!(opcode, O::Stfld | O::Stsfld) {
+                self.pop();
+            }
+            if !is_static {
+                self.pop();
+            }
+            if !matches!(opcode, O::Stfld | O::Stsfld) {
+                self.push(Kind::Unknown);
+            }
+            return;
+        };
+        if field.is_static.is_some_and(|found| found != is_static) {
+            let kinds = ["an instance field", "a static field"];
+            let name = |is: bool| kinds.get(usize::from(is)).copied().unwrap_or_default();
+            self.breach(Rule::FieldStatic, name(!is_static), name(is_static));
+        }
+        if matches!(opcode, O::Stfld | O::Stsfld) {
+            self.pop_into(field.kind, "the field");
+        }
+        if !is_static {
+            let object = self.pop();
+            let fits = match (object, field.owner) {
+                (Kind::Unknown, _) => true,
+                (Kind::Ref | Kind::Native, owner) => owner != Kind::Object,
+                (Kind::Object, owner) => matches!(owner, Kind::Object | Kind::Unknown),
+                (_, owner) => opcode == O::Ldfld && (object == owner || owner == Kind::Unknown),
+            };
+            if !fits {
+                let (found, owner) = (self.name(object), self.name(field.owner));
+                self.breach(Rule::StackUnexpected, found, format!("where a field of {owner} is"));
+            }
+        }
+        match opcode {
+            O::Ldfld | O::Ldsfld => self.push(field.kind),
+            O::Ldflda | O::Ldsflda => self.push(Kind::Ref),
+            _ => {}
+        }
+    }
+
+    pub(super) fn constrained(&mut self, insn: &Instruction) -> bool {
+        let token = insn.prefixes().iter().find_map(|prefix| match prefix {
+            Prefix::Constrained(token) => Some(*token),
+            _ => None,
+        });
+        if token.is_some() {
+            self.type_of_token(token);
+        }
+        token.is_some()
+    }
+
+    pub(super) fn call(&mut self, insn: &Instruction) {
+        let opcode = insn.opcode();
+        let is_calli = opcode == O::Calli;
+        let token = insn.token().unwrap_or_default();
+        let fits = (token.table() == Some(Table::StandAloneSignature)) == is_calli;
+        let Some(method) = self.facts.method(token).filter(|_| fits) else {
+            self.bad_token(Some(token), if is_calli { "a signature of a method" } else { "a method" });
+            // What it would take and leave is not known: nothing sensible can be said of what follows.
+            self.stack.clear();
+            if opcode == O::Newobj {
+                self.push(Kind::Unknown);
+            }
+            return;
+        };
+        if is_calli {
+            self.pop_where(|kind| matches!(kind, Kind::Native | Kind::Unknown), "a pointer to a function");
+        }
+        if opcode == O::Jmp {
+            return self.jmp(&method);
+        }
+        for kind in method.parameters.iter().rev() {
+            self.pop_into(*kind, "the parameter");
+        }
+        let is_constrained = self.constrained(insn);
+        match opcode {
+            O::Newobj => {
+                if !method.is_constructor || !method.has_this {
+                    self.breach(Rule::CtorExpected, "another method", "a constructor");
+                }
+                return self.push(method.owner);
+            }
+            O::Callvirt if !method.has_this => {
+                self.breach(Rule::CallVirtOnStatic, "a static method", "an instance method");
+            }
+            O::Call if method.is_abstract && !is_constrained => {
+                self.breach(Rule::CallAbstract, "an abstract method", "one with a body, or callvirt");
+            }
+            _ => {}
+        }
+        if method.has_this {
+            self.pop_this(&method, is_constrained);
+        }
+        if insn.prefixes().contains(&Prefix::Tail) {
+            self.must_be_empty(Rule::TailCallStack, "the arguments of the tail call only");
+        }
+        if let Some(kind) = method.returns {
+            self.push(kind);
+        }
+    }
+
+    fn pop_this(&mut self, method: &Rc<Method>, is_constrained: bool) {
+        let this = self.pop();
+        let fits = match (is_constrained, method.owner) {
+            (true, _) => this.is_address(),
+            (false, Kind::Object) => matches!(this, Kind::Object | Kind::Unknown),
+            (false, Kind::Unknown) => matches!(this, Kind::Object) || this.is_address(),
+            (false, _) => this.is_address(),
+        };
+        if !fits {
+            let found = self.name(this);
+            let expected = match (is_constrained, method.owner) {
+                (false, Kind::Object) => "an object for `this`",
+                (false, Kind::Unknown) => "an object or its address for `this`",
+                _ => "an address for `this`",
+            };
+            self.breach(Rule::StackUnexpected, found, expected);
+        }
+    }
+
+    fn jmp(&mut self, method: &Rc<Method>) {
+        self.must_be_empty(Rule::BadJmp, "nothing on the stack at jmp");
+        let own = self.frame.arguments.get(usize::from(method.has_this)..).unwrap_or_default();
+        if own != &*method.parameters || self.frame.returns != method.returns {
+            self.breach(Rule::BadJmp, "a method of another signature", "one of the same signature");
+        }
+    }
+
+    pub(super) fn ret(&mut self) {
+        if let Some(kind) = self.frame.returns {
+            self.pop_into(kind, "the result");
+        }
+        self.must_be_empty(Rule::ReturnStack, "what is returned only");
+    }
+}

@@ -1,0 +1,127 @@
+//! What the verifier asks of metadata.
+
+use crate::signature::{MethodSignature, Primitive, Signature, Type};
+use crate::token::{Token, TypeDefOrRef};
+
+/// The metadata of the module that a body belongs to: of a file, of a live module, or of a table in a test.
+///
+/// Answers may depend on the token alone, as the verifier keeps them.
+pub trait Resolve {
+    /// What is known of a type that is defined or named here; `None` if there is no such row.
+    fn type_info(&self, token: Token) -> Option<TypeInfo>;
+
+    /// The type that a type spec spells; `None` if there is no such row, or its blob is no type.
+    fn type_spec(&self, token: Token) -> Option<Type>;
+
+    /// A method that is defined here or referred to by name; `None` if there is no such row, or it is no method.
+    fn method(&self, token: Token) -> Option<MethodInfo>;
+
+    /// The generic method of a method spec, and its arguments; `None` if there is no such row.
+    fn method_spec(&self, token: Token) -> Option<(Token, Vec<Type>)>;
+
+    /// A field that is defined here or referred to by name; `None` if there is no such row, or it is no field.
+    fn field(&self, token: Token) -> Option<FieldInfo>;
+
+    /// A stand-alone signature; `None` if there is no such row, or its blob is no signature.
+    fn signature(&self, token: Token) -> Option<Signature>;
+
+    /// Whether a token names a literal string.
+    fn has_string(&self, token: Token) -> bool;
+}
+
+/// What a type is to the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// A class, an interface, a delegate.
+    Reference,
+    /// A value type that is no enumeration.
+    Value,
+    /// An enumeration over this primitive type.
+    Enum(Primitive),
+    /// It could not be found out; nothing is refused because of it.
+    Unknown,
+}
+
+/// What is known of a named type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeInfo {
+    /// Equal for two tokens if and only if they mean the same type.
+    pub identity: u64,
+    /// What it is to the stack.
+    pub category: Category,
+    /// The type that has a meaning of its own for instructions, if it is one.
+    pub well_known: Option<WellKnown>,
+}
+
+/// A type that instructions have a meaning for, though metadata may name it like any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WellKnown {
+    /// A type that has an element type of its own.
+    Primitive(Primitive),
+    /// `System.RuntimeTypeHandle`
+    TypeHandle,
+    /// `System.RuntimeMethodHandle`
+    MethodHandle,
+    /// `System.RuntimeFieldHandle`
+    FieldHandle,
+    /// `System.RuntimeArgumentHandle`
+    ArgumentHandle,
+}
+
+impl WellKnown {
+    /// The type with this name in the namespace `System` of the core library.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "RuntimeTypeHandle" => Self::TypeHandle,
+            "RuntimeMethodHandle" => Self::MethodHandle,
+            "RuntimeFieldHandle" => Self::FieldHandle,
+            "RuntimeArgumentHandle" => Self::ArgumentHandle,
+            _ => Self::Primitive(match name {
+                "Void" => Primitive::Void,
+                "Boolean" => Primitive::Bool,
+                "Char" => Primitive::Char,
+                "SByte" => Primitive::Int8,
+                "Byte" => Primitive::UInt8,
+                "Int16" => Primitive::Int16,
+                "UInt16" => Primitive::UInt16,
+                "Int32" => Primitive::Int32,
+                "UInt32" => Primitive::UInt32,
+                "Int64" => Primitive::Int64,
+                "UInt64" => Primitive::UInt64,
+                "Single" => Primitive::Float32,
+                "Double" => Primitive::Float64,
+                "String" => Primitive::String,
+                "Object" => Primitive::Object,
+                "TypedReference" => Primitive::TypedRef,
+                "IntPtr" => Primitive::NativeInt,
+                "UIntPtr" => Primitive::NativeUInt,
+                _ => return None,
+            }),
+        })
+    }
+}
+
+/// A method as its callers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodInfo {
+    /// The type that has it: a type, a type spec, or nothing for a method of the module.
+    pub owner: Option<TypeDefOrRef>,
+    /// Its signature, in terms of the owner's own generic parameters.
+    pub signature: MethodSignature,
+    /// Whether it is named `.ctor`.
+    pub is_constructor: bool,
+    /// Whether it has no body to call, as far as that is known.
+    pub is_abstract: bool,
+}
+
+/// A field as its users see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// The type that has it: a type, a type spec, or nothing for a field of the module.
+    pub owner: Option<TypeDefOrRef>,
+    /// Its type, in terms of the owner's own generic parameters.
+    pub ty: Type,
+    /// Whether it is static; `None` if that could not be found out.
+    pub is_static: Option<bool>,
+}

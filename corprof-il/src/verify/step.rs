@@ -1,0 +1,459 @@
+//! What each instruction takes from the stack and leaves there (ECMA-335 III, tables 2 to 7).
+
+use super::Rule;
+use super::kind::Kind;
+use super::resolve::{Resolve, WellKnown};
+use super::stack::Flowing;
+use crate::body::{Instruction, Operand};
+use crate::opcode::Opcode as O;
+use crate::token::{Table, Token};
+
+impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
+    pub(super) fn step(&mut self, insn: &Instruction) {
+        match insn.opcode() {
+            O::Nop | O::Break | O::Br | O::Br_S | O::Leave | O::Leave_S => {}
+            O::Ldarg_0 | O::Ldarg_1 | O::Ldarg_2 | O::Ldarg_3 | O::Ldarg_S | O::Ldarg => {
+                let kind = insn.as_ldarg().and_then(|n| self.frame.arguments.get(usize::from(n)).copied());
+                self.push(kind.unwrap_or(Kind::Unknown));
+            }
+            O::Ldloc_0 | O::Ldloc_1 | O::Ldloc_2 | O::Ldloc_3 | O::Ldloc_S | O::Ldloc => {
+                let kind = insn.as_ldloc().and_then(|n| self.frame.locals.get(usize::from(n)).copied());
+                self.push(kind.unwrap_or(Kind::Unknown));
+            }
+            O::Stloc_0 | O::Stloc_1 | O::Stloc_2 | O::Stloc_3 | O::Stloc_S | O::Stloc => {
+                let kind = insn.as_stloc().and_then(|n| self.frame.locals.get(usize::from(n)).copied());
+                self.pop_into(kind.unwrap_or(Kind::Unknown), "the local variable");
+            }
+            O::Starg_S | O::Starg => {
+                let kind = variable(insn).and_then(|n| self.frame.arguments.get(usize::from(n)).copied());
+                self.pop_into(kind.unwrap_or(Kind::Unknown), "the argument");
+            }
+            O::Ldarga_S | O::Ldarga | O::Ldloca_S | O::Ldloca => self.push(Kind::Ref),
+            O::Ldnull => self.push(Kind::Object),
+            O::Ldc_I4_M1
+            | O::Ldc_I4_0
+            | O::Ldc_I4_1
+            | O::Ldc_I4_2
+            | O::Ldc_I4_3
+            | O::Ldc_I4_4
+            | O::Ldc_I4_5
+            | O::Ldc_I4_6
+            | O::Ldc_I4_7
+            | O::Ldc_I4_8
+            | O::Ldc_I4_S
+            | O::Ldc_I4 => self.push(Kind::Int32),
+            O::Ldc_I8 => self.push(Kind::Int64),
+            O::Ldc_R4 | O::Ldc_R8 => self.push(Kind::Float),
+            O::Dup => {
+                let kind = self.pop();
+                self.push(kind);
+                self.push(kind);
+            }
+            O::Pop => _ = self.pop(),
+            O::Call | O::Callvirt | O::Calli | O::Newobj | O::Jmp => self.call(insn),
+            O::Ret => self.ret(),
+            O::Throw => self.pop_kind(Kind::Object),
+            O::Rethrow | O::Endfinally => {}
+            O::Endfilter => {
+                self.pop_kind(Kind::Int32);
+                self.must_be_empty(Rule::EndfilterStack, "the filter's answer only");
+            }
+            O::Switch => self.pop_where(Kind::is_index, "int32"),
+            O::Brfalse_S | O::Brtrue_S | O::Brfalse | O::Brtrue => {
+                self.pop_where(
+                    |kind| !matches!(kind, Kind::Value(_) | Kind::Float),
+                    "an integer, a pointer or an object",
+                );
+            }
+            O::Beq_S
+            | O::Beq
+            | O::Bne_Un_S
+            | O::Bne_Un
+            | O::Ceq
+            | O::Cgt_Un
+            | O::Bge_S
+            | O::Bgt_S
+            | O::Ble_S
+            | O::Blt_S
+            | O::Bge_Un_S
+            | O::Bgt_Un_S
+            | O::Ble_Un_S
+            | O::Blt_Un_S
+            | O::Bge
+            | O::Bgt
+            | O::Ble
+            | O::Blt
+            | O::Bge_Un
+            | O::Bgt_Un
+            | O::Ble_Un
+            | O::Blt_Un
+            | O::Cgt
+            | O::Clt
+            | O::Clt_Un => self.compare(insn),
+            O::Add
+            | O::Sub
+            | O::Mul
+            | O::Div
+            | O::Rem
+            | O::Div_Un
+            | O::Rem_Un
+            | O::And
+            | O::Or
+            | O::Xor
+            | O::Add_Ovf
+            | O::Add_Ovf_Un
+            | O::Mul_Ovf
+            | O::Mul_Ovf_Un
+            | O::Sub_Ovf
+            | O::Sub_Ovf_Un => {
+                self.binary(insn.opcode());
+            }
+            O::Shl | O::Shr | O::Shr_Un => {
+                self.pop_where(Kind::is_index, "int32 or native int");
+                let value = self.pop_of(Kind::is_integer, "an integer");
+                self.push(value);
+            }
+            O::Neg => {
+                let value = self.pop_of(Kind::is_number, "a number");
+                self.push(value);
+            }
+            O::Not => {
+                let value = self.pop_of(Kind::is_integer, "an integer");
+                self.push(value);
+            }
+            O::Ckfinite => {
+                self.pop_kind(Kind::Float);
+                self.push(Kind::Float);
+            }
+            O::Localloc => {
+                self.pop_where(Kind::is_index, "int32 or native int");
+                self.must_be_empty(Rule::LocallocStack, "the size only");
+                self.push(Kind::Native);
+            }
+            O::Cpblk => {
+                self.pop_kind(Kind::Int32);
+                self.pop_address();
+                self.pop_address();
+            }
+            O::Initblk => {
+                self.pop_kind(Kind::Int32);
+                self.pop_kind(Kind::Int32);
+                self.pop_address();
+            }
+            O::Arglist => {
+                let kind = self.facts.types.well_known(WellKnown::ArgumentHandle);
+                self.push(kind);
+            }
+            O::Ldstr => {
+                let token = insn.token();
+                if !token.is_some_and(|token| self.facts.resolve.has_string(token)) {
+                    self.bad_token(token, "a literal string");
+                }
+                self.push(Kind::Object);
+            }
+            O::Ldftn | O::Ldvirtftn => {
+                let token = insn.token().unwrap_or_default();
+                let is_method = !matches!(token.table(), Some(Table::StandAloneSignature));
+                if !is_method || self.facts.method(token).is_none() {
+                    self.bad_token(Some(token), "a method");
+                }
+                if insn.opcode() == O::Ldvirtftn {
+                    self.pop_kind(Kind::Object);
+                }
+                self.constrained(insn);
+                self.push(Kind::Native);
+            }
+            O::Ldtoken => self.ldtoken(insn.token().unwrap_or_default()),
+            O::Refanytype => {
+                self.pop_well_known(WellKnown::Primitive(crate::signature::Primitive::TypedRef));
+                let kind = self.facts.types.well_known(WellKnown::TypeHandle);
+                self.push(kind);
+            }
+            O::Ldfld | O::Ldflda | O::Stfld | O::Ldsfld | O::Ldsflda | O::Stsfld => self.field(insn),
+            _ => self.typed(insn),
+        }
+    }
+
+    /// Instructions with an element or a type: indirect access, arrays, boxes, conversions.
+    fn typed(&mut self, insn: &Instruction) {
+        match insn.opcode() {
+            O::Ldind_I1 | O::Ldind_U1 | O::Ldind_I2 | O::Ldind_U2 | O::Ldind_I4 | O::Ldind_U4 => self.load(Kind::Int32),
+            O::Ldind_I8 => self.load(Kind::Int64),
+            O::Ldind_I => self.load(Kind::Native),
+            O::Ldind_R4 | O::Ldind_R8 => self.load(Kind::Float),
+            O::Ldind_Ref => self.load(Kind::Object),
+            O::Stind_I1 | O::Stind_I2 | O::Stind_I4 => self.store(Kind::Int32),
+            O::Stind_I8 => self.store(Kind::Int64),
+            O::Stind_I => self.store(Kind::Native),
+            O::Stind_R4 | O::Stind_R8 => self.store(Kind::Float),
+            O::Stind_Ref => self.store(Kind::Object),
+            O::Ldlen => {
+                self.pop_kind(Kind::Object);
+                self.push(Kind::Native);
+            }
+            O::Ldelem_I1 | O::Ldelem_U1 | O::Ldelem_I2 | O::Ldelem_U2 | O::Ldelem_I4 | O::Ldelem_U4 => {
+                self.element(Kind::Int32);
+            }
+            O::Ldelem_I8 => self.element(Kind::Int64),
+            O::Ldelem_I => self.element(Kind::Native),
+            O::Ldelem_R4 | O::Ldelem_R8 => self.element(Kind::Float),
+            O::Ldelem_Ref => self.element(Kind::Object),
+            O::Stelem_I1 | O::Stelem_I2 | O::Stelem_I4 => self.set_element(Kind::Int32),
+            O::Stelem_I8 => self.set_element(Kind::Int64),
+            O::Stelem_I => self.set_element(Kind::Native),
+            O::Stelem_R4 | O::Stelem_R8 => self.set_element(Kind::Float),
+            O::Stelem_Ref => self.set_element(Kind::Object),
+            O::Ldelem => {
+                let kind = self.of_type(insn);
+                self.element(kind);
+            }
+            O::Stelem => {
+                let kind = self.of_type(insn);
+                self.set_element(kind);
+            }
+            O::Ldelema => {
+                self.of_type(insn);
+                self.element(Kind::Ref);
+            }
+            O::Newarr => {
+                self.of_type(insn);
+                self.pop_where(Kind::is_index, "int32 or native int");
+                self.push(Kind::Object);
+            }
+            O::Ldobj => {
+                let kind = self.of_type(insn);
+                self.load(kind);
+            }
+            O::Stobj => {
+                let kind = self.of_type(insn);
+                self.store(kind);
+            }
+            O::Cpobj => {
+                self.of_type(insn);
+                self.pop_address();
+                self.pop_address();
+            }
+            O::Initobj => {
+                self.of_type(insn);
+                self.pop_address();
+            }
+            O::Box => {
+                let kind = self.of_type(insn);
+                self.pop_into(kind, "the boxed type");
+                self.push(Kind::Object);
+            }
+            O::Unbox => {
+                let kind = self.of_type(insn);
+                if kind == Kind::Object {
+                    self.breach(Rule::BadType, "a reference type", "a value type");
+                }
+                self.pop_kind(Kind::Object);
+                self.push(Kind::Ref);
+            }
+            O::Unbox_Any => {
+                let kind = self.of_type(insn);
+                self.pop_kind(Kind::Object);
+                self.push(kind);
+            }
+            O::Castclass | O::Isinst => {
+                self.of_type(insn);
+                self.pop_kind(Kind::Object);
+                self.push(Kind::Object);
+            }
+            O::Sizeof => {
+                self.of_type(insn);
+                self.push(Kind::Int32);
+            }
+            O::Mkrefany => {
+                self.of_type(insn);
+                self.pop_address();
+                let kind = self.facts.types.well_known(WellKnown::Primitive(crate::signature::Primitive::TypedRef));
+                self.push(kind);
+            }
+            O::Refanyval => {
+                self.of_type(insn);
+                self.pop_well_known(WellKnown::Primitive(crate::signature::Primitive::TypedRef));
+                self.push(Kind::Ref);
+            }
+            other => self.convert(other),
+        }
+    }
+
+    fn convert(&mut self, opcode: O) {
+        let is_source = |kind: Kind| kind.is_number() || kind == Kind::Ref;
+        match opcode {
+            O::Conv_R4 | O::Conv_R8 | O::Conv_R_Un => {
+                self.pop_where(Kind::is_number, "a number");
+                self.push(Kind::Float);
+            }
+            O::Conv_I8 | O::Conv_U8 | O::Conv_Ovf_I8 | O::Conv_Ovf_U8 | O::Conv_Ovf_I8_Un | O::Conv_Ovf_U8_Un => {
+                self.pop_where(is_source, "a number or a managed pointer");
+                self.push(Kind::Int64);
+            }
+            O::Conv_I | O::Conv_U | O::Conv_Ovf_I | O::Conv_Ovf_U | O::Conv_Ovf_I_Un | O::Conv_Ovf_U_Un => {
+                // Objects too: compilers pin strings so.
+                self.pop_where(
+                    |kind| is_source(kind) || kind == Kind::Object,
+                    "a number, a managed pointer or an object",
+                );
+                self.push(Kind::Native);
+            }
+            // All others convert to what is an int32 on the stack.
+            _ => {
+                self.pop_where(is_source, "a number or a managed pointer");
+                self.push(Kind::Int32);
+            }
+        }
+    }
+
+    fn compare(&mut self, insn: &Instruction) {
+        let (right, left) = (self.pop(), self.pop());
+        let fits = match (left, right) {
+            (Kind::Value(_), _) | (_, Kind::Value(_)) => false,
+            (Kind::Unknown, _) | (_, Kind::Unknown) => true,
+            (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) => true,
+            (Kind::Ref, Kind::Native) | (Kind::Native, Kind::Ref) => true,
+            (Kind::Object, Kind::Object) => {
+                matches!(insn.opcode(), O::Beq | O::Beq_S | O::Bne_Un | O::Bne_Un_S | O::Ceq | O::Cgt_Un)
+            }
+            _ => left == right,
+        };
+        if !fits {
+            self.operands(left, right);
+        }
+        if insn.targets().is_empty() {
+            self.push(Kind::Int32);
+        }
+    }
+
+    #[cold]
+    fn operands(&mut self, left: Kind, right: Kind) {
+        let found = format!("{} and {}", self.name(left), self.name(right));
+        self.breach(Rule::BinaryOperands, found, "two that go together");
+    }
+
+    fn binary(&mut self, opcode: O) {
+        let (right, left) = (self.pop(), self.pop());
+        let is_sum = matches!(opcode, O::Add | O::Add_Ovf_Un | O::Add_Ovf);
+        let is_difference = matches!(opcode, O::Sub | O::Sub_Ovf_Un | O::Sub_Ovf);
+        let takes_float = matches!(opcode, O::Add | O::Sub | O::Mul | O::Div | O::Rem);
+        let result = match (left, right) {
+            (Kind::Unknown, other) | (other, Kind::Unknown) => match other {
+                Kind::Object | Kind::Value(_) => None,
+                _ => Some(Kind::Unknown),
+            },
+            (Kind::Int32, Kind::Int32) => Some(Kind::Int32),
+            (Kind::Int64, Kind::Int64) => Some(Kind::Int64),
+            (Kind::Float, Kind::Float) if takes_float => Some(Kind::Float),
+            (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) => Some(Kind::Native),
+            (Kind::Ref, Kind::Int32 | Kind::Native) if is_sum || is_difference => Some(Kind::Ref),
+            (Kind::Int32 | Kind::Native, Kind::Ref) if is_sum => Some(Kind::Ref),
+            (Kind::Ref | Kind::Int32 | Kind::Native, Kind::Ref) if is_difference => Some(Kind::Native),
+            _ => None,
+        };
+        if result.is_none() {
+            self.operands(left, right);
+        }
+        self.push(result.unwrap_or(Kind::Unknown));
+    }
+
+    fn load(&mut self, kind: Kind) {
+        self.pop_address();
+        self.push(kind);
+    }
+
+    fn store(&mut self, kind: Kind) {
+        self.pop_into(kind, "where it is stored");
+        self.pop_address();
+    }
+
+    fn element(&mut self, kind: Kind) {
+        self.pop_where(Kind::is_index, "an index");
+        self.pop_kind(Kind::Object);
+        self.push(kind);
+    }
+
+    fn set_element(&mut self, kind: Kind) {
+        self.pop_into(kind, "the element");
+        self.pop_where(Kind::is_index, "an index");
+        self.pop_kind(Kind::Object);
+    }
+
+    /// The kind of the type that the instruction names.
+    fn of_type(&mut self, insn: &Instruction) -> Kind {
+        self.type_of_token(insn.token())
+    }
+
+    pub(super) fn type_of_token(&mut self, token: Option<Token>) -> Kind {
+        let Some(found) = token.and_then(|token| self.facts.types.operand(self.facts.resolve, token)) else {
+            self.bad_token(token, "a type");
+            return Kind::Unknown;
+        };
+        if found.is_void || found.is_by_ref {
+            self.breach(Rule::BadType, if found.is_void { "void" } else { "a by-ref type" }, "another type");
+        }
+        found.kind
+    }
+
+    #[cold]
+    pub(super) fn bad_token(&mut self, token: Option<Token>, expected: &str) {
+        self.breach(Rule::BadToken, token.map(|token| token.to_string()).unwrap_or_default(), expected);
+    }
+
+    pub(super) fn must_be_empty(&mut self, rule: Rule, expected: &str) {
+        if !self.stack.is_empty() {
+            let found = format!("{} more values on the stack", self.stack.len());
+            self.breach(rule, found, expected);
+        }
+    }
+
+    fn pop_well_known(&mut self, of: WellKnown) {
+        let kind = self.facts.types.well_known(of);
+        self.pop_kind(kind);
+    }
+
+    pub(super) fn pop_address(&mut self) {
+        self.pop_where(Kind::is_address, "an address");
+    }
+
+    #[inline]
+    pub(super) fn pop_kind(&mut self, wanted: Kind) {
+        let found = self.pop();
+        if found != wanted && found != Kind::Unknown && !self.frame.is_same_reference(found, wanted) {
+            let (found, wanted) = (self.name(found), self.name(wanted));
+            self.breach(Rule::StackUnexpected, found, wanted);
+        }
+    }
+
+    #[inline]
+    pub(super) fn pop_where(&mut self, fits: impl Fn(Kind) -> bool, expected: &str) {
+        self.pop_of(fits, expected);
+    }
+
+    #[inline]
+    pub(super) fn pop_of(&mut self, fits: impl Fn(Kind) -> bool, expected: &str) -> Kind {
+        let found = self.pop();
+        if fits(found) {
+            return found;
+        }
+        let name = self.name(found);
+        self.breach(Rule::StackUnexpected, name, expected);
+        Kind::Unknown
+    }
+
+    #[inline]
+    pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) {
+        let found = self.pop();
+        if !found.fits(wanted) && !self.frame.is_same_reference(found, wanted) {
+            let (found, wanted) = (self.name(found), self.name(wanted));
+            self.breach(Rule::Assignment, found, format!("{wanted} for {what}"));
+        }
+    }
+}
+
+fn variable(insn: &Instruction) -> Option<u16> {
+    match insn.operand() {
+        Operand::Variable(number) => Some(*number),
+        _ => None,
+    }
+}

@@ -1,0 +1,155 @@
+//! Real assemblies, where there are some: every body comes back identical and verifies, and no mutated one does harm.
+//!
+//! Looks for assemblies in the folders of `CORPROF_IL_CORPUS` (separated by colons), else for .NET 8's in the cache.
+//! Finding none is said aloud, and is no failure. Whole frameworks are for the example `check`.
+
+use std::path::PathBuf;
+
+use corprof_il::Body;
+use corprof_il::file::{Assemblies, Assembly, InAssembly};
+use corprof_il::signature::{MethodSignature, Signature, Type};
+use corprof_il::token::Table;
+use corprof_il::verify::Verifier;
+
+const SEED: u64 = 0x00c0_ffee;
+
+fn folders() -> Vec<PathBuf> {
+    if let Some(folders) = std::env::var_os("CORPROF_IL_CORPUS") {
+        return std::env::split_paths(&folders).collect();
+    }
+    let cache = std::env::home_dir().unwrap_or_default().join(".cache/corprof");
+    vec![cache.join("dotnet-8.0.4-linux-x64/shared/Microsoft.NETCore.App/8.0.4")]
+}
+
+/// Some assemblies that name each other's types: a few, as this is a debug build.
+fn corpus() -> Assemblies {
+    let mut set = Assemblies::new();
+    for folder in folders() {
+        for name in ["System.Private.CoreLib", "System.Runtime", "System.Collections", "System.Linq", "System.Net.Http"]
+        {
+            if let Ok(assembly) = Assembly::open(folder.join(name).with_extension("dll")) {
+                set.add(assembly);
+            }
+        }
+    }
+    if set.iter().next().is_none() {
+        eprintln!("skipped: there are no assemblies in {:?}", folders());
+    }
+    set
+}
+
+/// Every so many of the methods with a body, with its bytes from the first one on.
+fn bodies<'a>(
+    here: &'a InAssembly<'_>,
+    every: usize,
+) -> impl Iterator<Item = (corprof_il::file::Method, &'a [u8])> + use<'a> {
+    let assembly = here.assembly();
+    assembly.methods().step_by(every).filter_map(|method| Some((method, assembly.body_bytes(method).ok()??)))
+}
+
+#[test]
+fn bodies_come_back_identical_and_verify() {
+    for here in corpus().iter() {
+        let mut verifier = Verifier::new(&here);
+        for (method, bytes) in bodies(&here, 7) {
+            let name = || here.assembly().method_name(method.token);
+            let (body, length) = Body::parse_prefix(bytes).unwrap_or_else(|error| panic!("{}: {error}", name()));
+            assert_eq!(body.encode().unwrap(), bytes[..length], "{}", name());
+            let context = here.context(method).unwrap_or_else(|| panic!("{}: no signature", name()));
+            if let Err(errors) = verifier.verify(&body, &context) {
+                panic!("{}: {}", name(), errors[0]);
+            }
+            assert!(!body.display().to_string().is_empty());
+        }
+    }
+}
+
+#[test]
+fn signatures_come_back_identical() {
+    for here in corpus().iter() {
+        for (token, blob) in here.assembly().signatures().step_by(5) {
+            let encoded = match token.table() {
+                Some(Table::TypeSpec) => Type::decode(blob).unwrap().encode(),
+                Some(Table::MethodDef) => MethodSignature::decode(blob).unwrap().encode(),
+                _ => Signature::decode(blob).unwrap().encode(),
+            };
+            assert_eq!(encoded.as_deref(), Ok(blob), "{token}");
+        }
+    }
+}
+
+#[test]
+fn mutated_bodies_neither_panic_nor_lie() {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let (mut tried, mut parsed, mut verified) = (0, 0, 0);
+    for here in corpus().iter() {
+        let mut verifier = Verifier::new(&here);
+        for (method, bytes) in bodies(&here, 23) {
+            let Ok((body, length)) = Body::parse_prefix(bytes) else { continue };
+            let Some(context) = here.context(method) else { continue };
+            drop(body);
+            for _ in 0..3 {
+                let mut mutant = bytes[..length].to_vec();
+                for _ in 0..random.usize(1..4) {
+                    let at = random.usize(..mutant.len());
+                    mutant[at] = match random.u8(..4) {
+                        0 => mutant[at] ^ (1 << random.u8(..8)),
+                        1 => mutant[random.usize(..length)],
+                        _ => random.u8(..),
+                    };
+                }
+                tried += 1;
+                let Ok((mut body, length)) = Body::parse_prefix(&mutant) else { continue };
+                parsed += 1;
+                assert_eq!(body.encode().unwrap(), mutant[..length], "seed {SEED:#x}: what was parsed comes back");
+                let verdict = verifier.verify(&body, &context);
+                let _ = body.display().to_string();
+                if verdict.is_err() {
+                    continue;
+                }
+                verified += 1;
+                // An edit that changes nothing that matters leaves a sound body sound, and is read back as it was.
+                let id = body.at_origin(0).unwrap();
+                let nop = corprof_il::Instruction::new(corprof_il::Opcode::Nop).unwrap();
+                _ = body.before(id).unwrap().push(nop);
+                verifier.finish(&mut body, &context).unwrap();
+                let encoded = body.encode().unwrap();
+                assert_eq!(Body::parse(&encoded).unwrap().count(), body.count());
+                verifier.verify(&Body::parse(&encoded).unwrap(), &context).unwrap();
+            }
+        }
+    }
+    println!("{tried} mutants: {parsed} parsed, {verified} verified");
+    assert!(tried == 0 || (parsed > 100 && verified > 100), "{tried} mutants: {parsed} parsed, {verified} verified");
+}
+
+#[test]
+fn damaged_files_are_refused_or_read() {
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for folder in folders() {
+        let Ok(bytes) = std::fs::read(folder.join("System.Linq.dll")) else { continue };
+        for _ in 0..40 {
+            let mut bytes = bytes.clone();
+            for _ in 0..200 {
+                let at = random.usize(..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+            // The headers and tables lie in few bytes of many: these are hit on purpose.
+            for _ in 0..2 {
+                let at = random.usize(..1024);
+                bytes[at] = random.u8(..);
+            }
+            let Ok(assembly) = Assembly::parse(bytes) else { continue };
+            let mut set = Assemblies::new();
+            set.add(assembly);
+            for here in set.iter() {
+                let mut verifier = Verifier::new(&here);
+                for (method, bytes) in bodies(&here, 11) {
+                    if let (Ok((body, _)), Some(context)) = (Body::parse_prefix(bytes), here.context(method)) {
+                        let _ = verifier.verify(&body, &context);
+                    }
+                }
+            }
+        }
+    }
+}
