@@ -4,9 +4,11 @@
 //! skipped, and said.
 
 use std::env;
+use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use corprof_export::{Profile, Unit};
+use corprof_export::{Profile, Short, Trace, Unit};
 
 use crate::shapes;
 
@@ -65,13 +67,18 @@ fn pprof_names_the_application_and_adds_up() {
 
 /// The title and the text of speedscope's page with a profile. None without speedscope.
 fn speedscope(profile: &Profile, extension: &str) -> Option<(String, String)> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(format!("shop.{extension}"));
+    profile.write(&file).unwrap();
+    speedscope_of(&file)
+}
+
+/// The same with a file.
+fn speedscope_of(file: &Path) -> Option<(String, String)> {
     let Some(modules) = env::var_os("CORPROF_SPEEDSCOPE") else {
         eprintln!("skipped: CORPROF_SPEEDSCOPE names no folder with speedscope and jsdom from npm");
         return None;
     };
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join(format!("shop.{extension}"));
-    profile.write(&file).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/read_back/speedscope.js");
     let answer = output(Command::new("node").arg(script).arg(file).env("NODE_PATH", modules));
     let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
@@ -97,4 +104,23 @@ fn speedscope_imports_pprof_and_folded_files() {
         let Some((title, _)) = speedscope(&shapes::told(), extension) else { return };
         assert!(title.contains("shop"), "{extension}: {title}");
     }
+}
+
+#[test]
+fn speedscope_imports_the_calls_of_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("calls.trace.json");
+    let mut trace = Trace::create(&file, 7, "shop").unwrap();
+    let at = Duration::from_micros;
+    for (thread, name) in [(0, "main"), (1, "worker")] {
+        trace.thread(thread, 4711 + thread, Some(name)).unwrap();
+        trace.begin(thread, at(1), "Shop.Main()").unwrap();
+        trace.begin(thread, at(2), "Shop.Work<T>(int32)").unwrap();
+        trace.end(thread, at(5), Short { calls: 3, time: at(1) }).unwrap();
+        trace.end(thread, at(9), Short::default()).unwrap();
+    }
+    drop(trace);
+    let Some((_, text)) = speedscope_of(&file) else { return };
+    assert!(text.contains("shop (pid 7), main (tid 4711) (1/2)"), "{text}");
+    assert!(text.contains("shop (pid 7), worker (tid 4712)"), "{text}");
 }
