@@ -34,6 +34,20 @@ pub(super) const fn are_kept_of(event: Event) -> bool {
     is_about_identifiers || hooks::is_about_unwinding(event)
 }
 
+/// Whether the first that an event tells is a function, which lives as long as the callback lasts.
+#[inline]
+pub(super) const fn is_about_function(event: Event) -> bool {
+    matches!(
+        event,
+        Event::JitCompilationStarted
+            | Event::JitCompilationFinished
+            | Event::JitCachedFunctionSearchStarted
+            | Event::JitCachedFunctionSearchFinished
+            | Event::RejitCompilationStarted
+            | Event::RejitCompilationFinished
+    )
+}
+
 /// Before the user's method. `subject` is the identifier that the event is about.
 #[inline]
 pub(super) fn before(info: &Info, event: Event, subject: usize) {

@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 use corprof_sys as sys;
 use windows_core::{GUID, HRESULT, IUnknown, Interface};
 
+use crate::alive::Subject;
 use crate::context::{Heap, InCallback, InTriggers};
 use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
@@ -296,6 +297,7 @@ unsafe fn enter<P: Profiler>(
     }
     // `event` is a constant in each thunk: the others pay nothing.
     let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
+    let _subject = books::is_about_function(event).then(|| Subject::begin(subject));
     if is_implemented && delivery != Some(None) {
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.

@@ -17,6 +17,7 @@
 mod lookups;
 mod neighbours;
 mod owners;
+mod subject;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use crate::report;
 
 pub(crate) use lookups::LookUp;
 use lookups::LookUps;
+pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
 use unload::{Kind, Records};
 
@@ -97,6 +99,7 @@ pub(crate) trait Mortal: Copy {
     const RULE: &'static str;
     /// The kind, for messages.
     const KIND: &'static str;
+    const IS_FUNCTION: bool;
 
     fn as_wire(self) -> usize;
 
@@ -117,6 +120,7 @@ macro_rules! mortals {
         impl Mortal for $id {
             const RULE: &'static str = $rule;
             const KIND: &'static str = $kind;
+            const IS_FUNCTION: bool = matches!($kind.as_bytes(), b"function");
 
             #[inline]
             fn as_wire(self) -> usize {
@@ -163,6 +167,10 @@ impl Info {
     #[inline]
     pub(crate) fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
         match self.alive().hold(id, call) {
+            Err(_) if I::IS_FUNCTION && Subject::is(id.as_wire()) => {
+                self.alive().note(self, Kind::Function, id.as_wire());
+                self.alive().hold(id, call)
+            }
             Err(_) if id.is_in_doubt(self.alive()) && self.alive().settle(self, id.as_wire()) => {
                 self.alive().hold(id, call)
             }
