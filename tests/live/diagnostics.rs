@@ -212,7 +212,11 @@ fn the_oldest_runtime_is_attached_to_and_sends_events() -> Result<()> {
         let config = SessionConfig::new([Provider::new(Provider::RUNTIME, 1, Level::Informational)]);
         let mut session = client.start_session(&config)?;
         session.set_read_timeout(Some(PATIENCE));
-        program.tell("collect 3")?;
+        // This runtime answers a moment before it listens.
+        for _ in 0..20 {
+            program.tell("collect 3")?;
+            thread::sleep(Duration::from_millis(50));
+        }
         session.stop()?;
         let mut reader = Reader::new(session);
         let mut starts = 0;

@@ -135,6 +135,12 @@ fn report_inlining_once(lines: &mut Vec<String>) {
     }
 }
 
+/// Whether the runtime tells that a thread of its own came back in the middle of a collection, and waited for its end: that depends
+/// on how busy the machine is.
+fn is_about_being_late(line: &str) -> bool {
+    matches!(line, "another: RuntimeThreadSuspended another" | "another: RuntimeThreadResumed another")
+}
+
 #[test]
 fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
     for runtime in Runtime::all()? {
@@ -154,6 +160,7 @@ fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
         if runtime.is_windows() {
             report_inlining_once(&mut real);
         }
+        real.retain(|line| !is_about_being_late(line));
         if let Some(at) = (0..real.len().max(faked.len())).find(|&at| real.get(at) != faked.get(at)) {
             let [real, fake] = [&real, &faked].map(|lines| lines.get(at).map_or("nothing", String::as_str));
             bail!("line {}: `{fake}` on the fake CLR, `{real}` on {outcome}", at + 1);

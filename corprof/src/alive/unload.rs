@@ -87,6 +87,16 @@ struct Probe {
     life: u32,
 }
 
+/// Begins a life in this state, and answers which one it is. Under the lock of the records.
+///
+/// Somebody may have the identifier from before, when nothing could be unloaded and nothing was noted. So a first entry is alive
+/// from the moment at which it is there.
+fn begin_life(table: &Table, id: usize, state: State) -> u32 {
+    let is_known = table.get(id).is_some();
+    let entry = table.insert(id, state);
+    if is_known || !entry.is_alive() { entry.begin_life(state) } else { entry.life() }
+}
+
 impl Alive {
     fn records(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,7 +146,7 @@ impl Alive {
             if let std::collections::btree_map::Entry::Vacant(place) = records.modules.entry(module) {
                 place.insert(Loaded { load, dependents: Vec::new() });
                 records.loads = load;
-                self.modules.insert(module, State::Dead).begin_life(State::Mortal);
+                begin_life(&self.modules, module, State::Mortal);
             }
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
@@ -169,16 +179,16 @@ impl Alive {
     /// Begins a life, unless an owner is dead.
     fn classify(&self, owners: &Owners, kind: Kind, id: usize) -> bool {
         let mut records = self.records();
-        let entry = self.table(kind).insert(id, State::Dead);
-        if entry.is_alive() {
+        if self.table(kind).get(id).is_some_and(Entry::is_alive) {
             return true; // another thread was first
         }
         if !owners.modules.iter().all(|module| records.modules.contains_key(module)) {
+            self.table(kind).insert(id, State::Dead);
             return false;
         }
         let is_immortal = owners.modules.is_empty() && !owners.is_uncertain;
         records.code_in_doubt.remove(&id);
-        let life = entry.begin_life(if is_immortal { State::Immortal } else { State::Mortal });
+        let life = begin_life(self.table(kind), id, if is_immortal { State::Immortal } else { State::Mortal });
         let dependent = Dependent { kind, id, life };
         for module in &owners.modules {
             if let Some(module) = records.modules.get_mut(module) {
@@ -405,7 +415,7 @@ impl Alive {
             revived.push((Kind::Class, class));
         }
         for &(kind, id) in &revived {
-            self.table(kind).insert(id, State::Dead).set(State::Mortal);
+            self.table(kind).insert(id, State::Mortal).set(State::Mortal);
         }
         self.records().revived.insert(class, revived);
     }
