@@ -128,9 +128,14 @@ fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
     }
 }
 
+/// The name of a program here; or, under Wine, of what starts it.
+fn is_application(name: &str) -> bool {
+    matches!(name, "Calls" | "Churn") || cfg!(windows) && name == "corprof-dotnet"
+}
+
 fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
     let read = perfetto_reader::read(content);
-    ensure!(read.process == "Calls" || read.process == "Churn", "the process is {}", read.process);
+    ensure!(is_application(&read.process), "the process is {}", read.process);
     let mut lanes = BTreeMap::<u64, Lane>::new();
     for track in read.lanes.values() {
         let lane = lanes.entry(track.thread).or_default();
@@ -147,7 +152,7 @@ fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
 /// Strict JSON.
 fn of_json(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
     let events: Vec<Value> = serde_json::from_slice(content).context("the file is no JSON")?;
-    ensure!(events[0]["args"]["name"] == "Calls", "the process: {}", events[0]);
+    ensure!(events[0]["args"]["name"].as_str().is_some_and(is_application), "the process: {}", events[0]);
     let (mut lanes, mut last) = (BTreeMap::<u64, Lane>::new(), BTreeMap::new());
     for event in &events[1..] {
         let text = |key: &str| event[key].as_str().with_context(|| format!("no {key} in {event}"));
