@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that can be checked on this machine.
 
+mod failures;
 mod foreign;
 
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
 use crate::tools;
 use crate::viewers;
+use failures::TestsFailed;
 
 /// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
 ///
@@ -85,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(phases.summary())
 }
 
-/// `cargo test` over the workspace; its output goes straight to the terminal.
+/// `cargo test` over the workspace.
 fn workspace_tests(args: &Args) -> Result<()> {
     let mut command = cargo::cargo();
     command.args(["test", "--workspace", "--no-fail-fast"]).envs(viewers::environment());
@@ -100,7 +102,7 @@ fn run_tests(args: &Args, mut command: Command) -> Result<()> {
         command.arg("--").args(&args.filter);
     }
     announce(process::shown(&command));
-    process::run(&mut command)
+    failures::run(&mut command)
 }
 
 /// The live tests on the runtimes of this system.
@@ -242,6 +244,15 @@ enum Ending {
     Skipped(String),
 }
 
+impl Ending {
+    fn failed_tests(&self) -> Option<&TestsFailed> {
+        match self {
+            Self::Failed(_, error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+}
+
 impl Phases {
     /// Runs one phase; a failure does not keep the later ones from telling what they know.
     fn run(&mut self, name: &'static str, phase: impl FnOnce() -> Result<()>) {
@@ -277,6 +288,12 @@ impl Phases {
                     code = ExitCode::FAILURE;
                     note(format_args!("FAILED   {name} ({:.1} s): {error:#}", elapsed.as_secs_f64()));
                 }
+            }
+        }
+        for failed in self.done.iter().filter_map(|(_, ending)| ending.failed_tests()) {
+            for failure in &failed.failures {
+                note(format_args!("{} said, in short:", failure.test));
+                failure.lines.iter().for_each(|line| note(format_args!("    {line}")));
             }
         }
         code
