@@ -19,24 +19,39 @@ pub(super) const MAX_RANK: u32 = 32;
 const FEW: usize = 8;
 
 /// The element types that are more than one byte, and the byte that separates variable arguments.
-pub(super) mod element {
-    pub(in crate::signature) const PTR: u8 = 0x0f;
-    pub(in crate::signature) const BYREF: u8 = 0x10;
-    pub(in crate::signature) const VALUETYPE: u8 = 0x11;
-    pub(in crate::signature) const CLASS: u8 = 0x12;
-    pub(in crate::signature) const VAR: u8 = 0x13;
-    pub(in crate::signature) const ARRAY: u8 = 0x14;
-    pub(in crate::signature) const GENERICINST: u8 = 0x15;
-    pub(in crate::signature) const FNPTR: u8 = 0x1b;
-    pub(in crate::signature) const SZARRAY: u8 = 0x1d;
-    pub(in crate::signature) const MVAR: u8 = 0x1e;
-    pub(in crate::signature) const CMOD_REQD: u8 = 0x1f;
-    pub(in crate::signature) const CMOD_OPT: u8 = 0x20;
-    pub(in crate::signature) const INTERNAL: u8 = 0x21;
+pub mod element {
+    /// A pointer to the type that follows.
+    pub const PTR: u8 = 0x0f;
+    /// A managed pointer to the type that follows.
+    pub const BYREF: u8 = 0x10;
+    /// A value type: a coded token follows.
+    pub const VALUETYPE: u8 = 0x11;
+    /// A class: a coded token follows.
+    pub const CLASS: u8 = 0x12;
+    /// A generic parameter of the class: its number follows.
+    pub const VAR: u8 = 0x13;
+    /// An array: the type and the dimensions follow.
+    pub const ARRAY: u8 = 0x14;
+    /// A generic type: its kind, its token, and its arguments follow.
+    pub const GENERICINST: u8 = 0x15;
+    /// A function pointer: a method signature follows.
+    pub const FNPTR: u8 = 0x1b;
+    /// An array of one dimension from 0: the type follows.
+    pub const SZARRAY: u8 = 0x1d;
+    /// A generic parameter of the method: its number follows.
+    pub const MVAR: u8 = 0x1e;
+    /// A required modifier: a coded token, then the type it modifies.
+    pub const CMOD_REQD: u8 = 0x1f;
+    /// An optional modifier: a coded token, then the type it modifies.
+    pub const CMOD_OPT: u8 = 0x20;
+    /// A type handle of the runtime, in signatures built in memory.
+    pub const INTERNAL: u8 = 0x21;
     /// Newer than the standard: a byte (0 for optional) and a type handle.
-    pub(in crate::signature) const CMOD_INTERNAL: u8 = 0x22;
-    pub(in crate::signature) const SENTINEL: u8 = 0x41;
-    pub(in crate::signature) const PINNED: u8 = 0x45;
+    pub const CMOD_INTERNAL: u8 = 0x22;
+    /// Variable arguments follow.
+    pub const SENTINEL: u8 = 0x41;
+    /// The local variable that follows is pinned.
+    pub const PINNED: u8 = 0x45;
 }
 
 /// What the low half of the first byte says when it is not a calling convention, and the flags in the high half.

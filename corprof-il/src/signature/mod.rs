@@ -3,11 +3,13 @@
 //!
 //! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than the
 //! blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete signature
-//! are ignored, as the runtime ignores them. What was decoded encodes to the same bytes.
+//! are ignored, as the runtime ignores them. What was decoded is an owned tree that outlives the module, though the tokens in it do
+//! not, and encodes to the same bytes. [`in_place`] is for whoever needs no tree.
 
 mod decode;
 mod display;
 mod encode;
+pub mod in_place;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -71,7 +73,6 @@ pub enum SignatureProblem {
 
 /// The types that are a single byte in a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Primitive {
     /// `void`
     Void,
@@ -113,6 +114,7 @@ pub enum Primitive {
 
 impl Primitive {
     /// The type that this element type stands for, if it is one of these.
+    #[inline]
     pub const fn from_element(element: u8) -> Option<Self> {
         Some(match element {
             0x01 => Self::Void,
@@ -133,6 +135,31 @@ impl Primitive {
             0x18 => Self::NativeInt,
             0x19 => Self::NativeUInt,
             0x1c => Self::Object,
+            _ => return None,
+        })
+    }
+
+    /// The type with this name in the namespace `System` of the core library.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "Void" => Self::Void,
+            "Boolean" => Self::Bool,
+            "Char" => Self::Char,
+            "SByte" => Self::Int8,
+            "Byte" => Self::UInt8,
+            "Int16" => Self::Int16,
+            "UInt16" => Self::UInt16,
+            "Int32" => Self::Int32,
+            "UInt32" => Self::UInt32,
+            "Int64" => Self::Int64,
+            "UInt64" => Self::UInt64,
+            "Single" => Self::Float32,
+            "Double" => Self::Float64,
+            "String" => Self::String,
+            "Object" => Self::Object,
+            "TypedReference" => Self::TypedRef,
+            "IntPtr" => Self::NativeInt,
+            "UIntPtr" => Self::NativeUInt,
             _ => return None,
         })
     }
@@ -278,6 +305,7 @@ pub enum CallingConvention {
 
 impl CallingConvention {
     /// The convention in the low half of a signature's first byte.
+    #[inline]
     const fn from_low_nibble(byte: u8) -> Option<Self> {
         Some(match byte & 0x0f {
             0x0 => Self::Default,

@@ -5,39 +5,48 @@
 use super::{SignatureError, SignatureProblem};
 use crate::token::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 
-pub(super) struct Reader<'a> {
+/// Goes through the bytes of a signature, which it does not trust: a method that finds something else than it reads, or nothing
+/// more, is an error with the offset.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Reader<'a> {
+    /// At the first byte of a signature.
     #[inline]
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
+    /// How many bytes have been read: where an error is.
     #[inline]
-    pub(super) fn offset(&self) -> usize {
+    pub fn offset(&self) -> usize {
         self.at
     }
 
+    /// How many bytes are left.
     #[inline]
-    pub(super) fn remaining(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.bytes.len().saturating_sub(self.at)
     }
 
+    /// The next byte, without reading it.
     #[inline]
-    pub(super) fn peek(&self) -> Option<u8> {
+    pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
+    /// The next byte.
     #[inline]
-    pub(super) fn byte(&mut self) -> Result<u8, SignatureError> {
+    pub fn byte(&mut self) -> Result<u8, SignatureError> {
         let byte = self.peek().ok_or(SignatureError::new(self.bytes.len(), SignatureProblem::Truncated))?;
         self.at += 1;
         Ok(byte)
     }
 
+    #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], SignatureError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         match rest.first_chunk::<N>() {
@@ -52,12 +61,13 @@ impl<'a> Reader<'a> {
 
     /// A compressed unsigned integer: 7, 14 or 29 bits in 1, 2 or 4 bytes.
     #[inline]
-    pub(super) fn unsigned(&mut self) -> Result<u32, SignatureError> {
+    pub fn unsigned(&mut self) -> Result<u32, SignatureError> {
         self.compressed().map(|(value, _)| value)
     }
 
     /// A compressed signed integer: the same widths, rotated left by one with the sign in the lowest bit.
-    pub(super) fn signed(&mut self) -> Result<i32, SignatureError> {
+    #[inline]
+    pub fn signed(&mut self) -> Result<i32, SignatureError> {
         let (value, bits) = self.compressed()?;
         // At most 29 bits, so the conversion cannot lose one.
         let magnitude = (value >> 1).cast_signed();
@@ -80,7 +90,7 @@ impl<'a> Reader<'a> {
     /// A compressed count of things that each take at least one more byte: more than are left is a lie, and must not be
     /// believed by an allocation.
     #[inline]
-    pub(super) fn count(&mut self) -> Result<usize, SignatureError> {
+    pub fn count(&mut self) -> Result<usize, SignatureError> {
         let start = self.at;
         let count = self.unsigned()?;
         match usize::try_from(count) {
@@ -90,7 +100,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A TypeDefOrRefOrSpec coded token.
-    pub(super) fn type_token(&mut self) -> Result<TypeDefOrRef, SignatureError> {
+    #[inline]
+    pub fn type_token(&mut self) -> Result<TypeDefOrRef, SignatureError> {
         let start = self.at;
         let coded = self.unsigned()?;
         let row = coded >> 2;
@@ -107,7 +118,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A raw pointer of the runtime, as only signatures built in memory contain one.
-    pub(super) fn pointer(&mut self) -> Result<usize, SignatureError> {
+    #[inline]
+    pub fn pointer(&mut self) -> Result<usize, SignatureError> {
         Ok(usize::from_ne_bytes(self.take()?))
     }
 }

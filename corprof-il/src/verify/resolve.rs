@@ -77,27 +77,7 @@ impl WellKnown {
             "RuntimeMethodHandle" => Self::MethodHandle,
             "RuntimeFieldHandle" => Self::FieldHandle,
             "RuntimeArgumentHandle" => Self::ArgumentHandle,
-            _ => Self::Primitive(match name {
-                "Void" => Primitive::Void,
-                "Boolean" => Primitive::Bool,
-                "Char" => Primitive::Char,
-                "SByte" => Primitive::Int8,
-                "Byte" => Primitive::UInt8,
-                "Int16" => Primitive::Int16,
-                "UInt16" => Primitive::UInt16,
-                "Int32" => Primitive::Int32,
-                "UInt32" => Primitive::UInt32,
-                "Int64" => Primitive::Int64,
-                "UInt64" => Primitive::UInt64,
-                "Single" => Primitive::Float32,
-                "Double" => Primitive::Float64,
-                "String" => Primitive::String,
-                "Object" => Primitive::Object,
-                "TypedReference" => Primitive::TypedRef,
-                "IntPtr" => Primitive::NativeInt,
-                "UIntPtr" => Primitive::NativeUInt,
-                _ => return None,
-            }),
+            _ => Self::Primitive(Primitive::from_name(name)?),
         })
     }
 }

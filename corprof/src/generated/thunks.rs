@@ -1573,7 +1573,7 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
         move |profiler, cx| {
             if let (Some(module), Some(method), Some(control)) = (
                 wire::from_wire(cx, moduleId),
-                Some(MethodDef(methodId)),
+                Some(MethodDef::from_raw(methodId)),
                 FunctionControl::new(&pFunctionControl),
             ) {
                 profiler.get_rejit_parameters(cx, module, method, control)
@@ -1629,7 +1629,7 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
         move |profiler, cx| {
             if let (Some(module), Some(method), Some(function), Some(status)) = (
                 wire::from_wire(cx, moduleId),
-                Some(MethodDef(methodId)),
+                Some(MethodDef::from_raw(methodId)),
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, hrStatus),
             ) {

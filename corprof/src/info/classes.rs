@@ -104,7 +104,7 @@ impl Info {
         }
         let info = ClassInfo {
             module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
-            token: TypeDef(token),
+            token: TypeDef::from_raw(token),
             parent: ClassId::from_raw(parent),
             type_args: Vec::new(),
         };

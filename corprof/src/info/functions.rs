@@ -125,7 +125,7 @@ impl Info {
         let info = FunctionInfo {
             class: ClassId::from_raw(class),
             module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
-            token: MethodDef(token),
+            token: MethodDef::from_raw(token),
             type_args: Vec::new(),
         };
         Ok((info, count as usize))

@@ -26,7 +26,7 @@ impl MetadataImport<'_> {
     pub fn custom_attributes(&self, owner: impl Into<Token>) -> Result<Vec<CustomAttribute>> {
         let raw = self.raw()?;
         let owner = owner.into().as_raw();
-        self.tokens("EnumCustomAttributes", CustomAttribute, |handle, start, room, count| {
+        self.tokens("EnumCustomAttributes", CustomAttribute::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all types.
             unsafe { raw.EnumCustomAttributes(handle, owner, 0, start, room, count) }
         })
@@ -49,8 +49,8 @@ impl MetadataImport<'_> {
         Error::check(code, "GetCustomAttributeProps")?;
         let blob = Blob { start: start.cast(), size };
         Ok(CustomAttributeProps {
-            owner: Token(owner),
-            constructor: Token(constructor),
+            owner: Token::from_raw(owner),
+            constructor: Token::from_raw(constructor),
             // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
             value: unsafe { blob.copy() },
         })

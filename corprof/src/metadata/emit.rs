@@ -109,7 +109,7 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineUserString";
         let units: Vec<u16> = text.encode_utf16().collect();
         let count = length(CALL, &units)?;
-        define(CALL, UserString, |token| {
+        define(CALL, UserString::from_raw, |token| {
             // SAFETY: the call reads `count` units, writes the token and keeps neither.
             unsafe { raw.DefineUserString(units.as_ptr(), count, token) }
         })
@@ -124,7 +124,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "GetTokenFromSig";
         let size = length(CALL, signature)?;
-        define(CALL, StandAloneSignature, |token| {
+        define(CALL, StandAloneSignature::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
             unsafe { raw.GetTokenFromSig(signature.as_ptr(), size, token) }
         })
@@ -139,7 +139,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "GetTokenFromTypeSpec";
         let size = length(CALL, signature)?;
-        define(CALL, TypeSpec, |token| {
+        define(CALL, TypeSpec::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
             unsafe { raw.GetTokenFromTypeSpec(signature.as_ptr(), size, token) }
         })
@@ -155,7 +155,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineTypeRefByName";
         let (scope, name) = (scope.into().as_raw(), wide(CALL, name)?);
-        define(CALL, TypeRef, |token| {
+        define(CALL, TypeRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
             unsafe { raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
         })
@@ -170,7 +170,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineMemberRef";
         let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
-        define(CALL, MemberRef, |token| {
+        define(CALL, MemberRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
             unsafe { raw.DefineMemberRef(parent, name.as_ptr(), signature.as_ptr(), size, token) }
         })
@@ -185,7 +185,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineMethodSpec";
         let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
-        define(CALL, MethodSpec, |token| {
+        define(CALL, MethodSpec::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
             unsafe { raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
         })
@@ -216,7 +216,7 @@ impl<'cb> MetadataEmit<'cb> {
             cbLocale: if assembly.culture.is_empty() { 0 } else { length(CALL, &culture)? },
             ..NO_DATA
         };
-        define(CALL, AssemblyRef, |token| {
+        define(CALL, AssemblyRef::from_raw, |token| {
             // SAFETY: name and culture end with a NUL, the key has `key_size` bytes and the hash none; the call reads them,
             // writes the token and keeps nothing.
             unsafe {
@@ -243,7 +243,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineModuleRef";
         let name = wide(CALL, name)?;
-        define(CALL, ModuleRef, |token| {
+        define(CALL, ModuleRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
             unsafe { raw.DefineModuleRef(name.as_ptr(), token) }
         })
@@ -273,7 +273,7 @@ impl<'cb> MetadataEmit<'cb> {
         let extends = extends.map_or(0, |base| base.token().as_raw());
         // The nil token ends the list.
         let interfaces: Vec<u32> = interfaces.iter().map(|interface| interface.token().as_raw()).chain([0]).collect();
-        define(CALL, TypeDef, |token| {
+        define(CALL, TypeDef::from_raw, |token| {
             let (name, flags, interfaces) = (name.as_ptr(), flags.bits(), interfaces.as_ptr());
             // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing.
             unsafe {
@@ -305,7 +305,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineMethod";
         let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
-        define(CALL, MethodDef, |token| {
+        define(CALL, MethodDef::from_raw, |token| {
             let (flags, impl_flags) = (flags.bits(), impl_flags.bits());
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address
             // 0 says that there is no body in the file.
@@ -335,7 +335,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineParam";
         let name = wide(CALL, name)?;
-        define(CALL, ParamDef, |token| {
+        define(CALL, ParamDef::from_raw, |token| {
             let (method, flags) = (method.as_raw(), flags.bits());
             // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing.
             unsafe { raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token) }
@@ -361,7 +361,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefineField";
         let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
-        define(CALL, FieldDef, |token| {
+        define(CALL, FieldDef::from_raw, |token| {
             let (class, flags, blob) = (class.as_raw(), flags.bits(), signature.as_ptr());
             let no_value = std::ptr::null();
             // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
@@ -390,7 +390,7 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineCustomAttribute";
         let (owner, constructor) = (owner.into().as_raw(), constructor.into().as_raw());
         let size = length(CALL, value)?;
-        define(CALL, CustomAttribute, |token| {
+        define(CALL, CustomAttribute::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
             unsafe { raw.DefineCustomAttribute(owner, constructor, value.as_ptr().cast(), size, token) }
         })
@@ -436,7 +436,7 @@ fn define<T>(call: &'static str, kind: impl Fn(u32) -> T, ask: impl Fn(*mut u32)
     let mut token = 0;
     Error::check(ask(&mut token), call)?;
     // A success that gives nothing would otherwise be found out when the code runs.
-    if Token(token).is_nil() {
+    if Token::from_raw(token).is_nil() {
         return Err(Error::new(E_INVALIDARG, call));
     }
     Ok(kind(token))

@@ -33,7 +33,7 @@ impl MetadataImport<'_> {
     pub fn generic_params(&self, owner: impl Into<Token>) -> Result<Vec<GenericParamProps>> {
         let raw = self.raw()?;
         let owner = owner.into().as_raw();
-        let tokens = self.tokens("EnumGenericParams", GenericParam, |handle, start, room, count| {
+        let tokens = self.tokens("EnumGenericParams", GenericParam::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumGenericParams(handle, owner, start, room, count) }
         })?;
@@ -70,7 +70,7 @@ impl MetadataImport<'_> {
             index,
             name,
             flags: sys::CorGenericParamAttr::from_bits_retain(flags),
-            owner: Token(owner),
+            owner: Token::from_raw(owner),
         })
     }
 
@@ -82,17 +82,20 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetGenericParamConstraintProps")]
     pub fn generic_param_constraints(&self, param: GenericParam) -> Result<Vec<Token>> {
         let raw = self.raw()?;
-        let rows =
-            self.tokens("EnumGenericParamConstraints", GenericParamConstraint, |handle, start, room, count| {
+        let rows = self.tokens(
+            "EnumGenericParamConstraints",
+            GenericParamConstraint::from_raw,
+            |handle, start, room, count| {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
                 unsafe { raw.EnumGenericParamConstraints(handle, param.as_raw(), start, room, count) }
-            })?;
+            },
+        )?;
         let constraint = |row: GenericParamConstraint| {
             let (mut of, mut constraint) = (0, 0);
             // SAFETY: the call writes the two locals and keeps nothing.
             let code = unsafe { raw.GetGenericParamConstraintProps(row.as_raw(), &mut of, &mut constraint) };
             Error::check(code, "GetGenericParamConstraintProps")?;
-            Ok(Token(constraint))
+            Ok(Token::from_raw(constraint))
         };
         rows.into_iter().map(constraint).collect()
     }

@@ -101,7 +101,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumMethods")]
     pub fn methods(&self, class: TypeDef) -> Result<Vec<MethodDef>> {
         let raw = self.raw()?;
-        self.tokens("EnumMethods", MethodDef, |handle, start, room, count| {
+        self.tokens("EnumMethods", MethodDef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumMethods(handle, class.as_raw(), start, room, count) }
         })
@@ -117,7 +117,7 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         const CALL: &str = "EnumMethodsWithName";
         let name = wide(CALL, name)?;
-        self.tokens(CALL, MethodDef, |handle, start, room, count| {
+        self.tokens(CALL, MethodDef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle.
             unsafe { raw.EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
         })
@@ -167,7 +167,7 @@ impl MetadataImport<'_> {
             })?;
         }
         Ok(read(&MethodRow {
-            class: TypeDef(class),
+            class: TypeDef::from_raw(class),
             name: &name,
             flags: sys::CorMethodAttr::from_bits_retain(flags),
             impl_flags: sys::CorMethodImpl::from_bits_retain(impl_flags),
@@ -184,7 +184,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumFields")]
     pub fn fields(&self, class: TypeDef) -> Result<Vec<FieldDef>> {
         let raw = self.raw()?;
-        self.tokens("EnumFields", FieldDef, |handle, start, room, count| {
+        self.tokens("EnumFields", FieldDef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumFields(handle, class.as_raw(), start, room, count) }
         })
@@ -218,7 +218,7 @@ impl MetadataImport<'_> {
             }
         })?;
         Ok(FieldProps {
-            class: TypeDef(class),
+            class: TypeDef::from_raw(class),
             name,
             flags: sys::CorFieldAttr::from_bits_retain(flags),
             // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
@@ -235,7 +235,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumParams")]
     pub fn params(&self, method: MethodDef) -> Result<Vec<ParamDef>> {
         let raw = self.raw()?;
-        self.tokens("EnumParams", ParamDef, |handle, start, room, count| {
+        self.tokens("EnumParams", ParamDef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumParams(handle, method.as_raw(), start, room, count) }
         })
@@ -268,7 +268,7 @@ impl MetadataImport<'_> {
             }
         })?;
         Ok(ParamProps {
-            method: MethodDef(method),
+            method: MethodDef::from_raw(method),
             sequence,
             name,
             flags: sys::CorParamAttr::from_bits_retain(flags),
@@ -286,7 +286,7 @@ impl MetadataImport<'_> {
     pub fn member_refs(&self, parent: impl Into<Token>) -> Result<Vec<MemberRef>> {
         let raw = self.raw()?;
         let parent = parent.into().as_raw();
-        self.tokens("EnumMemberRefs", MemberRef, |handle, start, room, count| {
+        self.tokens("EnumMemberRefs", MemberRef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumMemberRefs(handle, parent, start, room, count) }
         })
@@ -316,7 +316,7 @@ impl MetadataImport<'_> {
             }
         })?;
         // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
-        Ok(MemberRefProps { parent: Token(parent), name, signature: unsafe { blob.copy() } })
+        Ok(MemberRefProps { parent: Token::from_raw(parent), name, signature: unsafe { blob.copy() } })
     }
 
     /// The generic methods with type arguments that the module names.
@@ -326,7 +326,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumMethodSpecs")]
     pub fn method_specs(&self) -> Result<Vec<MethodSpec>> {
         let raw = self.raw()?;
-        self.tokens("EnumMethodSpecs", MethodSpec, |handle, start, room, count| {
+        self.tokens("EnumMethodSpecs", MethodSpec::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all methods.
             unsafe { raw.EnumMethodSpecs(handle, 0, start, room, count) }
         })
@@ -345,6 +345,6 @@ impl MetadataImport<'_> {
         let code = unsafe { raw.GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
         Error::check(code, "GetMethodSpecProps")?;
         // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
-        Ok(MethodSpecProps { parent: Token(parent), signature: unsafe { blob.copy() } })
+        Ok(MethodSpecProps { parent: Token::from_raw(parent), signature: unsafe { blob.copy() } })
     }
 }

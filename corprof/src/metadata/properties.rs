@@ -57,7 +57,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumProperties")]
     pub fn properties(&self, class: TypeDef) -> Result<Vec<Property>> {
         let raw = self.raw()?;
-        self.tokens("EnumProperties", Property, |handle, start, room, count| {
+        self.tokens("EnumProperties", Property::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumProperties(handle, class.as_raw(), start, room, count) }
         })
@@ -97,7 +97,7 @@ impl MetadataImport<'_> {
             }
         })?;
         Ok(PropertyProps {
-            class: TypeDef(class),
+            class: TypeDef::from_raw(class),
             name,
             flags: sys::CorPropertyAttr::from_bits_retain(flags),
             // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
@@ -116,7 +116,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumEvents")]
     pub fn events(&self, class: TypeDef) -> Result<Vec<Event>> {
         let raw = self.raw()?;
-        self.tokens("EnumEvents", Event, |handle, start, room, count| {
+        self.tokens("EnumEvents", Event::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumEvents(handle, class.as_raw(), start, room, count) }
         })
@@ -153,10 +153,10 @@ impl MetadataImport<'_> {
             }
         })?;
         Ok(EventProps {
-            class: TypeDef(class),
+            class: TypeDef::from_raw(class),
             name,
             flags: sys::CorEventAttr::from_bits_retain(flags),
-            handler: Token(handler),
+            handler: Token::from_raw(handler),
             add: some_method(add),
             remove: some_method(remove),
             fire: some_method(fire),
@@ -165,5 +165,5 @@ impl MetadataImport<'_> {
 }
 
 fn some_method(raw: u32) -> Option<MethodDef> {
-    Some(MethodDef(raw)).filter(|method| !method.is_nil())
+    Some(MethodDef::from_raw(raw)).filter(|method| !method.is_nil())
 }

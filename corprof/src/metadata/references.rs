@@ -58,7 +58,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumModuleRefs")]
     pub fn module_refs(&self) -> Result<Vec<ModuleRef>> {
         let raw = self.raw()?;
-        self.tokens("EnumModuleRefs", ModuleRef, |handle, start, room, count| {
+        self.tokens("EnumModuleRefs", ModuleRef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumModuleRefs(handle, start, room, count) }
         })
@@ -88,7 +88,7 @@ impl MetadataImport<'_> {
         // SAFETY: the call writes the local and keeps nothing.
         let code = unsafe { raw.GetModuleFromScope(&mut token) };
         Error::check(code, "GetModuleFromScope")?;
-        Ok(Module(token))
+        Ok(Module::from_raw(token))
     }
 
     /// The native function behind a method; none if there is none.
@@ -107,7 +107,7 @@ impl MetadataImport<'_> {
         match name {
             Ok(name) => {
                 let flags = sys::CorPinvokeMap::from_bits_retain(flags);
-                Ok(Some(PinvokeMap { flags, name, module: ModuleRef(module) }))
+                Ok(Some(PinvokeMap { flags, name, module: ModuleRef::from_raw(module) }))
             }
             Err(error) => found(error.code(), error.call(), None).map(Option::flatten),
         }
@@ -122,7 +122,7 @@ impl MetadataImport<'_> {
         let mut token = 0;
         // SAFETY: the call writes the local and keeps nothing.
         let code = unsafe { self.assembly_import()?.0.GetAssemblyFromScope(&mut token) };
-        found(code, "GetAssemblyFromScope", Assembly(token))
+        found(code, "GetAssemblyFromScope", Assembly::from_raw(token))
     }
 
     /// What an assembly calls itself.
@@ -148,7 +148,7 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         tokens(
             "EnumAssemblyRefs",
-            AssemblyRef,
+            AssemblyRef::from_raw,
             |handle, start, room, count| {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
                 unsafe { import.EnumAssemblyRefs(handle, start, room, count) }
@@ -195,7 +195,7 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         tokens(
             "EnumExportedTypes",
-            ExportedType,
+            ExportedType::from_raw,
             |handle, start, room, count| {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
                 unsafe { import.EnumExportedTypes(handle, start, room, count) }
@@ -218,7 +218,7 @@ impl MetadataImport<'_> {
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
         let code = unsafe { self.assembly_import()?.0.FindExportedTypeByName(name.as_ptr(), enclosing, &mut token) };
-        found(code, CALL, ExportedType(token))
+        found(code, CALL, ExportedType::from_raw(token))
     }
 
     /// The name and whereabouts of an exported type.
@@ -246,8 +246,8 @@ impl MetadataImport<'_> {
         })?;
         Ok(ExportedTypeProps {
             name,
-            implementation: Token(implementation),
-            definition: TypeDef(definition),
+            implementation: Token::from_raw(implementation),
+            definition: TypeDef::from_raw(definition),
             flags: sys::CorTypeAttr::from_bits_retain(flags),
         })
     }

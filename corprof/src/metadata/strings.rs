@@ -14,7 +14,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumUserStrings")]
     pub fn user_strings(&self) -> Result<Vec<UserString>> {
         let raw = self.raw()?;
-        self.tokens("EnumUserStrings", UserString, |handle, start, room, count| {
+        self.tokens("EnumUserStrings", UserString::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumUserStrings(handle, start, room, count) }
         })
@@ -51,7 +51,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumSignatures")]
     pub fn signatures(&self) -> Result<Vec<StandAloneSignature>> {
         let raw = self.raw()?;
-        self.tokens("EnumSignatures", StandAloneSignature, |handle, start, room, count| {
+        self.tokens("EnumSignatures", StandAloneSignature::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumSignatures(handle, start, room, count) }
         })

@@ -61,7 +61,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumTypeDefs")]
     pub fn type_defs(&self) -> Result<Vec<TypeDef>> {
         let raw = self.raw()?;
-        self.tokens("EnumTypeDefs", TypeDef, |handle, start, room, count| {
+        self.tokens("EnumTypeDefs", TypeDef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumTypeDefs(handle, start, room, count) }
         })
@@ -82,7 +82,7 @@ impl MetadataImport<'_> {
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
         let code = unsafe { raw.FindTypeDefByName(name.as_ptr(), enclosing, &mut token) };
-        found(code, CALL, TypeDef(token))
+        found(code, CALL, TypeDef::from_raw(token))
     }
 
     /// The name, flags and base of a type that the module defines.
@@ -110,7 +110,7 @@ impl MetadataImport<'_> {
                 raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends)
             })?;
         }
-        Ok((sys::CorTypeAttr::from_bits_retain(flags), Token(extends)))
+        Ok((sys::CorTypeAttr::from_bits_retain(flags), Token::from_raw(extends)))
     }
 
     /// The type that encloses a nested type; none if it is not nested.
@@ -123,7 +123,7 @@ impl MetadataImport<'_> {
         let mut enclosing = 0;
         // SAFETY: the call writes the local and keeps nothing.
         let code = unsafe { raw.GetNestedClassProps(nested.as_raw(), &mut enclosing) };
-        let enclosing = found(code, "GetNestedClassProps", TypeDef(enclosing))?;
+        let enclosing = found(code, "GetNestedClassProps", TypeDef::from_raw(enclosing))?;
         Ok(enclosing.filter(|enclosing| !enclosing.is_nil()))
     }
 
@@ -134,7 +134,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumInterfaceImpls")]
     pub fn interface_impls(&self, class: TypeDef) -> Result<Vec<InterfaceImpl>> {
         let raw = self.raw()?;
-        self.tokens("EnumInterfaceImpls", InterfaceImpl, |handle, start, room, count| {
+        self.tokens("EnumInterfaceImpls", InterfaceImpl::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumInterfaceImpls(handle, class.as_raw(), start, room, count) }
         })
@@ -151,7 +151,7 @@ impl MetadataImport<'_> {
         // SAFETY: the call writes the two locals and keeps nothing.
         let code = unsafe { raw.GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
         Error::check(code, "GetInterfaceImplProps")?;
-        Ok(InterfaceImplProps { class: TypeDef(class), interface: Token(interface) })
+        Ok(InterfaceImplProps { class: TypeDef::from_raw(class), interface: Token::from_raw(interface) })
     }
 
     /// The types of other modules that the module names.
@@ -161,7 +161,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumTypeRefs")]
     pub fn type_refs(&self) -> Result<Vec<TypeRef>> {
         let raw = self.raw()?;
-        self.tokens("EnumTypeRefs", TypeRef, |handle, start, room, count| {
+        self.tokens("EnumTypeRefs", TypeRef::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumTypeRefs(handle, start, room, count) }
         })
@@ -181,7 +181,7 @@ impl MetadataImport<'_> {
         let mut token = 0;
         // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
         let code = unsafe { raw.FindTypeRef(scope.into().as_raw(), name.as_ptr(), &mut token) };
-        found(code, CALL, TypeRef(token))
+        found(code, CALL, TypeRef::from_raw(token))
     }
 
     /// The name and whereabouts of a type of another module.
@@ -207,7 +207,7 @@ impl MetadataImport<'_> {
                 raw.GetTypeRefProps(reference.as_raw(), &mut scope, start, room, count)
             })?;
         }
-        Ok(Token(scope))
+        Ok(Token::from_raw(scope))
     }
 
     /// The types that only a signature can spell.
@@ -217,7 +217,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "EnumTypeSpecs")]
     pub fn type_specs(&self) -> Result<Vec<TypeSpec>> {
         let raw = self.raw()?;
-        self.tokens("EnumTypeSpecs", TypeSpec, |handle, start, room, count| {
+        self.tokens("EnumTypeSpecs", TypeSpec::from_raw, |handle, start, room, count| {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumTypeSpecs(handle, start, room, count) }
         })

@@ -19,7 +19,8 @@ use crate::buffer::Units;
 use crate::error::Error;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo};
-use crate::metadata::signature::{Primitive, Reader, SignatureError};
+use crate::metadata::signature::in_place::Reader;
+use crate::metadata::signature::{Primitive, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 
 /// How deeply types may be nested in one name: type arguments, arrays, specs within specs.

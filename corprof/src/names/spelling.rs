@@ -88,29 +88,10 @@ impl Spelling {
 
     fn keyword(self, full: &str) -> Option<&'static str> {
         let name = full.strip_prefix("System.")?;
-        let primitive = match name {
-            "Void" => Primitive::Void,
-            "Boolean" => Primitive::Bool,
-            "Char" => Primitive::Char,
-            "SByte" => Primitive::Int8,
-            "Byte" => Primitive::UInt8,
-            "Int16" => Primitive::Int16,
-            "UInt16" => Primitive::UInt16,
-            "Int32" => Primitive::Int32,
-            "UInt32" => Primitive::UInt32,
-            "Int64" => Primitive::Int64,
-            "UInt64" => Primitive::UInt64,
-            "Single" => Primitive::Float32,
-            "Double" => Primitive::Float64,
-            "String" => Primitive::String,
-            "Object" => Primitive::Object,
-            "TypedReference" => Primitive::TypedRef,
-            "IntPtr" => Primitive::NativeInt,
-            "UIntPtr" => Primitive::NativeUInt,
-            "Decimal" if self == Self::CSharp => return Some("decimal"),
-            _ => return None,
-        };
-        Some(self.primitive(primitive))
+        match Primitive::from_name(name) {
+            None if name == "Decimal" && self == Self::CSharp => Some("decimal"),
+            primitive => Some(self.primitive(primitive?)),
+        }
     }
 
     /// Before and behind the type that a by-ref refers to.

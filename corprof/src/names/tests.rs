@@ -53,9 +53,15 @@ fn generic_arguments_of_class_and_method() {
 #[test]
 fn types_of_signatures() {
     let mut world = world();
-    world.refs.insert(TypeRef(0x0100_0001), TypeRefProps { scope: Token(0x2300_0001), name: "X.Dict`2".to_owned() });
-    world.refs.insert(TypeRef(0x0100_0002), TypeRefProps { scope: Token(0x0100_0001), name: "Entry".to_owned() });
-    world.specs.insert(TypeSpec(0x1b00_0001), vec![0x1d, 0x08]);
+    world.refs.insert(
+        TypeRef::from_raw(0x0100_0001),
+        TypeRefProps { scope: Token::from_raw(0x2300_0001), name: "X.Dict`2".to_owned() },
+    );
+    world.refs.insert(
+        TypeRef::from_raw(0x0100_0002),
+        TypeRefProps { scope: Token::from_raw(0x0100_0001), name: "Entry".to_owned() },
+    );
+    world.specs.insert(TypeSpec::from_raw(0x1b00_0001), vec![0x1d, 0x08]);
     let cases: [(&[u8], &str); 15] = [
         (&[0x15, 0x11, 0x09, 0x02, 0x08, 0x1c], "X.Dict<int32, object>+Entry"),
         (&[0x12, 0x05], "X.Dict`2"),
@@ -195,9 +201,12 @@ fn circles_in_broken_metadata_end() {
     let mut world = world();
     // A type inside itself, a reference inside itself, a spec that is itself, and a spec that doubles itself.
     world.define(7, "Loop", Some(7), &[]);
-    world.refs.insert(TypeRef(0x0100_0001), TypeRefProps { scope: Token(0x0100_0001), name: "Ref".to_owned() });
-    world.specs.insert(TypeSpec(0x1b00_0001), vec![0x1d, 0x12, 0x06]);
-    world.specs.insert(TypeSpec(0x1b00_0002), vec![0x15, 0x12, 0x10, 0x02, 0x12, 0x0a, 0x12, 0x0a]);
+    world.refs.insert(
+        TypeRef::from_raw(0x0100_0001),
+        TypeRefProps { scope: Token::from_raw(0x0100_0001), name: "Ref".to_owned() },
+    );
+    world.specs.insert(TypeSpec::from_raw(0x1b00_0001), vec![0x1d, 0x12, 0x06]);
+    world.specs.insert(TypeSpec::from_raw(0x1b00_0002), vec![0x15, 0x12, 0x10, 0x02, 0x12, 0x0a, 0x12, 0x0a]);
     for (row, parameter) in [(1, [0x12, 0x1c]), (2, [0x12, 0x05]), (3, [0x12, 0x06]), (4, [0x12, 0x0a])] {
         let signature = [&[0x00, 0x01, 0x01][..], &parameter].concat();
         world.add_method(row, type_def(6), "M", &signature, &[]);

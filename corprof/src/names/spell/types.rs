@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::{Arguments, ELLIPSIS, Rest, Scope, Speller, Spelt};
 use crate::id::{ClassId, ModuleId};
-use crate::metadata::signature::{CallingConvention, MethodHead, Primitive, Reader, element};
+use crate::metadata::signature::in_place::{MethodHead, Reader, element};
+use crate::metadata::signature::{CallingConvention, Primitive};
 use crate::metadata::{MethodDef, TypeDefOrRef};
 use crate::names::source::Source;
 use crate::names::spelling::Spelling;

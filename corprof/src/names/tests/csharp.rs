@@ -46,8 +46,8 @@ fn generic_arguments_of_class_and_method() {
 fn types_of_signatures() {
     let mut world = world();
     let mut refer = |row: u32, name: &str| {
-        let props = TypeRefProps { scope: Token(0x2300_0001), name: name.to_owned() };
-        world.refs.insert(TypeRef(0x0100_0000 | row), props);
+        let props = TypeRefProps { scope: Token::from_raw(0x2300_0001), name: name.to_owned() };
+        world.refs.insert(TypeRef::from_raw(0x0100_0000 | row), props);
     };
     refer(1, "System.Nullable`1");
     refer(2, "System.Decimal");

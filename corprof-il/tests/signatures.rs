@@ -1,15 +1,13 @@
-//! The signature decoder against anything: bytes at random, bytes that look like signatures, signatures of all shapes.
+//! Signatures, decoded and encoded: bytes at random, bytes that look like signatures, signatures of all shapes.
 //!
-//! `corprof/fuzz` searches the same space for longer.
-
-mod encode;
+//! `corprof-il/fuzz` searches the same space for longer.
 
 use std::time::{Duration, Instant};
 
-use corprof::metadata::signature::{
+use corprof_il::signature::{
     ArrayShape, CallingConvention, MethodSignature, Primitive, PropertySignature, Signature, Type,
 };
-use corprof::metadata::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
+use corprof_il::token::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -155,20 +153,21 @@ proptest! {
     fn what_decodes_is_no_larger_than_its_blob(blob in fertile()) {
         if let Ok(decoded) = Signature::decode(&blob) {
             // Every type takes a byte at least; encoded in its shortest form it takes no more than it did.
-            prop_assert!(encode::signature(&decoded).len() <= blob.len());
-            prop_assert_eq!(Signature::decode(&encode::signature(&decoded)), Ok(decoded));
+            let again = decoded.encode().unwrap();
+            prop_assert!(again.len() <= blob.len());
+            prop_assert_eq!(Signature::decode(&again), Ok(decoded));
         }
     }
 
     #[test]
     fn what_is_encoded_decodes_to_the_same(signature in signature()) {
-        let blob = encode::signature(&signature);
+        let blob = signature.encode().unwrap();
         prop_assert_eq!(Signature::decode(&blob), Ok(signature));
     }
 
     #[test]
     fn a_signature_cut_short_fails_within_its_length(signature in signature(), at in any::<prop::sample::Index>()) {
-        let blob = encode::signature(&signature);
+        let blob = signature.encode().unwrap();
         let cut = &blob[..at.index(blob.len())];
         match Signature::decode(cut) {
             Err(error) => prop_assert!(error.offset <= cut.len(), "{error}"),

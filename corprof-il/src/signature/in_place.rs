@@ -3,24 +3,30 @@
 //! Whoever does so goes from element to element; what there is beside them is read here, and whole types are gone past. The
 //! grammar is that of `decode`, and tests compare the two.
 
-use super::decode::{MAX_DEPTH, MAX_RANK, element, kind};
-use super::reader::Reader;
+use super::decode::{MAX_DEPTH, MAX_RANK, kind};
 use super::{CallingConvention, Primitive, SignatureError, SignatureProblem};
+
+pub use super::decode::element;
+pub use super::reader::Reader;
 
 /// How a method's signature begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MethodHead {
-    pub(crate) convention: CallingConvention,
+pub struct MethodHead {
+    /// Who puts arguments where.
+    pub convention: CallingConvention,
     /// The number of its own generic parameters.
-    pub(crate) generic_parameters: u32,
+    pub generic_parameters: u32,
     /// How many parameters it takes.
-    pub(crate) parameters: usize,
+    pub parameters: usize,
 }
 
 impl MethodHead {
     /// What a reader's signature begins with: the return type is next, and then the parameters.
+    ///
+    /// # Errors
+    /// If the bytes do not begin a method's signature.
     #[inline(always)]
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SignatureError> {
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, SignatureError> {
         let start = reader.offset();
         let first = reader.byte()?;
         let Some(convention) = CallingConvention::from_low_nibble(first) else {
@@ -32,7 +38,7 @@ impl MethodHead {
 
     /// Whether a method's signature is whole.
     #[cfg(test)]
-    pub(crate) fn check(blob: &[u8]) -> Result<(), SignatureError> {
+    fn check(blob: &[u8]) -> Result<(), SignatureError> {
         Reader::new(blob).skip_method(0)
     }
 }
@@ -40,13 +46,13 @@ impl MethodHead {
 impl Reader<'_> {
     /// Whether a bare type is whole.
     #[cfg(test)]
-    pub(crate) fn check_type(blob: &[u8]) -> Result<(), SignatureError> {
+    fn check_type(blob: &[u8]) -> Result<(), SignatureError> {
         Reader::new(blob).skip_type(0)
     }
 
     /// Goes past a whole type.
     #[inline]
-    pub(crate) fn skip(&mut self) -> Result<(), SignatureError> {
+    pub fn skip(&mut self) -> Result<(), SignatureError> {
         match self.next_if(Primitive::from_element) {
             Some(_) => Ok(()),
             None => self.skip_type(0),
@@ -55,14 +61,15 @@ impl Reader<'_> {
 
     /// Goes past the next byte, if `of` makes something of it.
     #[inline]
-    pub(crate) fn next_if<T>(&mut self, of: impl FnOnce(u8) -> Option<T>) -> Option<T> {
+    pub fn next_if<T>(&mut self, of: impl FnOnce(u8) -> Option<T>) -> Option<T> {
         let some = self.peek().and_then(of)?;
         // A byte has been looked at, so there is one.
         self.byte().ok().map(|_| some)
     }
 
     /// Goes past the dimensions of an array; returns how many they are.
-    pub(crate) fn rank(&mut self) -> Result<u32, SignatureError> {
+    #[inline]
+    pub fn rank(&mut self) -> Result<u32, SignatureError> {
         let start = self.offset();
         let rank = self.unsigned()?;
         if rank == 0 || rank > MAX_RANK {
@@ -77,8 +84,10 @@ impl Reader<'_> {
         Ok(rank)
     }
 
-    /// Goes past what stands before a type and says nothing of it here: custom modifiers and pinning.
-    pub(crate) fn skip_modifier(&mut self, byte: u8) -> Result<bool, SignatureError> {
+    /// Goes past what stands before a type and says nothing of it here: custom modifiers and pinning. Answers whether `byte`,
+    /// which has been read, begins such a thing.
+    #[inline]
+    pub fn skip_modifier(&mut self, byte: u8) -> Result<bool, SignatureError> {
         match byte {
             element::CMOD_REQD | element::CMOD_OPT => _ = self.type_token()?,
             element::CMOD_INTERNAL => {
@@ -92,7 +101,8 @@ impl Reader<'_> {
     }
 
     /// Whether a generic type is a class or a value type: who spells it need not know.
-    pub(crate) fn kind_of_generic(&mut self) -> Result<(), SignatureError> {
+    #[inline]
+    pub fn kind_of_generic(&mut self) -> Result<(), SignatureError> {
         let start = self.offset();
         match self.byte()? {
             element::CLASS | element::VALUETYPE => Ok(()),
@@ -100,7 +110,9 @@ impl Reader<'_> {
         }
     }
 
-    pub(crate) fn bad_element(at: usize, byte: u8) -> SignatureError {
+    /// The error of a byte that is no element type.
+    #[inline]
+    pub fn bad_element(at: usize, byte: u8) -> SignatureError {
         SignatureError::new(at, SignatureProblem::BadElement(byte))
     }
 

@@ -2,11 +2,8 @@
 
 #![no_main]
 
-use corprof::metadata::signature::{MethodSignature, PropertySignature, Signature, Type};
+use corprof_il::signature::{MethodSignature, PropertySignature, Signature, Type};
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../../tests/signatures/encode.rs"]
-mod encode;
 
 fuzz_target!(|blob: &[u8]| {
     let _ = MethodSignature::decode(blob);
@@ -15,7 +12,7 @@ fuzz_target!(|blob: &[u8]| {
     let _ = Type::decode_locals(blob);
     let _ = Type::decode_method_spec(blob);
     if let Ok(signature) = Signature::decode(blob) {
-        let again = encode::signature(&signature);
+        let again = signature.encode().expect("it came from a blob");
         assert!(again.len() <= blob.len(), "{signature:?} grew out of {blob:x?}");
         assert_eq!(Signature::decode(&again), Ok(signature));
     }
