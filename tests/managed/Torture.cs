@@ -387,6 +387,8 @@ static class Torture
         long seed = long.Parse(args[0]);
         int rounds = int.Parse(args[1]), milliseconds = args.Length > 3 ? int.Parse(args[3]) : 0;
         string ending = args[2];
+        // So long a thread may take for one job: it is far from that, but where each instruction is emulated.
+        int patience = args.Length > 4 ? int.Parse(args[4]) : 40;
         // What loaded programs print is theirs.
         TextWriter console = Console.Out;
         Console.SetOut(TextWriter.Null);
@@ -398,7 +400,7 @@ static class Torture
             int number = kind;
             Begin(Kinds[kind].Method.Name, () => Work(number, seed, rounds));
         }
-        if (ending != "whole") Begin("end", () => End(ending, milliseconds, seed));
+        if (ending != "whole") Begin("end", () => End(ending, milliseconds, patience, seed));
 
         for (int round = 0; round < rounds; round++)
         {
@@ -459,7 +461,7 @@ static class Torture
         Console.Error.WriteLine("pulse: jobs={0} longest-away-ms={1} stuck={2}", jobs, longestAway, stuck);
     }
 
-    static void End(string ending, int milliseconds, long seed)
+    static void End(string ending, int milliseconds, int patience, long seed)
     {
         Thread.Sleep(milliseconds);
         long[] before;
@@ -468,7 +470,7 @@ static class Torture
         for (int kind = 0; kind < Kinds.Length; kind++)
         {
             Stopwatch watch = Stopwatch.StartNew();
-            while (Interlocked.Read(ref done[kind]) == before[kind] && watch.Elapsed.TotalSeconds < 40) Thread.Sleep(1);
+            while (Interlocked.Read(ref done[kind]) == before[kind] && watch.Elapsed.TotalSeconds < patience) Thread.Sleep(1);
             if (Interlocked.Read(ref done[kind]) == before[kind]) stuck += Kinds[kind].Method.Name + ",";
         }
         Tell(stuck);

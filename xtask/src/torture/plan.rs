@@ -122,14 +122,16 @@ impl Plan {
     }
 
     /// The arguments of tests/managed/Torture.cs.
-    pub(super) fn arguments(&self) -> Vec<String> {
-        arguments(self.ending, self.after)
+    pub(super) fn arguments(&self, patience: Duration) -> Vec<String> {
+        arguments(self.ending, self.after, patience)
     }
 }
 
-/// The arguments for a run that ends like this. The work is the same in all of them.
-pub(super) fn arguments(ending: Ending, after: Duration) -> Vec<String> {
-    vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after.as_millis().to_string()]
+/// The arguments for a run that ends like this, with threads that may take so long for one job. The work is the same in all of
+/// them.
+pub(super) fn arguments(ending: Ending, after: Duration, patience: Duration) -> Vec<String> {
+    let [after, patience] = [after.as_millis(), patience.as_secs().into()].map(|number| number.to_string());
+    vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after, patience]
 }
 
 /// `return after 0.9 s, keeps, hooks, COMPlus_gcServer=1`.

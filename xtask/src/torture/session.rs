@@ -14,12 +14,14 @@ use super::plan::{Ending, Plan, arguments};
 use super::summary::{Summary, Told};
 use super::watch::{self, Run};
 
-/// After so long a run is taken to hang. On an idle machine it takes some five seconds; threads that do not get on
-/// are waited for by the program, for 40 seconds.
+/// After so long a run is taken to hang. On an idle machine it takes some five seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The same where each instruction is emulated.
-const LIMIT_EMULATED: Duration = Duration::from_secs(900);
+/// After so long without a job done, a thread of the program does not get on.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// How many times longer both are where each instruction is emulated.
+const EMULATED: u32 = 5;
 
 /// So often a run without a profiler may fail. Under Wine one does now and then.
 const TRIES: u32 = 3;
@@ -66,7 +68,11 @@ pub(super) fn without_settings(command: &mut Command) {
 
 impl Bed<'_> {
     fn limit(&self) -> Duration {
-        if self.is_emulated { LIMIT_EMULATED } else { LIMIT }
+        if self.is_emulated { LIMIT * EMULATED } else { LIMIT }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.is_emulated { PATIENCE * EMULATED } else { PATIENCE }
     }
 
     fn command(&self, is_profiled: bool, arguments: Vec<String>) -> Result<Command> {
@@ -111,7 +117,7 @@ impl Bed<'_> {
     fn alone(&self, folder: &Path) -> Result<Run> {
         let mut tries = 1;
         loop {
-            let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO))?;
+            let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO, self.patience()))?;
             let run = watch::run(&mut command, folder, self.limit())?;
             if run.status.map(exit_code) == Some(0) {
                 return Ok(run);
@@ -127,7 +133,7 @@ impl Bed<'_> {
     /// One run; its files stay if it fails.
     fn one(&self, plan: &Plan, reference: &str, summary: &mut Summary) -> Result<()> {
         let folder = self.folder.join(format!("run-{}", plan.number));
-        let mut command = self.command(true, plan.arguments())?;
+        let mut command = self.command(true, plan.arguments(self.patience()))?;
         command.env("TORTURE_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
         let mut run = watch::run(&mut command, &folder, self.limit())?;
         if self.is_windows && run.has_not_begun() {
