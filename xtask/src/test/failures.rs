@@ -70,8 +70,8 @@ impl Collector {
         if let Some(test) = heading {
             self.is_inside = true;
             self.failures.push(Failure { test: test.to_owned(), lines: Vec::new() });
-        } else if line == "failures:" || line.starts_with("test result:") {
-            // The list of names that follows the last test's output.
+        } else if ["failures:", "Stack backtrace:", "stack backtrace:"].contains(&line) {
+            // After the output of the last test comes a list of names.
             self.is_inside = false;
         } else if self.is_inside
             && !line.trim().is_empty()
