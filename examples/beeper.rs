@@ -1,33 +1,63 @@
-//! Beeps at every class load, each time at another pitch: what a program loads, to listen to.
+//! Beeps at every class load, each time at another pitch, so that you hear a program load its classes.
 //!
-//! `cargo xtask demo beeper`; with BEEPER_WAV=loads.wav the beeps go into that file as well.
+//! Run it with `cargo xtask demo beeper`. BEEPER_WAV=loads.wav also writes the beeps to that file.
 
-use corprof::{prelude::*, settings::Setting, sync::Mutex};
+use std::f32::consts::TAU;
+use std::fs::File;
+use std::io::BufWriter;
+
+use corprof::prelude::*;
+use corprof::settings::Setting;
+use corprof::sync::Mutex;
 use hound::{SampleFormat, WavSpec, WavWriter};
-use std::{f32::consts::TAU, fs::File, io::BufWriter};
+
+const SAMPLE_RATE: u32 = 8000;
+
+/// How many samples a beep has: 20 ms.
+const LENGTH: u32 = SAMPLE_RATE / 50;
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A01")]
-struct Beeper(Mutex<Option<WavWriter<BufWriter<File>>>>);
+struct Beeper {
+    wav: Mutex<Option<WavWriter<BufWriter<File>>>>,
+}
 
 #[callbacks]
 impl Callbacks for Beeper {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let spec = WavSpec { channels: 1, sample_rate: 8000, bits_per_sample: 16, sample_format: SampleFormat::Int };
-        let create = |path| WavWriter::create(path, spec).context("making the file of BEEPER_WAV");
-        *self.0.lock(cx) = Setting::of("BEEPER_WAV").output()?.map(create).transpose()?;
+        if let Some(path) = Setting::of("BEEPER_WAV").output()? {
+            let spec = WavSpec {
+                channels: 1,
+                sample_rate: SAMPLE_RATE,
+                bits_per_sample: 16,
+                sample_format: SampleFormat::Int,
+            };
+            let wav = WavWriter::create(path, spec).context("creating the file of BEEPER_WAV")?;
+            *self.wav.lock(cx) = Some(wav);
+        }
         Ok(())
     }
+
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         let pitch = fastrand::u32(200..2000);
-        #[cfg(not(windows))]
-        eprint!("\x07");
-        // SAFETY: Beep takes two numbers.
-        #[cfg(windows)]
-        unsafe {
-            windows_sys::Win32::System::Diagnostics::Debug::Beep(pitch, 20)
-        };
-        let wave = (0..160).map(|n| (9000.0 * (n as f32 * TAU * pitch as f32 / 8000.0).sin()) as i16);
-        self.0.lock(cx).iter_mut().for_each(|wav| wave.clone().for_each(|sample| drop(wav.write_sample(sample))));
+        beep(pitch);
+        if let Some(wav) = &mut *self.wav.lock(cx) {
+            for n in 0..LENGTH {
+                let angle = TAU * (pitch * n) as f32 / SAMPLE_RATE as f32;
+                // A full disk costs the sound, not the application.
+                let _ = wav.write_sample((9000.0 * angle.sin()) as i16);
+            }
+        }
     }
+}
+
+#[cfg(not(windows))]
+fn beep(_pitch: u32) {
+    eprint!("\x07");
+}
+
+#[cfg(windows)]
+fn beep(pitch: u32) {
+    // SAFETY: Beep takes two numbers.
+    unsafe { windows_sys::Win32::System::Diagnostics::Debug::Beep(pitch, 20) };
 }

@@ -1,31 +1,38 @@
-//! Samples the stacks of all threads and writes a page to look at, or what SAMPLER_OUT asks for by its extension.
+//! Samples the stacks of all threads at random times, and writes a page to look at.
 //!
-//! `cargo xtask demo sampler`. SAMPLER_OUT is `sampler-%p.html` unless set, in which `%p` is the process; `.svg`, `.folded`,
-//! `.speedscope.json`, `.pb.gz` (pprof) and `.json.gz` (Firefox Profiler) are written as well, every ten seconds anew.
-//! SAMPLER_MODE=cpu (unless set) shows what the processors do, and SAMPLER_MODE=wall what all threads do with their time, with
-//! waits under a root of their own. SAMPLER_CODE=mine folds frameworks, a switch in the page. SAMPLER_HZ rounds a second (100),
-//! SAMPLER_BUDGET per cent of the application's time at most (2), SAMPLER_STRATEGY=suspended, signals (Linux, cpu) or seeded
-//! (Windows). Lambdas and methods have file and line where there is a portable PDB. Once a second a line tells more.
+//! Run it with `cargo xtask demo sampler`. Options are environment variables:
+//! - SAMPLER_OUT=sampler-%p.html names the file; `%p` is the process id. The extension chooses the format: `.html`, `.svg`,
+//!   `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler). The file is rewritten every ten seconds.
+//! - SAMPLER_MODE=cpu (the default) shows what the processors do; SAMPLER_MODE=wall shows how all threads spend their time, with
+//!   waits under a root of their own.
+//! - SAMPLER_CODE=mine folds framework methods; the page has a switch for that.
+//! - SAMPLER_HZ=100 is the number of rounds a second, SAMPLER_BUDGET=2 the share of the application's time, in per cent, that
+//!   sampling may cost.
+//! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
+//!
+//! Methods and lambdas have file and line where there is a portable PDB. A report is printed once a second.
 
-use corprof::settings::{Setting, SettingError};
-use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
-use corprof::{prelude::*, sync::Mutex};
-use corprof_export::{
-    Frame as Named, FrameId, Mode as Shown, Output, Profile, SourceLines, ThreadId as Lane, Unit, application_name,
-};
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use std::{collections::HashMap, sync::Arc};
 
-#[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
-struct Sampling(Arc<Mutex<Option<State>>>);
+use corprof::prelude::*;
+use corprof::settings::{Setting, SettingError};
+use corprof::sync::Mutex;
+use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
+use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
 
-/// What the environment asks for.
-struct Settings {
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
+struct SamplerProfiler {
+    state: Arc<Mutex<Option<State>>>,
+}
+
+struct Options {
     output: Output,
     mode: Mode,
     is_only_mine: bool,
@@ -34,35 +41,14 @@ struct Settings {
     strategy: Strategy,
 }
 
-struct State {
-    output: Output,
-    profile: Profile,
-    lanes: HashMap<(Inert<ThreadId>, Option<u32>), Lane>,
-    methods: Methods,
-    start: Instant,
-    report: Report,
-    /// How many seconds have been told of.
-    told: u64,
-}
-
-/// The managed methods that were seen.
-#[derive(Default)]
-struct Methods {
-    /// By identifier. One may be that of another method later, which has another name.
-    known: HashMap<FunctionId, (Name, FrameId)>,
-    /// Those that have not been looked for in the source: module and token.
-    unplaced: Vec<(FrameId, PathBuf, u32)>,
-    lines: SourceLines,
-}
-
-impl Settings {
-    /// Whatever is wrong is said now, rather than when there is nothing to write at the end.
+impl Options {
+    /// Refuses a wrong value at start-up, not at exit.
     fn read() -> Result<Self, SettingError> {
         let out = Setting::of("SAMPLER_OUT").or("sampler-%p.html");
         out.output()?;
         let strategies =
             [("suspended", Strategy::SuspendedRuntime), ("signals", Strategy::Signals), ("seeded", Strategy::Seeded)];
-        let settings = Self {
+        let options = Self {
             output: out.parsed("", |name| Output::new(name))?,
             mode: Setting::of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
             is_only_mine: Setting::of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
@@ -70,60 +56,81 @@ impl Settings {
             budget_percent: Setting::of("SAMPLER_BUDGET").number(2.0, 0.01..=100.0)?,
             strategy: Setting::of("SAMPLER_STRATEGY").word(&strategies)?,
         };
-        if settings.mode == Mode::Wall && settings.strategy == Strategy::Signals {
+        if options.mode == Mode::Wall && options.strategy == Strategy::Signals {
             return Err(Setting::of("SAMPLER_STRATEGY").error("signals see threads that run: SAMPLER_MODE=cpu"));
         }
-        Ok(settings)
+        Ok(options)
     }
 }
 
-/// Where the runtime stops threads that return from native code: their caller is where they were.
-fn is_stopped_at(name: &str) -> bool {
-    name.starts_with("System.Threading.Thread.PollGC") || name.starts_with("System.Threading.Thread.<PollGC>")
+struct State {
+    output: Output,
+    profile: Profile,
+    /// The profile's thread for each thread of the runtime. A thread may move to another system thread.
+    threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
+    methods: Methods,
+    start: Instant,
+    report: Report,
+    /// For how many seconds a report has been printed.
+    reported: u64,
 }
 
 impl State {
-    fn new(Settings { output, mode, is_only_mine, .. }: Settings, interval: Duration) -> Self {
-        let shown = if mode == Mode::Cpu { Shown::Cpu } else { Shown::Wall };
+    fn new(options: Options, interval: Duration) -> Self {
+        let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let profile = Profile::new(application_name(), Unit::Nanoseconds).of_process(std::process::id());
-        let profile = profile.started_at(SystemTime::now()).with_interval(interval).in_mode(shown);
-        let profile = if is_only_mine { profile.only_my_code() } else { profile };
-        let (lanes, methods, report) = (HashMap::new(), Methods::default(), Report::default());
-        Self { output, profile, lanes, methods, start: Instant::now(), report, told: 0 }
+        let mut profile = profile.started_at(SystemTime::now()).with_interval(interval).in_mode(mode);
+        if options.is_only_mine {
+            profile = profile.only_my_code();
+        }
+        Self {
+            output: options.output,
+            profile,
+            threads: HashMap::new(),
+            methods: Methods::default(),
+            start: Instant::now(),
+            report: Report::default(),
+            reported: 0,
+        }
     }
 
-    fn take(&mut self, round: &Round<'_, '_>) {
+    fn add(&mut self, round: &Round<'_, '_>) {
+        let profile = &mut self.profile;
         for sample in round.samples() {
-            let (thread, profile) = (sample.thread(), &mut self.profile);
-            let lane = self.lanes.entry((thread.id, thread.os_id));
-            let lane = *lane.or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
-            profile.rename_thread(lane, thread.name.as_deref().unwrap_or_default());
+            let thread = sample.thread();
+            let profile_thread = *self
+                .threads
+                .entry((thread.id, thread.os_id))
+                .or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
+            profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
             let mut frames: Vec<FrameId> = Vec::new();
             for (depth, frame) in sample.frames().iter().enumerate() {
-                let Some(named) = self.methods.frame(profile, round, depth, frame) else { continue };
-                // Native functions without a name of their own are one frame.
-                if frame.function.is_some() || frames.last() != Some(&named) {
-                    frames.push(named);
+                let Some(id) = self.methods.frame(profile, round, depth, frame) else { continue };
+                // Adjacent native functions without names make one frame.
+                if frame.function.is_some() || frames.last() != Some(&id) {
+                    frames.push(id);
                 }
             }
             if sample.is_waiting() {
-                frames.push(profile.frame(Named::native("[waits]")));
+                frames.push(profile.frame(export::Frame::native("[waits]")));
             }
             let stack = profile.stack_leaf_first(frames);
-            profile.sample(lane, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
+            profile.sample(profile_thread, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
         }
         self.report = round.report().clone();
-        let passed = self.start.elapsed().as_secs();
-        if passed > self.told {
+        let seconds = self.start.elapsed().as_secs();
+        if seconds > self.reported {
             eprintln!("sampler: {}", self.report);
-            if passed / SNAPSHOT > self.told / SNAPSHOT {
-                self.write().unwrap_or_else(|error| eprintln!("sampler: {error}"));
+            if seconds / SNAPSHOT > self.reported / SNAPSHOT
+                && let Err(error) = self.write()
+            {
+                eprintln!("sampler: {error}");
             }
-            self.told = passed;
+            self.reported = seconds;
         }
     }
 
-    /// Replaces the snapshot before: an application that is killed has lost what came after it, and no more.
+    /// Replaces the previous snapshot, so that an application that is killed loses ten seconds at most.
     fn write(&mut self) -> Result<(), corprof_export::Error> {
         let (report, profile) = (&self.report, &mut self.profile);
         self.methods.place(profile);
@@ -140,8 +147,29 @@ impl State {
     }
 }
 
+/// The managed methods seen so far.
+#[derive(Default)]
+struct Methods {
+    /// By id. After an unload the id may belong to another method, which has another name.
+    known: HashMap<FunctionId, (Name, FrameId)>,
+    /// The methods whose file and line have not been looked up.
+    unplaced: Vec<Unplaced>,
+    lines: SourceLines,
+}
+
+struct Unplaced {
+    frame: FrameId,
+    module: PathBuf,
+    token: MethodDef,
+}
+
+/// Whether the runtime itself stops threads in this method, when they return from native code.
+fn is_stop_point(name: &str) -> bool {
+    name.starts_with("System.Threading.Thread.PollGC") || name.starts_with("System.Threading.Thread.<PollGC>")
+}
+
 impl Methods {
-    /// A frame by its name; none for one in which the runtime has stopped the thread.
+    /// The frame's id in the profile; none where the runtime has stopped the thread.
     fn frame(
         &mut self,
         profile: &mut Profile,
@@ -150,12 +178,12 @@ impl Methods {
         frame: &SampledFrame,
     ) -> Option<FrameId> {
         let Some(function) = frame.function else {
-            // Further out, the address is that of what comes after a call.
+            // Callers' frames have the return address, which may lie behind the calling function.
             let native = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
-            return Some(profile.frame(Named::native(native.as_deref().unwrap_or("[native code]"))));
+            return Some(profile.frame(export::Frame::native(native.as_deref().unwrap_or("[native code]"))));
         };
         let name = round.cx().names().csharp().function(function);
-        if is_stopped_at(&name) {
+        if is_stop_point(&name) {
             return None;
         }
         if let Some((known, frame)) = self.known.get(&function)
@@ -163,19 +191,31 @@ impl Methods {
         {
             return Some(*frame);
         }
-        let place = round.cx().function_info(function).ok().filter(|info| !info.token.is_nil());
-        let place = place.and_then(|info| Some((round.cx().module_info(info.module).ok()?.path, info.token)));
-        let named = Named::managed(&name);
-        let frame = profile.frame(place.as_ref().map_or(named, |(module, _)| named.in_module(module)));
-        self.unplaced.extend(place.map(|(module, token)| (frame, module.into(), token.as_raw())));
+        let frame = match Self::definition(round, function) {
+            None => profile.frame(export::Frame::managed(&name)),
+            Some((module, token)) => {
+                let frame = profile.frame(export::Frame::managed(&name).in_module(&module));
+                self.unplaced.push(Unplaced { frame, module: module.into(), token });
+                frame
+            }
+        };
         self.known.insert(function, (name, frame));
         Some(frame)
     }
 
-    /// Finds file and line of the methods that have been seen since the last time. This reads files, so not during a round.
+    /// The path of a method's module, and its token there. Dynamic methods have neither.
+    fn definition(round: &Round<'_, '_>, function: FunctionId) -> Option<(String, MethodDef)> {
+        let info = round.cx().function_info(function).ok()?;
+        if info.token.is_nil() {
+            return None;
+        }
+        Some((round.cx().module_info(info.module).ok()?.path, info.token))
+    }
+
+    /// Looks up file and line of the methods that are new since the last time. This reads files, so not during a round.
     fn place(&mut self, profile: &mut Profile) {
-        for (frame, module, token) in self.unplaced.drain(..) {
-            if let Some((file, line)) = self.lines.of_method(&module, token) {
+        for Unplaced { frame, module, token } in self.unplaced.drain(..) {
+            if let Some((file, line)) = self.lines.of_method(&module, token.as_raw()) {
                 profile.place(frame, file, line);
             }
         }
@@ -183,27 +223,30 @@ impl Methods {
 }
 
 #[callbacks]
-impl Callbacks for Sampling {
+impl Callbacks for SamplerProfiler {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let settings = Settings::read()?;
-        let interval = Duration::try_from_secs_f64(1.0 / settings.hertz)?;
-        let sampler = Sampler::every(interval).mode(settings.mode).strategy(settings.strategy);
-        let sampler = sampler.budget(settings.budget_percent / 100.0);
-        if settings.strategy == Strategy::Signals {
-            // Dynamic methods have names for those who hear when they end. The suspended runtime does not show them at all.
+        let options = Options::read()?;
+        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
+        let sampler = Sampler::every(interval)
+            .mode(options.mode)
+            .strategy(options.strategy)
+            .budget(options.budget_percent / 100.0);
+        if options.strategy == Strategy::Signals {
+            // Signals also find threads in dynamic methods; corprof can name these only if it is told when they end.
             cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
         }
-        let state = Arc::clone(&self.0);
-        *state.lock(cx) = Some(State::new(settings, interval));
-        Ok(sampler.start(cx, move |round| {
+        *self.state.lock(cx) = Some(State::new(options, interval));
+        let state = Arc::clone(&self.state);
+        sampler.start(cx, move |round| {
             if let Some(state) = &mut *state.lock(round.cx()) {
-                state.take(round);
+                state.add(round);
             }
-        })?)
+        })?;
+        Ok(())
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(state) = &mut *self.0.lock(cx) else { return };
+        let Some(state) = &mut *self.state.lock(cx) else { return };
         eprintln!("sampler: {}", state.report);
         match state.write() {
             Ok(()) => {

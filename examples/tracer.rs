@@ -1,70 +1,117 @@
-//! Records the calls of an application, one below the other, thread by thread, with their times.
+//! Records every call of an application with its times, thread by thread.
 //!
-//! `cargo xtask demo tracer`. With TRACER_OUT=calls.pftrace the calls go there, for <https://ui.perfetto.dev>; a name that ends
-//! in `.json` makes a file that speedscope and Chrome read, too, five times the size. TRACER_FILTER='Shop.*' traces only
-//! functions whose whole names match that glob. Calls of less than TRACER_MIN=1 microseconds are counted in their callers,
-//! with the time they took; TRACER_MIN=0 records every call. Without TRACER_OUT a tree of all calls is printed: the thread's
-//! number, the depth as dots (at most 100), the name. Nothing is lost: where calls come faster than they are written the
-//! application waits, and how long is told at the end.
+//! Run it with `cargo xtask demo tracer`. Options are environment variables:
+//! - TRACER_OUT=calls.pftrace writes the calls for <https://ui.perfetto.dev>. A name that ends in `.json` makes a file five times
+//!   the size, which speedscope and Chrome read too. Without TRACER_OUT a tree of all calls is printed: the number of the
+//!   thread, the depth as dots (at most 100), the name.
+//! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob.
+//! - TRACER_MIN=1 folds calls of less than one microsecond into their callers, as a count and a time; 0 records every call.
+//!
+//! No call is lost: where calls come faster than they can be written the application waits. How long is printed at exit.
+
+use std::io::{BufWriter, Stderr, Write, stderr};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use corprof::hooks::{Call, CallEnd, CallLog, CallReader, CallThread, CallWriter, StackBoundary};
-use corprof::{prelude::*, settings::Setting};
+use corprof::prelude::*;
+use corprof::settings::{Setting, SettingError};
 use corprof_export::{Short, Trace, application_name};
 use globset::{Glob, GlobMatcher};
-use std::io::{BufWriter, Stderr, Write, stderr};
-use std::{sync::Arc, sync::OnceLock, time::Duration};
+
+/// How often the buffers of the threads are read.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// How many beginnings and ends the buffer of a thread holds.
+const BUFFER: usize = 1 << 13;
+
+/// How many threads have a buffer at a time.
+const THREADS: usize = 4096;
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
 struct Tracer {
-    calls: OnceLock<Arc<Calls>>,
+    hooks: OnceLock<Arc<Hooks>>,
 }
 
-struct Calls {
+struct Options {
+    filter: GlobMatcher,
+    output: Option<PathBuf>,
+    /// Shorter calls are folded into their callers.
+    shortest: Duration,
+}
+
+impl Options {
+    fn read() -> Result<Self, SettingError> {
+        let output = Setting::of("TRACER_OUT").output()?;
+        let shortest = Setting::of("TRACER_MIN").number(u64::from(output.is_some()), 0..=1_000_000)?;
+        Ok(Self {
+            filter: Setting::of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher(),
+            output,
+            shortest: Duration::from_micros(shortest),
+        })
+    }
+}
+
+struct Hooks {
     filter: GlobMatcher,
     log: CallLog<&'static str>,
 }
 
-impl FunctionHooks for Calls {
+impl FunctionHooks for Hooks {
+    /// The function's name.
     type Function = &'static str;
     type Thread = CallWriter<&'static str>;
     const UNWINDS: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function).to_string();
-        if self.filter.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No } // kept for ever, as the hook is
+        // Leaked, because the hook stays until the process ends.
+        if self.filter.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No }
     }
+
     fn thread_started(&self) -> CallWriter<&'static str> {
         self.log.writer()
     }
+
     fn enter(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, name: &&'static str) {
         calls.enter(cx, name);
     }
+
     fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, _name: &&'static str) {
         calls.leave(cx);
     }
+
     fn unwound(&self, calls: &mut CallWriter<&'static str>, boundary: StackBoundary) {
         calls.unwound(boundary);
     }
 }
 
-struct ToFile(Trace);
+/// Writes the calls into a trace file.
+struct ToFile {
+    trace: Trace,
+}
 
 impl CallReader<&'static str> for ToFile {
     fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
-        Ok(self.0.thread(thread.number, thread.os_id, thread.name.as_deref())?)
+        Ok(self.trace.thread(thread.number, thread.os_id, thread.name.as_deref())?)
     }
+
     fn begin(&mut self, call: Call<&'static str>) -> Result<(), BoxError> {
-        Ok(self.0.begin(call.thread, call.at, call.function)?)
+        Ok(self.trace.begin(call.thread, call.at, call.function)?)
     }
+
     fn end(&mut self, end: CallEnd) -> Result<(), BoxError> {
-        Ok(self.0.end(end.thread, end.at, short(end))?)
+        Ok(self.trace.end(end.thread, end.at, short(end))?)
     }
+
     fn alone(&mut self, end: CallEnd) -> Result<(), BoxError> {
-        Ok(self.0.short(end.thread, end.at, short(end))?)
+        Ok(self.trace.short(end.thread, end.at, short(end))?)
     }
+
     fn pause(&mut self) -> Result<(), BoxError> {
-        Ok(self.0.flush()?)
+        Ok(self.trace.flush()?)
     }
 }
 
@@ -72,44 +119,49 @@ fn short(CallEnd { folded, .. }: CallEnd) -> Short {
     Short { calls: folded.calls, time: folded.time }
 }
 
-struct ToTree(BufWriter<Stderr>);
+/// Prints the calls as a tree.
+struct ToTree {
+    out: BufWriter<Stderr>,
+}
 
 impl CallReader<&'static str> for ToTree {
     fn begin(&mut self, call: Call<&'static str>) -> Result<(), BoxError> {
         let Call { thread, function, .. } = call;
         let dots = ".".repeat(call.depth.min(100));
-        Ok(writeln!(self.0, "{thread:>4} {dots}{function}")?)
+        Ok(writeln!(self.out, "{thread:>4} {dots}{function}")?)
     }
+
     fn end(&mut self, _end: CallEnd) -> Result<(), BoxError> {
         Ok(())
     }
+
     fn pause(&mut self) -> Result<(), BoxError> {
-        Ok(self.0.flush()?)
+        Ok(self.out.flush()?)
     }
 }
 
 #[callbacks]
 impl Callbacks for Tracer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let filter = Setting::of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher();
-        let path = Setting::of("TRACER_OUT").output()?;
-        let micros = Setting::of("TRACER_MIN").number(u64::from(path.is_some()), 0..=1_000_000)?;
-        let log = CallLog::new(1 << 13, 4096).folding(Duration::from_micros(micros));
-        let calls = self.calls.get_or_init(|| Arc::new(Calls { filter, log }));
-        let often = Duration::from_millis(5);
-        if let Some(path) = path {
-            let trace = Trace::create(path, std::process::id(), &application_name())?;
-            calls.log.start(cx, "tracer", often, ToFile(trace))?;
-        } else {
-            calls.log.start(cx, "tracer", often, ToTree(BufWriter::new(stderr())))?;
+        let Options { filter, output, shortest } = Options::read()?;
+        let log = CallLog::new(BUFFER, THREADS).folding(shortest);
+        let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { filter, log }));
+        match output {
+            Some(path) => {
+                let trace = Trace::create(path, std::process::id(), &application_name())?;
+                hooks.log.start(cx, "tracer", INTERVAL, ToFile { trace })?;
+            }
+            None => hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(stderr()) })?,
         }
-        Ok(cx.hook_functions(calls.clone())?)
+        Ok(cx.hook_functions(Arc::clone(hooks))?)
     }
+
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        let Some(calls) = self.calls.get() else { return };
-        match calls.log.finish() {
+        let Some(hooks) = self.hooks.get() else { return };
+        match hooks.log.finish() {
             Ok(lost) => {
-                eprintln!("tracer: {lost} beginnings and ends were lost; threads waited {:.1?}", calls.log.waited())
+                let waited = hooks.log.waited();
+                eprintln!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
             }
             Err(error) => eprintln!("tracer: calls are missing: {error}"),
         }
