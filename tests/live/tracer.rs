@@ -128,9 +128,9 @@ fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
     }
 }
 
-/// The name of a program here; or, under Wine, of what starts it.
+/// The name of a program here; or of what starts it under Wine.
 fn is_application(name: &str) -> bool {
-    matches!(name, "Calls" | "Churn") || cfg!(windows) && name == "corprof-dotnet"
+    matches!(name, "Calls" | "Churn" | "corprof-dotnet")
 }
 
 fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {

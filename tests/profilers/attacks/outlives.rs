@@ -1,7 +1,10 @@
 //! What is kept longer than it is good for: metadata of modules that have gone, and handles and an `Info` on threads that end.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,10 +13,19 @@ use corprof::info::{HandleKind, Info, ObjectHandle};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 
+/// What the keeper has to hear of in this order: another module may be loaded at the address of one that has gone.
+enum Change {
+    Loaded(ModuleId),
+    Gone(Inert<ModuleId>),
+}
+
 #[derive(Default)]
 struct Shared {
-    loaded: Mutex<Vec<ModuleId>>,
-    gone: Mutex<Vec<Inert<ModuleId>>>,
+    changes: Mutex<Vec<Change>>,
+    /// How many modules were loaded, and of how many the keeper has asked for the metadata.
+    loaded: AtomicU64,
+    kept: AtomicU64,
+    has_ended: AtomicBool,
     refused: AtomicU64,
     answered: AtomicU64,
 }
@@ -37,15 +49,24 @@ fn ask(metadata: &MetadataImport<'_>) -> Result<String> {
 fn keep(cx: &OwnThread<'_>, shared: &Shared) {
     let mut kept: Vec<(ModuleId, MetadataImport<'_>)> = Vec::new();
     while !cx.is_stopping() {
-        let loaded = std::mem::take(&mut *shared.loaded.lock().unwrap());
-        kept.extend(loaded.into_iter().filter_map(|module| Some((module, cx.metadata(module).ok()?))));
-        let gone = std::mem::take(&mut *shared.gone.lock().unwrap());
-        for (_, metadata) in kept.extract_if(.., |(module, _)| gone.contains(&Inert::from(*module))) {
-            let count = if ask(&metadata).is_err() { &shared.refused } else { &shared.answered };
-            count.fetch_add(1, Relaxed);
+        let changes = std::mem::take(&mut *shared.changes.lock().unwrap());
+        for change in changes {
+            match change {
+                Change::Loaded(module) => {
+                    kept.extend(cx.metadata(module).ok().map(|metadata| (module, metadata)));
+                    shared.kept.fetch_add(1, SeqCst);
+                }
+                Change::Gone(gone) => {
+                    for (_, metadata) in kept.extract_if(.., |(module, _)| gone == Inert::from(*module)) {
+                        let count = if ask(&metadata).is_err() { &shared.refused } else { &shared.answered };
+                        count.fetch_add(1, Relaxed);
+                    }
+                }
+            }
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    shared.has_ended.store(true, SeqCst);
 }
 
 #[callbacks]
@@ -55,12 +76,21 @@ impl Callbacks for Outlives {
         Ok(cx.spawn_own_thread("keeper", move |cx| keep(cx, &shared))?)
     }
 
+    /// Waits until the keeper has the metadata, which it could not have of a module that has gone meanwhile.
     fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
-        self.0.loaded.lock().unwrap().push(module);
+        let shared = &self.0;
+        let number = {
+            let mut changes = shared.changes.lock().unwrap();
+            changes.push(Change::Loaded(module));
+            shared.loaded.fetch_add(1, SeqCst) + 1
+        };
+        while shared.kept.load(SeqCst) < number && !shared.has_ended.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn module_unload_finished(&self, _cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
-        self.0.gone.lock().unwrap().push(module);
+        self.0.changes.lock().unwrap().push(Change::Gone(module));
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {

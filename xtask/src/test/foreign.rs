@@ -110,7 +110,7 @@ impl Windows {
     /// system.
     fn unit_tests(&self, args: &Args) -> Result<()> {
         let mut command = self.target.cargo("test");
-        command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof"]);
+        command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof", "-p", "corprof-il"]);
         command.args(["--lib", "--test", "abi", "--test", "fake_clr", "--test", "signatures"]);
         self.wine.run_what_is_built(&mut command);
         run_tests(args, command)?;
