@@ -44,7 +44,11 @@ fn balanced(log: &str) -> Result<Vec<Line<'_>>> {
     // The process may end while the runtime compiles in the background; not while the application's first thread does.
     let last_of = |thread: u32| lines.iter().rev().find(|line: &&Line<'_>| line.thread == thread);
     let is_compiling = |thread: u32| last_of(thread).is_some_and(|last| last.kind == '+' && last.category == "jit");
-    open.retain(|&thread, inside| !inside.is_empty() && !(thread != 0 && inside.len() == 1 && is_compiling(thread)));
+    open.retain(|&thread, inside| match inside.len() {
+        0 => false,
+        1 => thread == 0 || !is_compiling(thread),
+        _ => true,
+    });
     ensure!(open.is_empty(), "begun and not ended, by thread: {open:?}");
     Ok(lines)
 }
