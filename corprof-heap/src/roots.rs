@@ -1,0 +1,63 @@
+//! What keeps objects alive from outside of the heap.
+
+use crate::ObjectId;
+
+/// Why the collector starts from an object.
+///
+/// Weak handles are no roots: they keep nothing alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum RootKind {
+    /// A static field.
+    Static,
+    /// A local variable or a register.
+    Stack,
+    /// A strong handle.
+    Handle,
+    /// A handle that pins.
+    PinnedHandle,
+    /// A handle that native code counts references of.
+    RefCountedHandle,
+    /// The queue of objects to be finalized.
+    Finalizer,
+    /// Anything else that the runtime names.
+    Other,
+}
+
+impl RootKind {
+    /// All kinds, in their order.
+    pub const ALL: [Self; 7] = [
+        Self::Static,
+        Self::Stack,
+        Self::Handle,
+        Self::PinnedHandle,
+        Self::RefCountedHandle,
+        Self::Finalizer,
+        Self::Other,
+    ];
+
+    /// The kind in words, such as `pinned handle`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static field",
+            Self::Stack => "stack",
+            Self::Handle => "handle",
+            Self::PinnedHandle => "pinned handle",
+            Self::RefCountedHandle => "reference-counted handle",
+            Self::Finalizer => "finalizer queue",
+            Self::Other => "other root",
+        }
+    }
+}
+
+/// A root: one object and what holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Root {
+    /// The object that is held.
+    pub object: ObjectId,
+    /// By what.
+    pub kind: RootKind,
+    /// Which one it is, such as the static field's name.
+    pub name: Option<Box<str>>,
+}
