@@ -136,7 +136,11 @@ impl<'g> Dominators<'g> {
     }
 
     fn position_of(&self, object: ObjectId) -> Option<usize> {
-        Some(self.position[object.index()]).filter(|&position| position != NONE).map(|position| position as usize)
+        self.position
+            .get(object.index())
+            .copied()
+            .filter(|&position| position != NONE)
+            .map(|position| position as usize)
     }
 
     /// Reachable objects, each before those that it dominates.
