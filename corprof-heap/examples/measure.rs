@@ -1,13 +1,17 @@
 //! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and says what each step takes:
-//! `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1]`.
+//! `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1] [FOLDER]`, where FOLDER gets a file of each format.
 //!
 //! The heap comes as the runtime's events do, in blocks of 64 KB, objects and references interleaved. It has lists,
-//! arrays, trees and objects that several share; all of it is reachable.
+//! arrays, trees and objects that several share; an eighth is unreachable.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::path::Path;
 use std::time::Instant;
 
-use corprof_heap::{BulkReader, Dominators, GraphBuilder};
+use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff};
+use corprof_heap::report::{Options, Report};
+use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Totals, chrome, perfetto};
 use fastrand::Rng;
 
 /// A line of `/proc/self/status` in megabytes; 0 where there is none.
@@ -108,16 +112,66 @@ fn generate(objects: u64, seed: u64) -> BulkReader {
     reader
 }
 
+/// Names such as applications have.
+fn name_classes(reader: &mut BulkReader) {
+    let classes: Vec<u64> = reader.builder().undescribed_classes().collect();
+    for class in classes {
+        let number = (class - 0x7fff_0000) / 64;
+        let name = match number % 7 {
+            0 => format!("Shop.Orders.Order{number}"),
+            1 => format!("System.Collections.Generic.Dictionary`2<System.String,Shop.Item{number}>"),
+            2 => format!("Shop.Item{number}[]"),
+            3 => format!("Shop.Program+<>c__DisplayClass{number}_0"),
+            _ => format!("System.Threading.Tasks.Task`1<Shop.Result{number}>"),
+        };
+        let assembly = if name.starts_with("Shop") { "Shop" } else { "System.Private.CoreLib" };
+        reader.builder().class(class, &name, assembly, 24);
+    }
+}
+
+fn create(folder: &Path, name: &str) -> std::io::Result<BufWriter<File>> {
+    File::create(folder.join(name)).map(BufWriter::new)
+}
+
+/// Writes each format, and says how large it is.
+fn write_all(tree: &Dominators<'_>, report: &Report, folder: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    step("cheap", || tree.graph().write(create(folder, "heap.cheap")?))?;
+    report.write_text(create(folder, "heap.txt")?)?;
+    report.write_json(create(folder, "heap.json")?)?;
+    report.write_html(create(folder, "heap.html")?)?;
+    let written = step("chrome", || chrome::write(tree, chrome::DEFAULT_CAP, create(folder, "heap.heapsnapshot")?))?;
+    println!("{written:?}");
+    step("perfetto", || perfetto::write(tree, 1, create(folder, "heap.pftrace")?))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        println!("{:>12} bytes  {}", entry.metadata()?.len(), entry.path().display());
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let objects = arguments.next().map_or(Ok(10_000_000), |text| text.parse())?;
     let seed = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let folder = arguments.next();
 
-    let reader = step("read", || generate(objects, seed));
+    let mut reader = step("read", || generate(objects, seed));
+    name_classes(&mut reader);
     let graph = step("build", || reader.finish())?;
     println!("{} objects, {} references, {}", graph.len(), graph.reference_count(), graph.losses());
     println!("graph: {} MB", graph.memory() / 1_000_000);
     let tree = step("dominators", || Dominators::of(&graph));
     println!("{} reachable, {} bytes", tree.reachable_count(), tree.reachable_bytes());
+    step("totals", || Totals::of(&tree));
+    let report = step("report", || Report::of(&tree, Options::default()));
+    step("paths", || PathDiff::of(&tree, &tree, DEFAULT_DEPTH).len());
+    if let Some(folder) = folder {
+        write_all(&tree, &report, folder.as_ref())?;
+        drop(tree);
+        drop(graph);
+        let file = File::open(Path::new(&folder).join("heap.cheap"))?;
+        step("read file", || HeapGraph::read(file))?;
+    }
     Ok(())
 }

@@ -3,13 +3,17 @@
 mod addresses;
 mod bits;
 mod builder;
+pub mod chrome;
 mod classes;
 pub mod diff;
 mod dominators;
+pub mod file;
 mod graph;
 mod liveness;
 mod losses;
 mod paths;
+pub mod perfetto;
+pub mod report;
 mod roots;
 mod totals;
 mod varint;

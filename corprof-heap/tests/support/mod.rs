@@ -9,27 +9,27 @@ use fastrand::Rng;
 
 /// A heap as lists. Objects are numbers; their addresses ascend with these.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(crate) struct Model {
     /// Address, class, size.
-    pub objects: Vec<(u64, u64, u64)>,
-    pub references: Vec<(usize, usize)>,
+    pub(crate) objects: Vec<(u64, u64, u64)>,
+    pub(crate) references: Vec<(usize, usize)>,
     /// Table, key, value.
-    pub ephemerons: Vec<(Option<usize>, usize, usize)>,
-    pub roots: Vec<(usize, RootKind)>,
+    pub(crate) ephemerons: Vec<(Option<usize>, usize, usize)>,
+    pub(crate) roots: Vec<(usize, RootKind)>,
 }
 
 /// What a heap is to be like.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    pub objects: usize,
-    pub references: usize,
-    pub classes: u64,
-    pub roots: usize,
-    pub ephemerons: usize,
-    pub has_tables: bool,
+pub(crate) struct Shape {
+    pub(crate) objects: usize,
+    pub(crate) references: usize,
+    pub(crate) classes: u64,
+    pub(crate) roots: usize,
+    pub(crate) ephemerons: usize,
+    pub(crate) has_tables: bool,
 }
 
-pub fn random(rng: &mut Rng, shape: Shape) -> Model {
+pub(crate) fn random(rng: &mut Rng, shape: Shape) -> Model {
     let Shape { objects, references, classes, roots, ephemerons, has_tables } = shape;
     let mut address = 0x7f00_0000_0000;
     let mut model = Model::default();
@@ -62,12 +62,12 @@ enum Part {
 }
 
 impl Model {
-    pub fn build(&self) -> HeapGraph {
+    pub(crate) fn build(&self) -> HeapGraph {
         self.build_in_order(&mut Rng::with_seed(0), false)
     }
 
     /// Builds it in an order at random.
-    pub fn build_shuffled(&self, rng: &mut Rng) -> HeapGraph {
+    pub(crate) fn build_shuffled(&self, rng: &mut Rng) -> HeapGraph {
         self.build_in_order(rng, true)
     }
 
@@ -106,16 +106,16 @@ impl Model {
         builder.finish().expect("not that large")
     }
 
-    pub fn address(&self, object: usize) -> u64 {
+    pub(crate) fn address(&self, object: usize) -> u64 {
         self.objects[object].0
     }
 
-    pub fn size(&self, object: usize) -> u64 {
+    pub(crate) fn size(&self, object: usize) -> u64 {
         self.objects[object].2
     }
 
     /// Which objects are alive, without `removed`: by the definition, until nothing changes.
-    pub fn alive_without(&self, removed: &[usize]) -> Vec<bool> {
+    pub(crate) fn alive_without(&self, removed: &[usize]) -> Vec<bool> {
         let mut alive = vec![false; self.objects.len()];
         for &(object, _) in &self.roots {
             alive[object] = !removed.contains(&object);
@@ -146,10 +146,10 @@ impl Model {
 }
 
 /// Names that are not in the order of keys.
-pub fn class_name(key: u64) -> String {
+pub(crate) fn class_name(key: u64) -> String {
     format!("Shop.Class{}", key.wrapping_mul(7) % 13)
 }
 
-pub fn assembly_name(key: u64) -> String {
+pub(crate) fn assembly_name(key: u64) -> String {
     format!("Assembly{}", key % 3)
 }
