@@ -9,7 +9,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::Instant;
 
-use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff};
+use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
 use corprof_heap::report::{Options, Report};
 use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Totals, chrome, perfetto};
 use fastrand::Rng;
@@ -165,7 +165,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} reachable, {} bytes", tree.reachable_count(), tree.reachable_bytes());
     step("totals", || Totals::of(&tree));
     let report = step("report", || Report::of(&tree, Options::default()));
-    step("paths", || PathDiff::of(&tree, &tree, DEFAULT_DEPTH).len());
+    let summary = step("summary", || Summary::of(&tree, DEFAULT_DEPTH));
+    println!("{} paths, {} objects merged", summary.path_count(), summary.merged_objects());
+    drop(summary);
     if let Some(folder) = folder {
         write_all(&tree, &report, folder.as_ref())?;
         drop(tree);

@@ -202,11 +202,7 @@ impl Snapshot<'_, '_> {
         let mut is_root = vec![false; self.selection.objects.len()];
         for root in self.graph.roots() {
             if let Some(place) = self.selection.place(root.object) {
-                let name = match &root.name {
-                    Some(name) => format!("{} {name}", root.kind.name()),
-                    None => root.kind.name().to_owned(),
-                };
-                edges.push([PROPERTY, self.strings.number(&name), node_of(place)]);
+                edges.push([PROPERTY, self.strings.number(&root.to_string()), node_of(place)]);
                 is_root[place] = true;
             }
         }

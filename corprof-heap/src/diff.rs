@@ -2,6 +2,8 @@
 //!
 //! Objects have no identity across collections, so snapshots are compared by what stays: names of classes, and the classes through which
 //! objects are kept alive. Where the caller knows which object is which, [`IdentityDiff`] compares objects.
+//!
+//! A [`Summary`] is all that a comparison needs of a snapshot, so that only one graph is in memory at a time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,6 +12,114 @@ use rustc_hash::FxHashMap;
 
 use crate::totals::{grouped, numbered};
 use crate::{Dominators, ObjectId, Total};
+
+/// How many classes of a path are told apart, if the caller does not say otherwise.
+pub const DEFAULT_DEPTH: usize = 24;
+
+/// The most paths of a summary. What has more is rare, and each takes some 80 bytes.
+const MOST_PATHS: usize = 1 << 20;
+
+/// A path of classes, and what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PathSum {
+    /// The path without its last class.
+    parent: Option<u32>,
+    depth: u32,
+    class: u32,
+    /// Objects at the end of the path; they retain what they dominate.
+    total: Total,
+}
+
+/// Sums of a snapshot by class and by dominator path.
+///
+/// The dominator path of an object are the classes of the objects that dominate it, from the top down to itself. Neighbours of
+/// the same class are one step, so that a list of nodes is one path however long it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    title: String,
+    is_whole: bool,
+    /// Assembly, name and sums, in order. Classes of one name and assembly are one, in however many contexts they are loaded.
+    classes: Vec<((String, String), Total)>,
+    paths: Vec<PathSum>,
+    merged: u64,
+}
+
+impl Summary {
+    /// Sums up. `depth` is how many classes of a path are told apart, such as [`DEFAULT_DEPTH`]; what is deeper counts for the last of them.
+    #[must_use]
+    pub fn of(tree: &Dominators<'_>, depth: usize) -> Self {
+        let graph = tree.graph();
+        let (number_of, names) = numbered(graph, |class| (class.assembly.clone(), class.name.clone()));
+        let totals = grouped(tree, &number_of, names.len());
+        let classes = names.into_iter().zip(totals).collect();
+        let (title, is_whole) = (graph.title().to_owned(), graph.losses().is_whole());
+        let mut summary = Self { title, is_whole, classes, paths: Vec::new(), merged: 0 };
+        summary.add_paths(tree, &number_of, depth.max(1) as u32);
+        summary
+    }
+
+    /// What the snapshot is of.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Whether nothing of the snapshot is known to be missing.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// How many paths there are.
+    #[must_use]
+    pub fn path_count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// How many objects count for a shorter path than their own because there were more than 1,048,576 paths.
+    #[must_use]
+    pub fn merged_objects(&self) -> u64 {
+        self.merged
+    }
+
+    fn add_paths(&mut self, tree: &Dominators<'_>, number_of: &[u32], depth: u32) {
+        let graph = tree.graph();
+        let mut children: FxHashMap<(Option<u32>, u32), u32> = FxHashMap::default();
+        let mut path_at: Vec<u32> = Vec::with_capacity(tree.reachable_count());
+        for (position, object) in tree.order().enumerate() {
+            let above = tree.parent_at(position).map(|parent| path_at[parent]);
+            let class = number_of[graph.class_of(object).index()];
+            let stays = above.filter(|&above| {
+                let above = &self.paths[above as usize];
+                above.class == class || above.depth == depth
+            });
+            let known = stays.or_else(|| children.get(&(above, class)).copied());
+            let is_full = self.paths.len() >= MOST_PATHS;
+            let path = match (known, above) {
+                (Some(path), _) => path,
+                (None, Some(above)) if is_full => {
+                    self.merged += 1;
+                    above
+                }
+                // Paths without a parent are as many as classes at most, so they have room always.
+                (None, _) => {
+                    let depth = above.map_or(1, |above| self.paths[above as usize].depth + 1);
+                    let path = self.paths.len() as u32;
+                    self.paths.push(PathSum { parent: above, depth, class, total: Total::default() });
+                    children.insert((above, class), path);
+                    path
+                }
+            };
+            let total = &mut self.paths[path as usize].total;
+            total.objects += 1;
+            total.shallow = total.shallow.saturating_add(graph.size(object));
+            if Some(path) != above {
+                total.retained = total.retained.saturating_add(tree.bytes_at(position));
+            }
+            path_at.push(path);
+        }
+    }
+}
 
 /// Sums in the first and in the second snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +157,7 @@ fn growth(before: u64, after: u64) -> i64 {
 /// A class that one of the snapshots has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassChange {
-    /// The class's name. Classes of one name and assembly are one, in however many contexts they are loaded.
+    /// The class's name.
     pub name: String,
     /// The assembly's name.
     pub assembly: String,
@@ -57,151 +167,106 @@ pub struct ClassChange {
 
 /// Compares by class: all classes that either has, those that grew most in retained bytes first.
 #[must_use]
-pub fn by_class(before: &Dominators<'_>, after: &Dominators<'_>) -> Vec<ClassChange> {
-    let mut changes: BTreeMap<(String, String), Change> = BTreeMap::new();
-    let sums = |tree: &Dominators<'_>| {
-        let (number_of, names) = numbered(tree.graph(), |class| (class.assembly.clone(), class.name.clone()));
-        let totals = grouped(tree, &number_of, names.len());
-        names.into_iter().zip(totals)
+pub fn by_class(before: &Summary, after: &Summary) -> Vec<ClassChange> {
+    let mut changes: BTreeMap<&(String, String), Change> = BTreeMap::new();
+    for (name, total) in &before.classes {
+        changes.entry(name).or_default().before = *total;
+    }
+    for (name, total) in &after.classes {
+        changes.entry(name).or_default().after = *total;
+    }
+    let change = |(name, change): (&(String, String), Change)| {
+        let (assembly, name) = name.clone();
+        ClassChange { name, assembly, change }
     };
-    for (name, total) in sums(before) {
-        changes.entry(name).or_default().before = total;
-    }
-    for (name, total) in sums(after) {
-        changes.entry(name).or_default().after = total;
-    }
-    let change = |((assembly, name), change)| ClassChange { name, assembly, change };
     let mut changes: Vec<_> = changes.into_iter().map(change).collect();
     changes.sort_by_key(|class| Reverse(class.change.retained_growth())); // stable: else by name
     changes
 }
 
-/// How many classes of a path are told apart; what is deeper counts for the last of them.
-pub const DEFAULT_DEPTH: usize = 24;
-
-/// A path of classes, and what it holds in both snapshots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PathNode {
+/// A path that one of the snapshots has.
+#[derive(Debug)]
+struct PathChange<'s> {
     parent: Option<usize>,
-    depth: usize,
-    class: usize,
+    /// Assembly and name.
+    class: &'s (String, String),
     change: Change,
 }
 
-/// Two snapshots by dominator path: the classes of the objects that dominate an object, from the top down to itself.
-///
-/// Neighbours of the same class are one step, so that a list of nodes is one path however long it is. Each path that either
-/// snapshot has takes about 80 bytes.
+/// Two snapshots by dominator path.
 #[derive(Debug)]
-pub struct PathDiff {
-    /// Assembly and name.
-    classes: Vec<(String, String)>,
-    nodes: Vec<PathNode>,
+pub struct PathDiff<'s> {
+    paths: Vec<PathChange<'s>>,
 }
 
-impl PathDiff {
-    /// Compares; `depth` is how many classes of a path are told apart, such as [`DEFAULT_DEPTH`].
+impl<'s> PathDiff<'s> {
+    /// Compares.
     #[must_use]
-    pub fn of(before: &Dominators<'_>, after: &Dominators<'_>, depth: usize) -> Self {
-        let names =
-            |tree: &Dominators<'_>| numbered(tree.graph(), |class| (class.assembly.clone(), class.name.clone()));
-        let sides = [(before, names(before)), (after, names(after))];
-        let mut classes: Vec<_> = sides.iter().flat_map(|(_, (_, names))| names.iter().cloned()).collect();
-        classes.sort_unstable();
-        classes.dedup();
-
-        let mut nodes = Vec::new();
-        let mut children = FxHashMap::default();
-        for (side, (tree, (number_of, names))) in sides.into_iter().enumerate() {
-            let common = |name| classes.binary_search(name).unwrap_or_default();
-            let class_of: Vec<usize> = number_of.iter().map(|&number| common(&names[number as usize])).collect();
-            add(tree, &class_of, depth.max(1), side, &mut nodes, &mut children);
+    pub fn of(before: &'s Summary, after: &'s Summary) -> Self {
+        let mut paths: Vec<PathChange<'s>> = Vec::new();
+        let mut places = FxHashMap::default();
+        let sums: [fn(&mut Change) -> &mut Total; 2] = [|change| &mut change.before, |change| &mut change.after];
+        for (summary, sum) in [before, after].into_iter().zip(sums) {
+            let mut place_of: Vec<usize> = Vec::with_capacity(summary.paths.len());
+            for path in &summary.paths {
+                let parent = path.parent.map(|parent| place_of[parent as usize]);
+                let class = &summary.classes[path.class as usize].0;
+                let place = *places.entry((parent, class)).or_insert_with(|| {
+                    paths.push(PathChange { parent, class, change: Change::default() });
+                    paths.len() - 1
+                });
+                *sum(&mut paths[place].change) = path.total;
+                place_of.push(place);
+            }
         }
-        Self { classes, nodes }
+        Self { paths }
     }
 
     /// How many paths there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.paths.len()
     }
 
     /// Whether both snapshots have nothing reachable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
+        self.paths.is_empty()
     }
 
-    /// What a path holds. Its total counts objects at its end; they retain what they dominate.
+    /// What a path holds: the objects at its end, which retain what they dominate.
     #[must_use]
     pub fn change(&self, path: usize) -> Change {
-        self.nodes[path].change
+        self.paths[path].change
     }
 
     /// The names of a path's classes, from the top down.
     #[must_use]
-    pub fn names(&self, path: usize) -> Vec<&str> {
-        let up = std::iter::successors(Some(path), |&node| self.nodes[node].parent);
-        let mut names: Vec<&str> = up.map(|node| self.classes[self.nodes[node].class].1.as_str()).collect();
-        names.reverse();
-        names
+    pub fn names(&self, path: usize) -> Vec<&'s str> {
+        self.classes(path).into_iter().map(|(_, name)| name.as_str()).collect()
     }
 
     /// The paths that grew most in retained bytes, the most first, at most `count`. A path is left out if another that goes on
     /// from it has four fifths of its growth: the longer one tells more.
     #[must_use]
     pub fn grown(&self, count: usize) -> Vec<usize> {
-        let growth = |node: usize| self.nodes[node].change.retained_growth();
-        let mut largest_child = vec![0; self.nodes.len()];
-        for (node, parent) in self.nodes.iter().enumerate().filter_map(|(node, path)| Some((node, path.parent?))) {
-            largest_child[parent] = growth(node).max(largest_child[parent]);
+        let growth = |path: usize| self.paths[path].change.retained_growth();
+        let mut largest_child = vec![0; self.paths.len()];
+        for (path, parent) in self.paths.iter().enumerate().filter_map(|(path, change)| Some((path, change.parent?))) {
+            largest_child[parent] = growth(path).max(largest_child[parent]);
         }
-        let tells = |&node: &usize| growth(node) > 0 && largest_child[node] / 4 < growth(node) / 5;
-        let mut grown: Vec<usize> = (0..self.nodes.len()).filter(tells).collect();
-        grown.sort_by_cached_key(|&node| (Reverse(growth(node)), self.key(node)));
+        let tells = |&path: &usize| growth(path) > 0 && largest_child[path] / 4 < growth(path) / 5;
+        let mut grown: Vec<usize> = (0..self.paths.len()).filter(tells).collect();
+        grown.sort_by_cached_key(|&path| (Reverse(growth(path)), self.classes(path)));
         grown.truncate(count);
         grown
     }
 
-    /// Assemblies and names of a path, to sort by.
-    fn key(&self, path: usize) -> Vec<usize> {
-        let up = std::iter::successors(Some(path), |&node| self.nodes[node].parent);
-        let mut key: Vec<usize> = up.map(|node| self.nodes[node].class).collect();
-        key.reverse();
-        key
-    }
-}
-
-/// Adds the paths of one side.
-fn add(
-    tree: &Dominators<'_>,
-    class_of: &[usize],
-    depth: usize,
-    side: usize,
-    nodes: &mut Vec<PathNode>,
-    children: &mut FxHashMap<(Option<usize>, usize), usize>,
-) {
-    let graph = tree.graph();
-    let mut node_at: Vec<u32> = Vec::with_capacity(tree.reachable_count());
-    for (position, object) in tree.order().enumerate() {
-        let above = tree.parent_at(position).map(|parent| node_at[parent] as usize);
-        let class = class_of[graph.class_of(object).index()];
-        let stays = above.filter(|&above| nodes[above].class == class || nodes[above].depth == depth);
-        let node = stays.unwrap_or_else(|| {
-            *children.entry((above, class)).or_insert_with(|| {
-                let depth = above.map_or(1, |above| nodes[above].depth + 1);
-                nodes.push(PathNode { parent: above, depth, class, change: Change::default() });
-                nodes.len() - 1
-            })
-        });
-        let change = &mut nodes[node].change;
-        let total = if side == 0 { &mut change.before } else { &mut change.after };
-        total.objects += 1;
-        total.shallow = total.shallow.saturating_add(graph.size(object));
-        if stays.is_none() {
-            total.retained = total.retained.saturating_add(tree.bytes_at(position));
-        }
-        node_at.push(node as u32);
+    fn classes(&self, path: usize) -> Vec<&'s (String, String)> {
+        let up = std::iter::successors(Some(path), |&path| self.paths[path].parent);
+        let mut classes: Vec<_> = up.map(|path| self.paths[path].class).collect();
+        classes.reverse();
+        classes
     }
 }
 

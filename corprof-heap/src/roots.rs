@@ -1,5 +1,7 @@
 //! What keeps objects alive from outside of the heap.
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::ObjectId;
 
 /// Why the collector starts from an object.
@@ -46,7 +48,7 @@ impl RootKind {
             Self::PinnedHandle => "pinned handle",
             Self::RefCountedHandle => "reference-counted handle",
             Self::Finalizer => "finalizer queue",
-            Self::Other => "other root",
+            Self::Other => "other",
         }
     }
 }
@@ -60,4 +62,12 @@ pub struct Root {
     pub kind: RootKind,
     /// Which one it is, such as the static field's name.
     pub name: Option<Box<str>>,
+}
+
+impl Display for Root {
+    /// The kind, and the name if it has one: `static field Shop.Catalogue.items`.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, " {name}"))
+    }
 }

@@ -4,7 +4,8 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use corprof_heap::diff::{self, IdentityDiff, PathDiff};
+use corprof_heap::diff::{self, DEFAULT_DEPTH, IdentityDiff, PathDiff, Summary};
+use corprof_heap::report::Changes;
 use corprof_heap::{Dominators, GraphBuilder, HeapGraph, Link, ObjectId, Paths, RootKind, Total, Totals};
 use fastrand::Rng;
 use support::{Model, Shape, assembly_name, class_name, random};
@@ -133,7 +134,7 @@ fn a_diff_by_class_has_the_sums_of_both() {
     for _ in 0..300 {
         let (before, after) = (small(&mut rng, false), small(&mut rng, false));
         let (first, second) = (before.build(), after.build());
-        let changes = diff::by_class(&Dominators::of(&first), &Dominators::of(&second));
+        let changes = diff::by_class(&sums(&first, DEFAULT_DEPTH), &sums(&second, DEFAULT_DEPTH));
         let names: BTreeSet<_> = changes.iter().map(|class| (&class.assembly, &class.name)).collect();
         assert_eq!(names.len(), changes.len());
         let known = [&first, &second].into_iter().flat_map(HeapGraph::classes);
@@ -145,6 +146,10 @@ fn a_diff_by_class_has_the_sums_of_both() {
             assert_eq!(class.change.after, total(&after, is_it));
         }
     }
+}
+
+fn sums(graph: &HeapGraph, depth: usize) -> Summary {
+    Summary::of(&Dominators::of(graph), depth)
 }
 
 /// A graph by hand: objects with class names, references and one root; classes get keys that differ from `salt` to `salt`.
@@ -178,8 +183,9 @@ fn a_diff_by_path_finds_what_grew_below_what() {
         ],
         &[(1, 2), (2, 3), (1, 4), (2, 5), (5, 6), (5, 7), (7, 8)],
     );
-    let (before, after) = (Dominators::of(&before), Dominators::of(&after));
-    let diff = PathDiff::of(&before, &after, diff::DEFAULT_DEPTH);
+    let shallow = [sums(&before, 2), sums(&after, 2)];
+    let (before, after) = (sums(&before, DEFAULT_DEPTH), sums(&after, DEFAULT_DEPTH));
+    let diff = PathDiff::of(&before, &after);
     let mut paths: BTreeMap<String, (i64, i64, i64)> = BTreeMap::new();
     for path in 0..diff.len() {
         let change = diff.change(path);
@@ -195,9 +201,23 @@ fn a_diff_by_path_finds_what_grew_below_what() {
     assert_eq!(paths, expected.map(|(name, growth)| (name.to_owned(), growth)).into());
     let grown: Vec<String> = diff.grown(10).into_iter().map(|path| diff.names(path).join(">")).collect();
     assert_eq!(grown, ["Cache>Node>Order"]);
-    let shallow = PathDiff::of(&before, &after, 2);
+    let shallow = PathDiff::of(&shallow[0], &shallow[1]);
+    let changes = Changes::of(&before, &after, 2, 10);
+    let mut text = Vec::new();
+    changes.write_text(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("              +600               +600             +2  Cache -> Node -> Order\n"), "{text}");
+    assert!(text.contains("and 1 more classes have changed") && !text.contains("Warning"), "{text}");
+    let mut json = Vec::new();
+    changes.write_json(&mut json).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["paths"][0]["classes"], serde_json::json!(["Cache", "Node", "Order"]));
+    assert_eq!(
+        (&json["classes"][0]["retained_growth"], &json["classes"][0]["before"]),
+        (&664.into(), &serde_json::json!([1, 24, 206]))
+    );
     assert_eq!(shallow.len(), 3, "what is deeper counts for the second class");
-    let back = PathDiff::of(&after, &before, diff::DEFAULT_DEPTH);
+    let back = PathDiff::of(&after, &before);
     assert!(back.grown(10).is_empty());
 }
 
@@ -207,7 +227,9 @@ fn paths_sum_up_to_the_heap() {
     for _ in 0..500 {
         let (before, after) = (small(&mut rng, true).build(), small(&mut rng, true).build());
         let (before, after) = (Dominators::of(&before), Dominators::of(&after));
-        let diff = PathDiff::of(&before, &after, 4);
+        let summaries = [Summary::of(&before, 4), Summary::of(&after, 4)];
+        assert_eq!(summaries.iter().map(Summary::merged_objects).sum::<u64>(), 0);
+        let diff = PathDiff::of(&summaries[0], &summaries[1]);
         let all = |sum: fn(diff::Change) -> u64| (0..diff.len()).map(|path| sum(diff.change(path))).sum::<u64>();
         assert_eq!(all(|change| change.before.objects), before.reachable_count() as u64);
         assert_eq!(all(|change| change.after.shallow), after.reachable_bytes());

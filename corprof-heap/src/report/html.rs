@@ -45,7 +45,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         fact("pairs in weak tables", &grouped(report.weak_table_pairs))?;
     }
     for roots in &report.roots {
-        fact(roots.kind, &grouped(roots.count))?;
+        fact(&format!("roots: {}", roots.kind), &grouped(roots.count))?;
     }
     if let Some(taken) = report.taken {
         fact("taken", &date(taken))?;

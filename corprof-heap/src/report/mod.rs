@@ -8,8 +8,11 @@ use serde::Serialize;
 
 use crate::{ClassId, Dominators, Link, ObjectId, Path, Paths, RootKind, Total, Totals};
 
+mod changes;
 mod html;
 mod text;
+
+pub use changes::Changes;
 
 /// How much a report tells.
 #[derive(Clone, Copy, Debug)]
@@ -193,10 +196,7 @@ impl Report {
 /// The steps of a path in words; of a long one both ends.
 fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize) -> Vec<String> {
     let graph = tree.graph();
-    let root = match &path.root.name {
-        Some(name) => format!("{} {name}", path.root.kind.name()),
-        None => path.root.kind.name().to_owned(),
-    };
+    let root = path.root.to_string();
     let step = |&(link, object): &(Link, ObjectId)| {
         let through = if link == Link::WeakTable { " (value in a weak table)" } else { "" };
         format!("{}{through}", graph.class_name(object))
@@ -224,6 +224,11 @@ fn holds(tree: &Dominators<'_>, object: ObjectId) -> Vec<String> {
     let down = std::iter::successors(largest(&object), largest).take(HOLDS);
     down.map(|object| format!("{} ({} bytes)", tree.graph().class_name(object), grouped(tree.retained_bytes(object))))
         .collect()
+}
+
+/// Without characters that a terminal obeys: a name is what the application made it.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// A number with commas between thousands.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Report, Row, date, grouped};
+use super::{Report, Row, date, grouped, plain};
 
 pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
     let taken = report.taken.map(|taken| format!(", taken {}", date(taken))).unwrap_or_default();
@@ -50,9 +50,4 @@ fn table(out: &mut impl Write, heading: &str, rows: &[Row]) -> io::Result<()> {
         writeln!(out, "{retained:>17} {shallow:>17} {objects:>13}  {}{assembly}", plain(&row.name))?;
     }
     Ok(())
-}
-
-/// Without characters that a terminal obeys: a name is what the application made it.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
