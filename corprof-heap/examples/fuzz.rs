@@ -1,6 +1,8 @@
 //! Reads damaged snapshot files, from a seed: `cargo run --release -p corprof-heap --example fuzz -- [CASES = 10000000] [SEED = 1]`.
 //! Ends with a panic at the first fault; the seed of its round is the last one printed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how it ends")]
+
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 #[path = "../tests/support/mod.rs"]

@@ -16,8 +16,8 @@ use crate::{Dominators, ObjectId, Total};
 /// How many classes of a path are told apart, if the caller does not say otherwise.
 pub const DEFAULT_DEPTH: usize = 24;
 
-/// The most paths of a summary. What has more is rare, and each takes some 80 bytes.
-const MOST_PATHS: usize = 1 << 20;
+/// The most paths of a summary: 20 MB, and as much while they are gathered.
+const MOST_PATHS: usize = 1 << 18;
 
 /// A path of classes, and what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Summary {
         self.paths.len()
     }
 
-    /// How many objects count for a shorter path than their own because there were more than 1,048,576 paths.
+    /// How many objects count for a shorter path than their own because there were more than 262,144 paths.
     #[must_use]
     pub fn merged_objects(&self) -> u64 {
         self.merged

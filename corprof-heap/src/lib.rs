@@ -1,4 +1,53 @@
-//! Heap snapshots of .NET processes: who keeps what alive.
+//! Heap snapshots of .NET processes: what takes the memory, and who keeps it alive.
+//!
+//! Needs no runtime and nothing of the other crates: objects, references and roots come from the runtime's heap-dump events
+//! ([`BulkReader`]), from a profiler's callbacks ([`GraphBuilder`]), or from a file ([`HeapGraph::read`]).
+//!
+//! ```
+//! use corprof_heap::report::{Options, Report};
+//! use corprof_heap::{Dominators, GraphBuilder, RootKind};
+//!
+//! let mut builder = GraphBuilder::new("shop");
+//! builder.class(7, "Shop.Cache", "Shop", 24);
+//! builder.class(8, "Shop.Order[]", "Shop", 24);
+//! builder.object(0x1000, 7, 24);
+//! builder.object(0x1018, 8, 8024);
+//! builder.reference(0x1000, 0x1018);
+//! builder.root(0x1000, RootKind::Static, Some("Shop.Program.cache"));
+//! let graph = builder.finish()?;
+//! assert!(graph.losses().is_whole());
+//!
+//! let tree = Dominators::of(&graph);
+//! let cache = graph.object_at(0x1000).ok_or("no such object")?;
+//! assert_eq!(tree.retained_bytes(cache), 8048);
+//! Report::of(&tree, Options::default()).write_text(std::io::stdout())?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # From a graph to an answer
+//!
+//! | question | answer |
+//! |---|---|
+//! | is the dump whole? | [`HeapGraph::losses`] |
+//! | what would be freed without this object? | [`Dominators::retained_bytes`]; without several together: [`HeapGraph::freed_without`] |
+//! | which classes and assemblies keep how much? | [`Totals`] |
+//! | which objects keep most? | [`Dominators::largest`] |
+//! | why is it alive? | [`Paths`] |
+//! | what has grown, and below what? | [`diff`] |
+//!
+//! [`report`] writes text, JSON and HTML, [`chrome`] and [`perfetto`] write for their viewers, and [`HeapGraph::write`] keeps a snapshot.
+//! The same heap gives the same bytes, in whatever order its parts came.
+//!
+//! # Memory
+//!
+//! Ten million objects with fourteen million references take 391 MB resident at the peak, from the first event to dominators, sums,
+//! paths to roots and files; the graph alone takes 156 MB (`examples/measure.rs`, Linux x64, glibc). The limit that the crate keeps is 450 MB. The parts:
+//!
+//! - building: 12 bytes an object, 8 bytes a reference, and a table of 5 bytes a slot that doubles;
+//! - the graph: 10 bytes an object and 4 bytes a reference, if addresses are near to one another and objects share class and size;
+//! - the dominator tree: 24 bytes an object while it is made, 17 afterwards; paths to roots: 4 bytes, and at most 8 more meanwhile.
+//!
+//! A heap may have 4,294,967,293 objects and as many references.
 
 mod addresses;
 mod bits;

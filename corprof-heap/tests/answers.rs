@@ -1,5 +1,7 @@
 //! Sums, paths and diffs against their definitions.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

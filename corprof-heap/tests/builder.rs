@@ -1,5 +1,7 @@
 //! Graphs from parts in any order, and what is noticed of parts that are missing, doubled or wrong.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
+
 mod support;
 
 use corprof_heap::{BulkReader, GraphBuilder, HeapGraph, Losses, RootKind};
@@ -228,7 +230,7 @@ fn a_second_dump_is_noticed_and_left_out() {
         assert_eq!(graph.losses().repeated_blocks, blocks as u64);
         assert_eq!(
             graph.objects().map(|object| graph.address(object)).sum::<u64>(),
-            model.objects.iter().map(|o| o.0).sum()
+            model.objects.iter().map(|o| o.0).sum::<u64>()
         );
         assert_eq!(graph.reference_count(), model.references.len());
     }

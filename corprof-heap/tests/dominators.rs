@@ -1,6 +1,8 @@
 //! Dominators and retained sizes against two others: brute force, which takes each object away and looks what is still reachable, and
 //! the algorithm of Cooper, Harvey and Kennedy.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Snapshot files: what was written comes back, and what was damaged is refused.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
+
 #[path = "support/hostile.rs"]
 mod hostile;
 mod support;

@@ -1,5 +1,7 @@
 //! What is written, read back by other means.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
+
 mod support;
 
 use corprof_heap::report::{Options, Report};
