@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
 use corprof_heap::report::{Options, Report};
-use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Totals, chrome, perfetto};
+use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Totals, chrome, gcdump, perfetto};
 use fastrand::Rng;
 
 /// A line of `/proc/self/status` in megabytes; 0 where there is none.
@@ -143,6 +143,7 @@ fn write_all(tree: &Dominators<'_>, report: &Report, folder: &Path) -> std::io::
     let written = step("chrome", || chrome::write(tree, chrome::DEFAULT_CAP, create(folder, "heap.heapsnapshot")?))?;
     println!("{written:?}");
     step("perfetto", || perfetto::write(tree, 1, create(folder, "heap.pftrace")?))?;
+    step("gcdump", || gcdump::write(tree, 1, create(folder, "heap.gcdump")?))?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         println!("{:>12} bytes  {}", entry.metadata()?.len(), entry.path().display());

@@ -5,7 +5,7 @@
 mod support;
 
 use corprof_heap::report::{Options, Report};
-use corprof_heap::{Dominators, GraphBuilder, HeapGraph, RootKind, Totals, chrome, perfetto};
+use corprof_heap::{Dominators, GraphBuilder, HeapGraph, RootKind, Totals, chrome, gcdump, perfetto};
 use fastrand::Rng;
 use serde_json::Value;
 use support::{Model, Shape, random};
@@ -23,12 +23,13 @@ fn report(tree: &Dominators<'_>) -> Report {
     Report::of(tree, Options { classes: 4, objects: 3, steps: 4 })
 }
 
-const WRITERS: [(&str, Writer); 6] = [
+const WRITERS: [(&str, Writer); 7] = [
     ("text", |tree, out| report(tree).write_text(out)),
     ("JSON", |tree, out| report(tree).write_json(out)),
     ("HTML", |tree, out| report(tree).write_html(out)),
     ("Chrome", |tree, out| chrome::write(tree, 1000, out).map(|_| ())),
     ("Perfetto", |tree, out| perfetto::write(tree, 4711, out)),
+    ("gcdump", |tree, out| gcdump::write(tree, 4711, out).map(|_| ())),
     ("Chrome, capped", |tree, out| chrome::write(tree, 5, out).map(|_| ())),
 ];
 
