@@ -31,8 +31,13 @@
 //! # Modules
 //!
 //! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a runtime would
-//! choke on, and `file` (feature `file`) reads assemblies, for tools and tests. No published crate was taken for the last: those
+//! choke on, and `file` reads assemblies, for tools and tests. No published crate was taken for the last: those
 //! at hand are whole analysis frameworks that need a newer Rust, or do not bound what they read.
+//!
+//! # Features
+//!
+//! - `file`: the module `file`, and the dependency that it needs. No feature is on by default.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod body;

@@ -21,11 +21,19 @@
 //! ```
 //!
 //! Where to read on: [`Callbacks`] for what can be heard of, [`context`] for what can be asked from where, [`id`] for what
-//! identifiers mean and when they die, [`sync`] for locks. The book tells it in order.
+//! identifiers mean and when they die, [`sync`] for locks. [The book] tells it in order.
 //!
 //! What the profiling API forbids does not compile; what cannot be known at compile time is a named [`Error`]; and a panic ends
 //! the profiler, not the application. What corprof cannot keep from the application is a profiler that aborts, overflows its
 //! stack or does not return; and [`id`] names the one thing that the types do not prove yet.
+//!
+//! # Features
+//!
+//! - `testing`: the fake CLR (`corprof::testing`), by which a profiler is tested without .NET. It is for `[dev-dependencies]`;
+//!   no feature is on by default.
+//!
+//! [The book]: https://corprof.example/corprof/blob/main/book/src/introduction.md
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive names this crate from outside.
 #[cfg(test)]

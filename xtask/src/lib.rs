@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `bench`, `torture`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `bench`, `torture`.
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
@@ -11,6 +11,7 @@ pub mod emulator;
 pub mod folder;
 pub mod generate;
 pub mod known;
+pub mod lint;
 pub mod managed;
 pub mod process;
 pub mod profiler;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, demo, generate, test, torture};
+use xtask::{bench, demo, generate, lint, test, torture};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Demo(demo::Args),
     Test(test::Args),
     Generate(generate::Args),
+    Lint(lint::Args),
     Bench(bench::Args),
     Torture(torture::Args),
 }
@@ -41,6 +42,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Lint(args) => lint::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Torture(args) => torture::run(&args),
     }

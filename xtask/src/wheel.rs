@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::cache::Cache;
@@ -96,9 +96,17 @@ fn fetch_checked(expected: &str, mut download: impl FnMut(Attempt) -> Result<Pat
         note(format_args!("deleting {}: its SHA-256 is {found}, not {expected}", file.display()));
         fs::remove_file(&file).with_context(|| format!("cannot delete {}", file.display()))?;
     }
-    bail!(
-        "the download is not the file that was pinned, twice\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}"
-    )
+    Err(WrongBytes { expected: expected.to_owned(), found }.into())
+}
+
+/// What was downloaded is not what was pinned.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the download is not the file that was pinned, twice\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}"
+)]
+pub(crate) struct WrongBytes {
+    pub(crate) expected: String,
+    pub(crate) found: String,
 }
 
 /// SHA-256 of a file, in lower-case hexadecimal.
