@@ -1,5 +1,6 @@
 //! The workspace as cargo sees it: where it is, what it has, and what a build made.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,9 +40,22 @@ pub struct Metadata {
     pub target_directory: PathBuf,
 }
 
+/// A package of the workspace.
 #[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    pub(crate) version: String,
+    pub(crate) description: Option<String>,
+    pub(crate) license: Option<String>,
+    pub(crate) repository: Option<String>,
+    pub(crate) readme: Option<String>,
+    pub(crate) documentation: Option<String>,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    /// The registries it may go to; any, if they are not named.
+    publish: Option<Vec<String>>,
     targets: Vec<Target>,
 }
 
@@ -69,6 +83,12 @@ impl Metadata {
     pub fn load() -> Result<Self> {
         let text = process::output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
         serde_json::from_str(&text).context("cannot understand what `cargo metadata` printed")
+    }
+
+    /// The packages that are to be published.
+    #[must_use]
+    pub fn published(&self) -> Vec<&Package> {
+        self.packages.iter().filter(|package| package.publish.as_ref().is_none_or(|to| !to.is_empty())).collect()
     }
 
     /// The examples of `package`, in the order of its manifest.

@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `bench`, `torture`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `bench`, `torture`.
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
@@ -13,6 +13,7 @@ pub mod generate;
 pub mod known;
 pub mod lint;
 pub mod managed;
+pub mod package;
 pub mod process;
 pub mod profiler;
 pub mod runtime;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, demo, generate, lint, test, torture};
+use xtask::{bench, demo, generate, lint, package, test, torture};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -23,6 +23,7 @@ enum Command {
     Test(test::Args),
     Generate(generate::Args),
     Lint(lint::Args),
+    Package(package::Args),
     Bench(bench::Args),
     Torture(torture::Args),
 }
@@ -43,6 +44,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Test(args) => test::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Lint(args) => lint::run(&args),
+        Command::Package(args) => package::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Torture(args) => torture::run(&args),
     }

@@ -1,0 +1,181 @@
+//! `cargo xtask package`: packs the crates as for crates.io, and builds a profiler with what was packed, outside of the
+//! workspace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cargo::{self, Metadata, Package, workspace_root};
+use crate::process::{self, announce, note};
+use crate::profiler;
+
+/// Pack every crate that is to be published, and build a profiler of the README with the packed ones.
+///
+/// Everything goes to a folder in `target`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Build the profiler as `cargo build --release` does
+    #[arg(long)]
+    release: bool,
+}
+
+/// What crates.io has no check for, and a reader misses.
+const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
+
+/// Runs the command.
+///
+/// # Errors
+/// If a crate lacks something, cannot be packed, or does not build where nothing of the workspace is around it.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let metadata = Metadata::load()?;
+    let target = metadata.target_directory.join("packed");
+    let packages = metadata.published();
+    ensure!(!packages.is_empty(), "no crate is to be published");
+    for package in &packages {
+        package.check_for_readers()?;
+    }
+
+    announce(format_args!("Packing {} crates into {}", packages.len(), target.display()));
+    let mut pack = cargo::cargo();
+    // What was packed is built below, all of it at once; cargo would build each crate alone, one after the other.
+    pack.args(["package", "--quiet", "--no-verify", "--allow-dirty"]).arg("--target-dir").arg(&target);
+    pack.args(packages.iter().flat_map(|package| ["-p", &package.name]));
+    process::run_as_progress(&mut pack)?;
+
+    let outside = target.join("outside");
+    if outside.exists() {
+        fs::remove_dir_all(&outside).with_context(|| format!("cannot empty {}", outside.display()))?;
+    }
+    fs::create_dir_all(&outside)?;
+    for package in &packages {
+        let folder = unpack(package, &target.join("package"), &outside)?;
+        check_files(&folder)?;
+    }
+
+    write_profiler(&packages, &outside)?;
+    announce("Building a profiler with them");
+    let mut build = cargo::cargo();
+    // Its own folder, so that a build of the workspace does not meet other flags in its own.
+    build.arg("build").current_dir(&outside).arg("--target-dir").arg(target.join("build"));
+    build.args(args.release.then_some("--release"));
+    process::run_as_progress(&mut build)?;
+    let built = target.join("build").join(if args.release { "release" } else { "debug" });
+    let library = built.join(format!("{}outside{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
+    let found = profiler::pick(&library, None)?;
+    let size = fs::metadata(&library).with_context(|| library.display().to_string())?.len();
+    note(format_args!("{} exports {} and has {} kB", library.display(), found.name, size / 1000));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Package {
+    /// Whether crates.io and docs.rs have all that they show of a crate.
+    fn check_for_readers(&self) -> Result<()> {
+        let texts = [
+            ("description", &self.description),
+            ("license", &self.license),
+            ("repository", &self.repository),
+            ("readme", &self.readme),
+            ("documentation", &self.documentation),
+        ];
+        let mut missing: Vec<_> = texts.iter().filter(|(_, text)| text.is_none()).map(|(what, _)| *what).collect();
+        missing.extend(self.keywords.is_empty().then_some("keywords"));
+        missing.extend(self.categories.is_empty().then_some("categories"));
+        ensure!(
+            missing.is_empty(),
+            "{}/Cargo.toml lacks {}; a crate that is not to be published says `publish = false`",
+            self.name,
+            missing.join(", ")
+        );
+        if self.repository.as_ref().is_some_and(|address| address.contains(".example")) {
+            note(format_args!("{}: its repository is a name that stands for one: see Cargo.toml", self.name));
+        }
+        Ok(())
+    }
+}
+
+/// Unpacks a packed crate, and returns its folder.
+fn unpack(package: &Package, packed: &Path, into: &Path) -> Result<PathBuf> {
+    let name = format!("{}-{}", package.name, package.version);
+    let file = packed.join(format!("{name}.crate"));
+    process::run_as_progress(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(into))
+        .with_context(|| format!("cannot unpack {}", file.display()))?;
+    Ok(into.join(name))
+}
+
+/// Whether a packed crate has what it needs for itself and nothing else.
+fn check_files(folder: &Path) -> Result<()> {
+    for name in LICENCES {
+        let (packed, ours) = (folder.join(name), workspace_root().join(name));
+        let text = fs::read(&packed).with_context(|| format!("{} is not packed", packed.display()))?;
+        // Where links are not known, git makes a file of a link's target.
+        ensure!(text == fs::read(&ours)?, "{} is not the text of {}", packed.display(), ours.display());
+    }
+    let known = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "README.md", "src", ".cargo_vcs_info.json"];
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let is_known = known.iter().chain(&LICENCES).any(|known| name == *known);
+        ensure!(is_known, "{} was packed too: see `include`", folder.join(name).display());
+    }
+    Ok(())
+}
+
+/// Writes a package that is none of the workspace: the profiler that the README begins with, and all packed crates as its
+/// dependencies, with all of their features.
+fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
+    let mut manifest = "[package]\nname = \"outside\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n\
+                        [workspace]\n\n[dependencies]\n"
+        .to_owned();
+    for Package { name, version, features, .. } in packages {
+        let features: Vec<_> = features.keys().collect();
+        manifest += &format!("{name} = {{ version = \"={version}\", features = {features:?} }}\n");
+    }
+    manifest += "\n[patch.crates-io]\n";
+    for Package { name, version, .. } in packages {
+        manifest += &format!("{name} = {{ path = \"{name}-{version}\" }}\n");
+    }
+    let readme = fs::read_to_string(workspace_root().join("README.md"))?;
+    let Some((code, _)) = readme.split_once("```rust\n").and_then(|(_, rest)| rest.split_once("```")) else {
+        bail!("README.md begins with no profiler");
+    };
+    fs::write(folder.join("Cargo.toml"), manifest)?;
+    // The versions that the workspace is tested with, and no question to a registry.
+    fs::copy(workspace_root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    fs::create_dir(folder.join("src"))?;
+    fs::write(folder.join("src").join("lib.rs"), code)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_has_all_that_readers_look_for() {
+        let metadata = Metadata::load().unwrap();
+        let published = metadata.published();
+        let names: Vec<_> = published.iter().map(|package| package.name.as_str()).collect();
+        assert!(names.contains(&"corprof") && names.contains(&"corprof-il"), "{names:?}");
+        assert!(!names.contains(&"xtask") && !names.contains(&"corprof-gen"), "{names:?}");
+        for package in published {
+            package.check_for_readers().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_too_much_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in LICENCES {
+            fs::copy(workspace_root().join(name), dir.path().join(name)).unwrap();
+        }
+        check_files(dir.path()).unwrap();
+        fs::write(dir.path().join("notes.txt"), "").unwrap();
+        assert!(check_files(dir.path()).unwrap_err().to_string().contains("notes.txt was packed too"));
+        fs::remove_file(dir.path().join("notes.txt")).unwrap();
+        fs::write(dir.path().join("LICENSE-MIT"), "../LICENSE-MIT").unwrap();
+        assert!(check_files(dir.path()).unwrap_err().to_string().contains("is not the text of"));
+        fs::remove_file(dir.path().join("LICENSE-MIT")).unwrap();
+        assert!(check_files(dir.path()).unwrap_err().to_string().contains("LICENSE-MIT is not packed"));
+    }
+}
