@@ -50,6 +50,18 @@ mod tests {
         assert_eq!(found, book_pages::pages(&src()).unwrap().into_iter().collect());
     }
 
+    /// Whoever reads the introduction sees what there is, in the order of the summary.
+    #[test]
+    fn the_introduction_lists_every_chapter() {
+        let introduction = src().join("introduction.md");
+        let text = fs::read_to_string(&introduction).unwrap();
+        let (_, list) = text.split_once("## What is in this book").unwrap();
+        let listed: Vec<_> = book_pages::links(list).into_iter().map(|link| src().join(link)).collect();
+        let mut chapters = book_pages::pages(&src()).unwrap();
+        chapters.retain(|page| *page != introduction);
+        assert_eq!(listed, chapters);
+    }
+
     /// A block marked `ignore` is never compiled; one without a language is taken for Rust by rustdoc only.
     #[test]
     fn every_code_block_has_a_language_and_all_rust_is_compiled() {

@@ -1,9 +1,10 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `bench`, `torture`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`.
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
 pub mod arm64;
 pub mod bench;
+pub mod book;
 pub mod cache;
 pub mod cargo;
 pub mod demo;

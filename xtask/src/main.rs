@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, demo, generate, lint, package, test, torture};
+use xtask::{bench, book, demo, generate, lint, package, test, torture};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -25,6 +25,7 @@ enum Command {
     Lint(lint::Args),
     Package(package::Args),
     Bench(bench::Args),
+    Book(book::Args),
     Torture(torture::Args),
 }
 
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Lint(args) => lint::run(&args),
         Command::Package(args) => package::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Book(args) => book::run(&args),
         Command::Torture(args) => torture::run(&args),
     }
 }

@@ -4,13 +4,13 @@ mod failures;
 mod foreign;
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use crate::book;
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
 use crate::emulator::Emulator;
@@ -18,7 +18,6 @@ use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
-use crate::tools;
 use crate::viewers;
 use failures::TestsFailed;
 
@@ -82,7 +81,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match (args.live_only, args.filter.is_empty()) {
         (true, _) => phases.skip("book", "--live-only"),
         (false, false) => phases.skip("book", "a filter was given"),
-        (false, true) => phases.run("book", book),
+        (false, true) => {
+            phases.run("book", || {
+                book::build()?;
+                book::check_layout()
+            });
+        }
     }
     Ok(phases.summary())
 }
@@ -201,37 +205,6 @@ impl Prepared {
     }
 }
 
-/// Builds the book. mdBook only warns of many mistakes, so a warning counts as a failure.
-fn book() -> Result<()> {
-    let mdbook = tools::mdbook(&Cache::open()?)?;
-    let mut command = Command::new(mdbook);
-    command.arg("build").arg(cargo::workspace_root().join("book")).env_remove("RUST_LOG");
-    announce(process::shown(&command));
-    let mut child = command
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start `{}`", process::shown(&command)))?;
-    let mut warnings = 0;
-    if let Some(stderr) = child.stderr.take() {
-        for line in BufReader::new(stderr).lines() {
-            let line = line.context("cannot read what mdBook prints")?;
-            warnings += usize::from(is_warning(&line));
-            eprintln!("{line}");
-        }
-    }
-    let status = child.wait().context("cannot wait for mdBook")?;
-    if !status.success() || warnings > 0 {
-        bail!("the book is not clean: {warnings} warnings or errors, {status}");
-    }
-    Ok(())
-}
-
-/// mdBook 0.5 starts a line with the level; 0.4 puts it in brackets after the time.
-fn is_warning(line: &str) -> bool {
-    let line = line.trim_start();
-    ["WARN", "ERROR"].iter().any(|level| line.starts_with(level) || line.contains(&format!("[{level}]")))
-}
-
 /// What ran so far.
 #[derive(Default)]
 struct Phases {
@@ -297,19 +270,5 @@ impl Phases {
             }
         }
         code
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_of_both_mdbooks_are_seen() {
-        assert!(is_warning(" WARN unexpected tag"));
-        assert!(is_warning("2026-01-01 10:00:00 [WARN] (mdbook::x): y"));
-        assert!(is_warning("ERROR Rendering failed"));
-        assert!(!is_warning(" INFO Book building has started"));
-        assert!(!is_warning("2026-01-01 10:00:00 [INFO] (mdbook::book): how to read WARN lines"));
     }
 }

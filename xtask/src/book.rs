@@ -1,0 +1,202 @@
+//! `cargo xtask book`: builds the book, and looks whether everything on its pages can be seen.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cache::Cache;
+use crate::cargo::workspace_root;
+use crate::process::{self, announce, find_on_path, note};
+use crate::tools;
+
+/// Build the book into book/book.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Open each page in Chromium, 1,200 pixels wide: nothing is cut off, and every picture is there. Without Chromium it is
+    /// skipped, and said so
+    #[arg(long)]
+    check_layout: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If mdBook cannot be had, warns or fails, or something on a page cannot be seen.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    build()?;
+    if args.check_layout {
+        check_layout()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the book. mdBook only warns of many mistakes, so a warning counts as a failure.
+pub(crate) fn build() -> Result<()> {
+    let mdbook = tools::mdbook(&Cache::open()?)?;
+    let mut command = Command::new(mdbook);
+    command.arg("build").arg(workspace_root().join("book")).env_remove("RUST_LOG");
+    announce(process::shown(&command));
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", process::shown(&command)))?;
+    let mut warnings = 0;
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).lines() {
+            let line = line.context("cannot read what mdBook prints")?;
+            warnings += usize::from(is_warning(&line));
+            eprintln!("{line}");
+        }
+    }
+    let status = child.wait().context("cannot wait for mdBook")?;
+    if !status.success() || warnings > 0 {
+        bail!("the book is not clean: {warnings} warnings or errors, {status}");
+    }
+    Ok(())
+}
+
+/// mdBook 0.5 starts a line with the level; 0.4 puts it in brackets after the time.
+fn is_warning(line: &str) -> bool {
+    let line = line.trim_start();
+    ["WARN", "ERROR"].iter().any(|level| line.starts_with(level) || line.contains(&format!("[{level}]")))
+}
+
+/// Pixels of the window that the book is looked at in, sidebar and all.
+const WIDTH: u32 = 1200;
+
+/// What Chromium must not do: ask a network, or keep anything.
+const QUIETLY: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+];
+
+/// Looks at each page of the book that was built.
+pub(crate) fn check_layout() -> Result<()> {
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_on_path) else {
+        note("SKIPPED: the layout of the book: there is no Chromium (Debian: apt-get install chromium)");
+        return Ok(());
+    };
+    let built = workspace_root().join("book").join("book");
+    let pages = pages(&built)?;
+    announce(format_args!("Looking at {} pages of the book, {WIDTH} pixels wide", pages.len()));
+    let problems = look(&browser, &built, &pages)?;
+    ensure!(problems.is_empty(), "not everything in the book can be seen:\n  {}", problems.join("\n  "));
+    Ok(())
+}
+
+/// The pages that mdBook made of chapters.
+fn pages(built: &Path) -> Result<Vec<String>> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(built).with_context(|| format!("cannot read {}", built.display()))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // The one is all chapters once more, the others are no chapters.
+        let is_chapter = !["print.html", "404.html", "toc.html"].contains(&name.as_str());
+        if name.ends_with(".html") && is_chapter {
+            pages.push(name);
+        }
+    }
+    ensure!(!pages.is_empty(), "there are no pages in {}", built.display());
+    pages.sort();
+    Ok(pages)
+}
+
+/// Has `browser` measure `pages`, which are in `folder`, and returns what cannot be seen.
+fn look(browser: &Path, folder: &Path, pages: &[String]) -> Result<Vec<String>> {
+    let temporary = tempfile::tempdir().context("cannot make a folder for the browser")?;
+    let page = temporary.path().join("look.html");
+    let mut text =
+        format!("<!doctype html><script>{}</script><body style=\"margin: 0\">", include_str!("book/layout.js"));
+    for page in pages {
+        let address = folder.join(page);
+        let style = format!("width: {WIDTH}px; height: 900px; border: 0");
+        text += &format!("<iframe title=\"{page}\" src=\"file://{}\" style=\"{style}\"></iframe>", address.display());
+    }
+    fs::write(&page, text)?;
+    let mut command = Command::new(browser);
+    command.args(QUIETLY).arg("--allow-file-access-from-files").arg(format!("--window-size={WIDTH},900"));
+    command.arg(format!("--user-data-dir={}", temporary.path().join("user").display()));
+    // The page is written out once it has loaded, with all of its frames.
+    command.arg("--dump-dom").arg(format!("file://{}", page.display()));
+    let text = output_within(&mut command, temporary.path(), Duration::from_secs(300))?;
+    problems(&text).with_context(|| format!("the browser does not say what it sees: {text:.300}"))
+}
+
+/// What `command` prints, unless it takes longer than `limit`: a browser that hangs would hang for ever.
+fn output_within(command: &mut Command, folder: &Path, limit: Duration) -> Result<String> {
+    let printed: PathBuf = folder.join("printed");
+    command.stdout(fs::File::create(&printed)?).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
+    let start = Instant::now();
+    while child.try_wait()?.is_none() {
+        if start.elapsed() > limit {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("`{}` has not ended after {} s", process::shown(command), limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(fs::read_to_string(&printed)?)
+}
+
+/// The lines between the two that the script writes; none, if it has not come to its end.
+fn problems(text: &str) -> Option<Vec<String>> {
+    let (_, rest) = text.split_once("checked\n")?;
+    let (problems, _) = rest.rsplit_once("end")?;
+    Some(problems.lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_both_mdbooks_are_seen() {
+        assert!(is_warning(" WARN unexpected tag"));
+        assert!(is_warning("2026-01-01 10:00:00 [WARN] (mdbook::x): y"));
+        assert!(is_warning("ERROR Rendering failed"));
+        assert!(!is_warning(" INFO Book building has started"));
+        assert!(!is_warning("2026-01-01 10:00:00 [INFO] (mdbook::book): how to read WARN lines"));
+    }
+
+    #[test]
+    fn a_browser_that_broke_off_has_seen_nothing() {
+        assert_eq!(problems("<html>"), None);
+        assert_eq!(problems("<body>checked\na: cut"), None);
+        assert_eq!(problems("<body>checked\nend</body>"), Some(Vec::new()));
+        assert_eq!(problems("<body>checked\na: cut off\nb\nend"), Some(vec!["a: cut off".into(), "b".into()]));
+    }
+
+    #[test]
+    fn what_is_cut_off_is_found() {
+        let Some(browser) = find_on_path("chromium") else {
+            println!("skipped: there is no chromium on PATH");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let page = |name: &str, body: &str| {
+            fs::write(dir.path().join(name), format!("<main><h1>x</h1>{body}</main>")).unwrap();
+            name.to_owned()
+        };
+        let long = "x".repeat(400);
+        let pages = [
+            page("fits.html", "<pre style='overflow: auto'>short</pre>"),
+            page("cut.html", &format!("<pre style='overflow: auto; width: 700px'>{long}</pre>")),
+            page("gone.html", "<img src='none.png' alt='x'>"),
+        ];
+        let problems = look(&browser, dir.path(), &pages).unwrap();
+        assert_eq!(problems.len(), 2, "{problems:#?}");
+        assert!(problems[0].contains("cut.html: cut off at the right"), "{problems:#?}");
+        assert!(problems[1].contains("gone.html: no picture none.png"), "{problems:#?}");
+    }
+}
