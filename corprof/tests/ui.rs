@@ -3,6 +3,7 @@
 //! A case is named by its mistake, has at most 15 lines and is found by being in its folder. After a change of messages:
 //! `TRYBUILD=overwrite cargo test -p corprof --test ui`, then read the difference with the eyes of somebody who does not
 //! know what is wrong.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its files fails")]
 
 use std::process::Command;
 

@@ -125,7 +125,7 @@ fn check_files(folder: &Path) -> Result<()> {
 /// dependencies, with all of their features.
 fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
     let mut manifest = "[package]\nname = \"outside\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n\
-                        [workspace]\n\n[dependencies]\n"
+                        [workspace]\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n"
         .to_owned();
     for Package { name, version, features, .. } in packages {
         let features: Vec<_> = features.keys().collect();
