@@ -72,6 +72,26 @@ fn a_length_alone_takes_no_memory() {
 }
 
 #[test]
+fn pairs_of_weak_tables_that_are_not_there_are_refused() {
+    let mut builder = GraphBuilder::new("pair");
+    builder.object(8, 1, 24);
+    builder.object(32, 1, 24);
+    builder.ephemeron(None, 8, 32);
+    let mut bytes = bytes_of(&builder.finish().unwrap());
+    let end = bytes.len() - 4;
+    // One weak edge: number, table; no roots.
+    assert_eq!(bytes[end - 4..end], [1, 0, 0, 0]);
+    for (at, value, what) in [(end - 3, 1, "a weak edge is not there"), (end - 2, 3, "a weak table is not there")] {
+        let before = std::mem::replace(&mut bytes[at], value);
+        let checksum = crc32fast::hash(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        let error = HeapGraph::read(&*bytes).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        bytes[at] = before;
+    }
+}
+
+#[test]
 fn damaged_files_are_errors_or_consistent_snapshots() {
     let mut rng = Rng::with_seed(42);
     let mut accepted = 0;
