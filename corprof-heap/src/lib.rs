@@ -50,6 +50,8 @@
 //!
 //! A heap may have 4,294,967,293 objects and as many references.
 
+#![forbid(unsafe_code)]
+
 mod addresses;
 mod bits;
 mod builder;
