@@ -51,5 +51,5 @@ pub mod verify;
 
 pub use body::{Body, InsnId, Instruction, Label, Operand, Prefix};
 pub use opcode::{Flow, Opcode, OperandKind};
-pub use text::{Display, Names};
+pub use text::{Display, Names, Notes};
 pub use token::Token;

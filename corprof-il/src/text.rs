@@ -12,7 +12,14 @@ pub type Names<'n> = &'n dyn Fn(Token) -> Option<String>;
 pub struct Display<'b> {
     body: &'b Body,
     names: Option<Names<'b>>,
+    notes: Option<Notes<'b>>,
 }
+
+/// What is said of an instruction behind it; nothing where there is nothing to say.
+pub type Notes<'n> = &'n dyn Fn(InsnId) -> Option<String>;
+
+/// The column that notes begin in, unless the instruction is longer.
+const NOTES: usize = 56;
 
 impl fmt::Debug for Display<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,12 +30,17 @@ impl fmt::Debug for Display<'_> {
 impl Body {
     /// The body as text, with tokens for names.
     pub const fn display(&self) -> Display<'_> {
-        Display { body: self, names: None }
+        Display { body: self, names: None, notes: None }
     }
 
     /// The body as text, with the names that `names` knows in place of tokens.
     pub const fn display_with<'b>(&'b self, names: Names<'b>) -> Display<'b> {
-        Display { body: self, names: Some(names) }
+        Display { body: self, names: Some(names), notes: None }
+    }
+
+    /// As [`display_with`](Self::display_with), with a comment behind each instruction that `notes` has one for.
+    pub const fn display_with_notes<'b>(&'b self, names: Names<'b>, notes: Notes<'b>) -> Display<'b> {
+        Display { body: self, names: Some(names), notes: Some(notes) }
     }
 
     /// One instruction as text; nothing if it is not in this body.
@@ -36,7 +48,7 @@ impl Body {
         let mut text = String::new();
         if let Some(insn) = self.get(id) {
             // Writing to a string cannot fail.
-            let _ = Display { body: self, names: None }.instruction(&mut text, insn);
+            let _ = Display { body: self, names: None, notes: None }.instruction(&mut text, insn);
         }
         text
     }
@@ -62,9 +74,12 @@ impl fmt::Display for Display<'_> {
             if has_blocks {
                 self.opening(f, id, &mut depth)?;
             }
-            write!(f, "{:indent$}{}: ", "", self.place(id), indent = depth * 2)?;
-            self.instruction(f, insn)?;
-            writeln!(f)?;
+            let mut line = format!("{:indent$}{}: ", "", self.place(id), indent = depth * 2);
+            self.instruction(&mut line, insn)?;
+            match self.notes.and_then(|notes| notes(id)) {
+                Some(note) => writeln!(f, "{line:NOTES$} // {note}")?,
+                None => writeln!(f, "{line}")?,
+            }
             if has_blocks || depth > 0 {
                 self.closing(f, id, &mut depth)?;
             }

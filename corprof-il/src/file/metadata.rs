@@ -177,11 +177,19 @@ impl Metadata {
 
     /// Whether there is a literal string at this offset.
     pub(super) fn has_user_string(&self, file: &[u8], at: u32) -> bool {
-        let bytes = file.get(self.user_strings.clone()).and_then(|heap| heap.get(at as usize..));
-        let found = bytes.and_then(|bytes| {
-            let (length, start) = compressed(bytes)?;
-            bytes.get(start..start.checked_add(length)?)
-        });
-        found.is_some() && at != 0
+        self.user_string_bytes(file, at).is_some()
+    }
+
+    /// The units of the literal string at this offset.
+    pub(super) fn user_string(&self, file: &[u8], at: u32) -> Option<Vec<u16>> {
+        // A byte follows that says whether there is anything but ASCII.
+        let units = self.user_string_bytes(file, at)?.as_chunks::<2>().0;
+        Some(units.iter().map(|unit| u16::from_le_bytes(*unit)).collect())
+    }
+
+    fn user_string_bytes<'f>(&self, file: &'f [u8], at: u32) -> Option<&'f [u8]> {
+        let bytes = file.get(self.user_strings.clone())?.get(at as usize..)?;
+        let (length, start) = compressed(bytes)?;
+        bytes.get(start..start.checked_add(length)?).filter(|_| at != 0)
     }
 }

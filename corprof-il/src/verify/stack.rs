@@ -43,6 +43,8 @@ pub(super) struct Flowing<'a, 'b, 'r, R: Resolve + ?Sized> {
     pool: Vec<Kind>,
     queue: Vec<u32>,
     work: usize,
+    /// What was on the stack before each place that a path comes to, if somebody asks.
+    seen: Option<Stacks>,
 }
 
 /// The most values that are on the stack at once.
@@ -52,6 +54,33 @@ pub(super) fn check<R: Resolve + ?Sized>(
     frame: &Frame,
     all: &Places<'_>,
 ) -> usize {
+    follow(report, facts, frame, all, false).0
+}
+
+/// How many values are on the stack before each instruction, by place, and the kinds of those at its top; nothing where no
+/// path comes to.
+pub(super) type Stacks = Vec<Option<(usize, Vec<Kind>)>>;
+
+/// So many values of each stack are remembered for who asks: a body can hold thousands.
+const MOST_SHOWN: usize = 32;
+
+/// As [`check`], with the stacks before each instruction.
+pub(super) fn trace<R: Resolve + ?Sized>(
+    report: &mut Report<'_>,
+    facts: &mut Facts<'_, R>,
+    frame: &Frame,
+    all: &Places<'_>,
+) -> Stacks {
+    follow(report, facts, frame, all, true).1
+}
+
+fn follow<R: Resolve + ?Sized>(
+    report: &mut Report<'_>,
+    facts: &mut Facts<'_, R>,
+    frame: &Frame,
+    all: &Places<'_>,
+    is_traced: bool,
+) -> (usize, Stacks) {
     let count = report.order.len();
     let limit = report.body.max_stack().map_or(MOST_VALUES, usize::from);
     let mut flowing = Flowing {
@@ -68,9 +97,10 @@ pub(super) fn check<R: Resolve + ?Sized>(
         pool: Vec::new(),
         queue: Vec::new(),
         work: count * WORK_PER_INSTRUCTION + WORK,
+        seen: is_traced.then(|| vec![None; count]),
     };
     flowing.run(count);
-    flowing.max
+    (flowing.max, flowing.seen.unwrap_or_default())
 }
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
@@ -103,6 +133,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                     "fewer, or less on the stack there",
                 );
                 return;
+            }
+            if let Some(slot) = self.seen.as_mut().and_then(|seen| seen.get_mut(self.place as usize)) {
+                let hidden = self.stack.len().saturating_sub(MOST_SHOWN);
+                *slot = Some((self.stack.len(), self.stack.get(hidden..).unwrap_or_default().to_vec()));
             }
             self.step(insn);
             let flow = insn.opcode().flow();
