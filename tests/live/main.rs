@@ -2,6 +2,8 @@
 
 mod allocations;
 mod attacks;
+#[cfg(target_os = "linux")]
+mod cli;
 mod code;
 #[path = "../contract.rs"]
 mod contract;

@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use corprof_cli::profiler;
 use xtask::emulator::Emulator;
 use xtask::managed;
-use xtask::profiler;
 use xtask::runtime::profiler_environment;
 use xtask::torture::PRELOADED;
 

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
+use corprof_cli::profiler;
 
 use crate::arm64;
 use crate::cache::Cache;
@@ -14,7 +15,6 @@ use crate::cargo::{self, Example, Metadata};
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
-use crate::profiler;
 use crate::runtime::{Choice, Runtime, profiler_environment};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};

@@ -16,7 +16,6 @@ pub mod lint;
 pub mod managed;
 pub mod package;
 pub mod process;
-pub mod profiler;
 pub mod runtime;
 pub mod target;
 pub mod test;

@@ -183,8 +183,8 @@ impl Prepared {
             None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
         }
 
-        announce("Building the example and test profilers");
-        build.args(["--workspace", "--examples"]);
+        announce("Building the example and test profilers, and the command corprof");
+        build.args(["--workspace", "--examples", "--bin", "corprof"]);
         if args.release {
             build.arg("--release");
         }
@@ -199,6 +199,10 @@ impl Prepared {
     fn run(&self, args: &Args, mut command: Command) -> Result<()> {
         command.envs(self.runtimes.environment());
         command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
+        // Cargo puts examples into a folder of the one where programs are.
+        if let Some(programs) = self.profilers.parent() {
+            command.env("CORPROF_COMMAND", programs.join(format!("corprof{}", std::env::consts::EXE_SUFFIX)));
+        }
         let emulator = self.runtimes.full.first().and_then(|runtime| runtime.emulator.as_ref());
         Emulator::name_to(emulator, &mut command);
         run_tests(args, command)

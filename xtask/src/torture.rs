@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use corprof_cli::profiler;
 
 use crate::arm64;
 use crate::cache::Cache;
@@ -24,7 +25,6 @@ use crate::emulator::Emulator;
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
-use crate::profiler;
 use crate::runtime::{Choice, Runtime, profiler_environment};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};

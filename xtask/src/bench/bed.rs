@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use corprof_cli::profiler;
 
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata, workspace_root};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, env_path, find_on_path, note};
-use crate::profiler;
 use crate::runtime::{Choice, Runtime, profiler_environment};
 
 /// Who is watching the program.

@@ -1,0 +1,213 @@
+//! What a library or an executable is made for, read from its file without loading it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader};
+use object::{Architecture, BinaryFormat, Object, ObjectKind, elf};
+
+/// The C library that something is linked against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Libc {
+    /// That of most distributions.
+    Glibc,
+    /// That of Alpine.
+    Musl,
+}
+
+impl fmt::Display for Libc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Glibc => "glibc",
+            Self::Musl => "musl",
+        })
+    }
+}
+
+/// A library or an executable.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// ELF (Linux), PE (Windows) or Mach-O (macOS).
+    pub format: BinaryFormat,
+    /// The processor.
+    pub architecture: Architecture,
+    /// Whether it is a shared library.
+    pub is_library: bool,
+    /// Whether it exports what runtimes ask for the profiler.
+    pub has_factory: bool,
+    /// The loader that an ELF executable names.
+    pub interpreter: Option<PathBuf>,
+    /// The C library, of ELF files only, as far as it can be told.
+    pub libc: Option<Libc>,
+}
+
+/// What runtimes ask for the profiler.
+pub const FACTORY: &str = "DllGetClassObject";
+
+impl Image {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is neither a library nor an executable.
+    pub fn open(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&bytes).with_context(|| format!("{} is neither a library nor an executable", path.display()))
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let file = object::File::parse(bytes)?;
+        let (interpreter, needed) = match &file {
+            object::File::Elf32(file) => elf_facts(file),
+            object::File::Elf64(file) => elf_facts(file),
+            _ => (None, Vec::new()),
+        };
+        let is_factory = |name: &[u8]| name.strip_prefix(b"_").unwrap_or(name) == FACTORY.as_bytes();
+        let has_factory = file.exports().is_ok_and(|exports| exports.iter().any(|export| is_factory(export.name())));
+        let names = needed.iter().map(String::as_str).chain(interpreter.as_deref());
+        let libc = names.filter_map(libc_of).next();
+        Ok(Self {
+            format: file.format(),
+            architecture: file.architecture(),
+            is_library: file.kind() == ObjectKind::Dynamic || is_pe_library(&file),
+            has_factory,
+            interpreter: interpreter.map(PathBuf::from),
+            libc,
+        })
+    }
+
+    /// What starts when `program` is started: itself, or for a script what its first line names.
+    ///
+    /// # Errors
+    /// If that cannot be read, or is nothing that can be started.
+    pub fn of_program(program: &Path) -> Result<Self> {
+        let mut path = program.to_owned();
+        for _ in 0..4 {
+            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let Some(rest) = bytes.strip_prefix(b"#!") else { return Self::parse(&bytes) };
+            let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line);
+            path = line.split_ascii_whitespace().next().context("its first line names no program")?.into();
+        }
+        bail!("{} is a script that another script runs, and so on", program.display())
+    }
+
+    /// The system, as people call it.
+    pub fn system(&self) -> &'static str {
+        match self.format {
+            BinaryFormat::Elf => "Linux",
+            BinaryFormat::Pe => "Windows",
+            BinaryFormat::MachO => "macOS",
+            _ => "another system",
+        }
+    }
+}
+
+fn is_pe_library(file: &object::File<'_>) -> bool {
+    file.format() == BinaryFormat::Pe && file.kind() != ObjectKind::Executable
+}
+
+/// The loader and the libraries that an ELF file names.
+fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> (Option<String>, Vec<String>) {
+    let (endian, data) = (file.endian(), file.data());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let interpreters = file.elf_program_headers().iter();
+    let interpreter =
+        interpreters.filter_map(|header| header.interpreter(endian, data).ok().flatten()).map(text).next();
+    let sections = file.elf_section_table();
+    let mut needed = Vec::new();
+    if let Ok(Some((entries, strings))) = sections.dynamic(endian, data)
+        && let Ok(strings) = sections.strings(endian, data, strings)
+    {
+        let entries = entries.iter().filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED));
+        needed.extend(entries.filter_map(|entry| entry.string(endian, strings).ok()).map(text));
+    }
+    (interpreter, needed)
+}
+
+/// The C library, by the name of a library or loader.
+fn libc_of(name: &str) -> Option<Libc> {
+    let file = name.rsplit('/').next().unwrap_or(name);
+    if file.starts_with("libc.musl-") || file.starts_with("ld-musl-") || file == "libc.so" {
+        Some(Libc::Musl)
+    } else if file == "libc.so.6" || file.starts_with("ld-linux") {
+        Some(Libc::Glibc)
+    } else {
+        None
+    }
+}
+
+/// A processor, as .NET names processors.
+pub fn processor(architecture: Architecture) -> String {
+    match architecture {
+        Architecture::X86_64 | Architecture::X86_64_X32 => "x64".into(),
+        Architecture::Aarch64 => "arm64".into(),
+        Architecture::I386 => "x86".into(),
+        Architecture::Arm => "arm".into(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+/// The processor that this program runs on.
+pub fn own_architecture() -> Architecture {
+    match std::env::consts::ARCH {
+        "x86_64" => Architecture::X86_64,
+        "aarch64" => Architecture::Aarch64,
+        "x86" => Architecture::I386,
+        "arm" => Architecture::Arm,
+        _ => Architecture::Unknown,
+    }
+}
+
+/// The file that `program` means to whoever starts it with this PATH.
+pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    let named = Path::new(program);
+    if named.components().count() > 1 {
+        return named.is_file().then(|| named.to_owned());
+    }
+    let suffixes: &[&str] = if cfg!(windows) { &["", ".exe"] } else { &[""] };
+    let folders = std::env::split_paths(path?);
+    let candidates = folders.flat_map(|folder| {
+        suffixes.iter().map(move |suffix| {
+            let mut file = OsString::from(program);
+            file.push(suffix);
+            folder.join(file)
+        })
+    });
+    candidates.into_iter().find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_libraries_are_told_apart() {
+        assert_eq!(libc_of("/lib/ld-musl-x86_64.so.1"), Some(Libc::Musl));
+        assert_eq!(libc_of("libc.musl-x86_64.so.1"), Some(Libc::Musl));
+        assert_eq!(libc_of("/lib64/ld-linux-x86-64.so.2"), Some(Libc::Glibc));
+        assert_eq!(libc_of("libc.so.6"), Some(Libc::Glibc));
+        assert_eq!(libc_of("libm.so.6"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_script_is_what_runs_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("start");
+        fs::write(&script, "#!/bin/sh -e\nexec true\n").unwrap();
+        let image = Image::of_program(&script).unwrap();
+        assert_eq!((image.format, image.architecture), (BinaryFormat::Elf, own_architecture()));
+        assert!(image.interpreter.is_some() && image.libc.is_some() && !image.has_factory);
+        fs::write(&script, "text\n").unwrap();
+        assert!(Image::of_program(&script).is_err());
+        assert_eq!(find_program("sh".as_ref(), Some("/nowhere:/bin".as_ref())), Some("/bin/sh".into()));
+        assert_eq!(find_program("no-such-program".as_ref(), Some("/bin".as_ref())), None);
+    }
+}

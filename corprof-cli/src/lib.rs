@@ -1,0 +1,69 @@
+//! The command `corprof`: runs applications under profilers, attaches them, checks method bodies, and says what is wrong.
+//!
+//! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` look at libraries before a runtime
+//! does, `environment` knows the variables, `witness` hears what runtimes say of profilers, `profiler` reads CLSIDs.
+
+pub mod checks;
+pub mod environment;
+pub mod exit;
+pub mod image;
+pub mod processes;
+pub mod profiler;
+pub mod run;
+pub mod select;
+mod signals;
+pub mod witness;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use exit::{Failure, Outcome};
+
+/// Work with profilers of .NET: run applications under them, attach them, find out why one is not loaded.
+#[derive(Debug, Parser)]
+#[command(name = "corprof", version, after_help = "Exit codes: corprof help exit-codes")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    /// The exit codes of all commands.
+    #[command(name = "exit-codes", long_about = exit::TABLE)]
+    ExitCodes,
+}
+
+/// Runs the command of this process, and tells on standard error why it could not.
+pub fn main() -> ExitCode {
+    match run_command(&Cli::parse()) {
+        Ok(code) => code,
+        Err(Failure { code, error }) => {
+            eprintln!("corprof: error: {error:#}");
+            code.into()
+        }
+    }
+}
+
+fn run_command(cli: &Cli) -> Outcome {
+    match &cli.command {
+        Command::Run(args) => run::run(args),
+        Command::ExitCodes => {
+            println!("{}", exit::TABLE);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,7 @@
+//! The command `corprof`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    corprof_cli::main()
+}

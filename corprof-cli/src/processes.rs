@@ -1,0 +1,112 @@
+//! What processes have mapped, by `/proc`; nothing elsewhere.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// The files that a process has mapped; nothing if they cannot be seen.
+#[cfg(target_os = "linux")]
+pub fn mapped(pid: u32) -> Option<BTreeSet<PathBuf>> {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    Some(mapped_in(&String::from_utf8_lossy(&maps)))
+}
+
+/// The files that a process has mapped: only Linux tells.
+#[cfg(not(target_os = "linux"))]
+pub fn mapped(_pid: u32) -> Option<BTreeSet<PathBuf>> {
+    None
+}
+
+/// A line is `ADDRESSES MODE OFFSET DEVICE INODE    PATH`.
+#[cfg(any(target_os = "linux", test))]
+fn mapped_in(maps: &str) -> BTreeSet<PathBuf> {
+    let path = |line: &str| {
+        let path = line.splitn(6, ' ').nth(5)?.trim_start();
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    maps.lines().filter_map(path).collect()
+}
+
+/// A process and the processes that it has started, and so on, as far as they are to be seen.
+#[cfg(target_os = "linux")]
+pub fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = all.get(next).copied() {
+        next += 1;
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else { continue };
+        for task in tasks.flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    all
+}
+
+/// A process: only Linux tells cheaply what it has started.
+#[cfg(not(target_os = "linux"))]
+pub fn family(pid: u32) -> Vec<u32> {
+    vec![pid]
+}
+
+/// Asks processes to end, or ends them.
+pub fn end(pids: &[u32], is_forced: bool) {
+    #[cfg(unix)]
+    for pid in pids {
+        use rustix::process::Signal;
+        let signal = if is_forced { Signal::KILL } else { Signal::TERM };
+        if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
+            // It may have ended by itself a moment ago.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (pids, is_forced);
+}
+
+/// Whether a process has mounts of its own, as in a container, so that a path may mean another file there.
+pub fn has_own_files(pid: u32) -> bool {
+    let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    matches!((mounts("self"), mounts(&pid.to_string())), (Some(ours), Some(theirs)) if ours != theirs)
+}
+
+/// A file of a process, as this process calls it.
+pub fn file_of(pid: u32, path: &std::path::Path) -> PathBuf {
+    match path.strip_prefix("/") {
+        Ok(inner) if has_own_files(pid) => PathBuf::from(format!("/proc/{pid}/root")).join(inner),
+        _ => path.to_owned(),
+    }
+}
+
+/// Whether one of the files is the runtime itself.
+pub fn has_runtime(mapped: &BTreeSet<PathBuf>) -> bool {
+    mapped.iter().any(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_with_spaces_in_their_names() {
+        let maps = "7f00-7f01 r-xp 00000000 08:01 42                         /opt/my app/libcoreclr.so\n\
+                    7f01-7f02 rw-p 00000000 00:00 0 \n7f02-7f03 r--p 00000000 08:01 43   /tmp/p.so (deleted)\n\
+                    7f03-7f04 rw-p 00000000 00:00 0                          [stack]\n";
+        let files = mapped_in(maps);
+        assert_eq!(files, BTreeSet::from(["/opt/my app/libcoreclr.so".into(), "/tmp/p.so".into()]));
+        assert!(has_runtime(&files));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_is_of_the_family() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(family(std::process::id()).contains(&child.id()));
+        // It maps the C library a moment after it has begun.
+        while mapped(child.id()).is_none_or(|files| !files.iter().any(|file| file.to_string_lossy().contains("libc"))) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,129 @@
+//! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system.
+
+mod run;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Run, Runtime};
+
+/// Long enough for any step on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn runtimes(all: Vec<Runtime>) -> Vec<Runtime> {
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|runtime| !runtime.is_windows() && !runtime.is_emulated());
+    for runtime in elsewhere {
+        println!("SKIPPED: corprof is built for this system, and {runtime} is for another one");
+    }
+    here
+}
+
+/// Those that say what they do with profilers.
+fn speaking() -> Result<Vec<Runtime>> {
+    let (speaking, silent): (Vec<_>, Vec<_>) =
+        runtimes(Runtime::all()?).into_iter().partition(|runtime| runtime.major >= 5);
+    for runtime in silent {
+        println!("SKIPPED: {runtime} does not say what it does with profilers");
+    }
+    Ok(speaking)
+}
+
+/// The command, without variables of whoever runs the tests.
+fn corprof() -> Result<Command> {
+    let program = env::var_os("CORPROF_COMMAND");
+    let mut command =
+        Command::new(program.context("CORPROF_COMMAND is not set: start by `cargo xtask test --live-only`")?);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_"].iter().any(|prefix| text.starts_with(prefix)) {
+            command.env_remove(&name);
+        }
+    }
+    Ok(command)
+}
+
+/// A command that `corprof run` is given: host, `exec`, program.
+fn application(runtime: &Runtime, app: &str) -> Result<Vec<std::ffi::OsString>> {
+    Ok(vec![runtime.host(), "exec".into(), runtime.app(app)?])
+}
+
+/// The built library of a test profiler or an example.
+fn library(runtime: &Runtime, name: &str) -> Result<PathBuf> {
+    let command = Run::new(runtime, "Hello").profiler(name).command()?;
+    let value = command.get_envs().find(|(other, _)| *other == "CORECLR_PROFILER_PATH").and_then(|(_, value)| value);
+    Ok(value.context("no path")?.into())
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    (stdout, stderr)
+}
+
+/// A program that has been started, whose lines of standard output come one by one.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Program {
+    fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        let input = child.stdin.take();
+        let output = child.stdout.take().context("no output")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Ok(Self { child, input, lines })
+    }
+
+    /// Waits for a line that ends so: on a terminal .NET begins with what sets that up.
+    fn expect(&self, expected: &str) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let line = self.lines.recv_timeout(end.saturating_duration_since(Instant::now()));
+            if line.with_context(|| format!("no line `{expected}`"))?.ends_with(expected) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&mut self, command: &str) -> Result<()> {
+        writeln!(self.input.as_mut().context("its input is closed")?, "{command}")?;
+        self.expect(&format!("done {command}"))
+    }
+
+    /// Lets it end, and answers with exit code and standard error.
+    fn end(mut self) -> Result<(Option<i32>, String)> {
+        drop(self.input.take());
+        let output = std::mem::replace(&mut self.child, Command::new("true").spawn()?).wait_with_output()?;
+        Ok((output.status.code(), texts(&output).1))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A run of tests/managed/Diagnosed.cs that is up, without a profiler or under one.
+fn diagnosed(runtime: &Runtime, profiler: Option<&str>) -> Result<Program> {
+    let run = Run::new(runtime, "Diagnosed");
+    let run = if let Some(library) = profiler { run.profiler(library) } else { run };
+    let program = Program::start(run.command()?)?;
+    program.expect("ready")?;
+    Ok(program)
+}

@@ -1,0 +1,177 @@
+//! `corprof run`: applications under profilers.
+
+use super::*;
+
+#[test]
+fn an_application_runs_as_without_it_and_the_profiler_is_said_to_be_loaded() -> Result<()> {
+    for runtime in runtimes(Runtime::all_and_smoke()?) {
+        let mut command = corprof()?;
+        // Somebody else's profiler is not what was asked for.
+        command.env("CORECLR_PROFILER_PATH_64", "/nowhere/other.so").env("CORECLR_PROFILER", "{other}");
+        command.env("CORECLR_NOTIFICATION_PROFILERS", "/nowhere/other.so={BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}");
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?).arg("--");
+        let output = command.args(application(&runtime, "Hello")?).arg("you").output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(42), "{runtime}: {output:?}");
+        ensure!(stdout == "Hello, you!\n", "{runtime}: {stdout}");
+        ensure!(stderr.contains("attached| loaded at start-up"), "{runtime}: {stderr}");
+        let expected = if runtime.major < 5 {
+            "corprof: Attached is mapped in process"
+        } else {
+            "corprof: Attached was loaded in process"
+        };
+        ensure!(stderr.contains(expected), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn three_children_each_tell_of_themselves_and_none_hangs() -> Result<()> {
+    for runtime in speaking()? {
+        let mut command = corprof()?;
+        command.arg("run").arg(library(&runtime, "attached")?).args(["--env", "CORPROF_MARK=1", "--"]);
+        command.args(application(&runtime, "Family")?).arg("3").args(application(&runtime, "Hello")?).arg("child");
+        let output = command.output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        ensure!(stdout.matches("Hello, child!\n").count() == 3, "{runtime}: {stdout}");
+        ensure!(stderr.contains("corprof: Attached was loaded in 4 processes: "), "{runtime}: {stderr}");
+        ensure!(stderr.matches("attached| loaded at start-up").count() == 4, "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_that_refuses_is_said_not_to_be_loaded_with_the_runtimes_reason() -> Result<()> {
+    for runtime in speaking()? {
+        let mut command = corprof()?;
+        // A CLSID that a library of another maker could have: this one does not have it.
+        let folder = tempfile::tempdir()?;
+        let (source, foreign) = (folder.path().join("foreign.c"), folder.path().join("foreign.so"));
+        std::fs::write(&source, "int DllGetClassObject(void) { return 0x80040111; }")?;
+        let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&foreign, &source]).status()?;
+        ensure!(cc.success(), "cc failed");
+        command.args(["run", "--require-load", "--clsid", "{BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}"]).arg(&foreign);
+        let output = command.arg("--").args(application(&runtime, "Hello")?).output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(124), "{runtime}: {output:?}");
+        ensure!(stdout == "Hello, world!\n", "{runtime}: {stdout}");
+        ensure!(stderr.contains("corprof: foreign.so was NOT loaded in process"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("0x80040111") && stderr.contains("CLSID"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_main_profiler_is_told_from_a_notification_profiler() -> Result<()> {
+    for runtime in speaking()? {
+        let mut command = corprof()?;
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?);
+        command.arg("--notification").arg(library(&runtime, "beeper")?);
+        let output = command.arg("--").args(application(&runtime, "Hello")?).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(124), "{runtime}: {output:?}");
+        ensure!(stderr.contains("corprof: Attached was loaded in process"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("corprof: Beeper was NOT loaded in process"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("load_as_notification_only"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_notification_profiler_is_loaded_beside() -> Result<()> {
+    for runtime in speaking()? {
+        let mut command = corprof()?;
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?);
+        command.arg("--notification").arg(library(&runtime, "beside")?);
+        let output = command.arg("--").args(application(&runtime, "Hello")?).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        for name in ["Attached", "Beside"] {
+            ensure!(stderr.contains(&format!("corprof: {name} was loaded in process")), "{runtime}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn signals_and_death_are_passed_on() -> Result<()> {
+    for runtime in speaking()? {
+        for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+            let mut command = corprof()?;
+            command.arg("run").arg(library(&runtime, "attached")?).arg("--");
+            command.args(application(&runtime, "Diagnosed")?);
+            let mut program = Program::start(command)?;
+            program.expect("ready")?;
+            program.tell("throw 1")?;
+            let kill = Command::new("kill").arg(signal).arg(program.child.id().to_string()).status()?;
+            ensure!(kill.success(), "kill failed");
+            // The input stays open, so that nothing else ends it.
+            let input = program.input.take();
+            let (ended, stderr) = program.end()?;
+            drop(input);
+            // .NET makes an orderly end of SIGTERM, with 143, and dies of SIGINT or ends with 130.
+            ensure!(ended == Some(code), "{runtime}: {signal}: {ended:?}: {stderr}");
+            ensure!(stderr.contains("corprof: Attached was loaded"), "{runtime}: {signal}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
+/// As a person presses Ctrl-C: the terminal interrupts the application as well, which must not be told twice.
+#[test]
+fn a_terminal_interrupts_the_application_and_corprof_still_reports() -> Result<()> {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: there is no `script`, which makes a terminal");
+        return Ok(());
+    }
+    for runtime in speaking()? {
+        let inner = corprof()?;
+        let mut words = vec![inner.get_program().to_owned(), "run".into(), library(&runtime, "attached")?.into()];
+        words.push("--".into());
+        words.extend(application(&runtime, "Diagnosed")?);
+        let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        let mut command = Command::new("script");
+        command.args(["-qec", &quoted.join(" "), "/dev/null"]);
+        for (name, value) in inner.get_envs() {
+            if value.is_none() {
+                command.env_remove(name);
+            }
+        }
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        program.input.as_mut().context("no input")?.write_all(b"\x03")?;
+        let end = Instant::now() + PATIENCE;
+        let mut said = Vec::new();
+        while !said.iter().any(|line: &String| line.contains("corprof: Attached was loaded in process")) {
+            let line = program.lines.recv_timeout(end.saturating_duration_since(Instant::now()));
+            said.push(line.with_context(|| format!("{runtime}: {said:?}"))?);
+        }
+        ensure!(program.child.wait()?.code() == Some(130), "{runtime}: {said:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_application_without_a_runtime_is_said_to_have_none() -> Result<()> {
+    for runtime in speaking()?.into_iter().take(1) {
+        let mut command = corprof()?;
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?);
+        let output = command.args(["--", "sh", "-c", "exit 7"]).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(124) && stderr.contains("no .NET runtime"), "{output:?}");
+        let mut command = corprof()?;
+        command.arg("run").arg(library(&runtime, "attached")?).args(["--", "sh", "-c", "kill -9 $$"]);
+        ensure!(command.output()?.status.code() == Some(137), "the signal is told");
+        let mut command = corprof()?;
+        command.arg("run").arg("no-such.so").args(["--", "sh", "-c", "echo ran"]);
+        let output = command.output()?;
+        ensure!(output.status.code() == Some(125) && output.stdout.is_empty(), "{output:?}");
+        ensure!(texts(&output).1.contains("library-missing"), "{output:?}");
+        let mut command = corprof()?;
+        command.arg("run").arg(library(&runtime, "attached")?).args(["--", "sh", "-c", "echo ran"]);
+        let output = command.env("DOTNET_EnableDiagnostics_Profiler", "0").output()?;
+        ensure!(output.status.code() == Some(125) && texts(&output).1.contains("profilers-forbidden"), "{output:?}");
+    }
+    Ok(())
+}
