@@ -3,12 +3,15 @@
 //! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` look at libraries before a runtime
 //! does, `environment` knows the variables, `witness` hears what runtimes say of profilers, `profiler` reads CLSIDs.
 
+pub mod attach;
 pub mod checks;
 pub mod environment;
 pub mod exit;
 pub mod image;
+pub mod inspect;
 pub mod processes;
 pub mod profiler;
+pub mod ps;
 pub mod run;
 pub mod select;
 mod signals;
@@ -30,6 +33,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Ps(ps::Args),
+    Attach(attach::Args),
     /// The exit codes of all commands.
     #[command(name = "exit-codes", long_about = exit::TABLE)]
     ExitCodes,
@@ -49,6 +54,8 @@ pub fn main() -> ExitCode {
 fn run_command(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::Run(args) => run::run(args),
+        Command::Ps(args) => ps::run(args),
+        Command::Attach(args) => attach::run(args),
         Command::ExitCodes => {
             println!("{}", exit::TABLE);
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,137 @@
+//! `corprof attach`: a profiler into a process that runs.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use corprof_diagnostics::{Error, HResult, Process, Uuid};
+
+use crate::checks::{self, Finding, Place};
+use crate::environment::Chosen;
+use crate::exit::{self, Failure, Outcome};
+use crate::image::Image;
+use crate::inspect;
+use crate::processes;
+use crate::select;
+
+/// Attach a profiler to a running process.
+///
+/// The library is looked at first, as the process would load it. Then the runtime is asked, which answers when the profiler's
+/// `initialize_for_attach` and `profiler_attach_complete` are done. A profiler stays until the process ends, unless it
+/// detaches by itself. A process takes one profiler at a time.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof attach 4711 target/release/libmine.so
+  corprof attach 4711 libmine.so --data 'rate=100' --timeout 30
+  corprof attach 4711 libmine.so --inside /opt/libmine.so      the process is in a container
+
+Exits with 1 where the runtime refused. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it
+    pid: u32,
+
+    /// The profiler: the .so, .dll or .dylib that cargo has built
+    library: PathBuf,
+
+    /// The profiler that is meant, by CLSID or by the name of its struct, where the library has several or does not tell
+    #[arg(long, value_name = "CLSID|NAME")]
+    clsid: Option<String>,
+
+    /// Text for the profiler's `initialize_for_attach`
+    #[arg(long, value_name = "TEXT")]
+    data: Option<String>,
+
+    /// A file whose bytes are for the profiler's `initialize_for_attach`: 64 KB at most
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    data_file: Option<PathBuf>,
+
+    /// The path of the library as the process sees it, where that is another one: in a container
+    #[arg(long, value_name = "PATH")]
+    inside: Option<PathBuf>,
+
+    /// How many seconds the runtime may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    timeout: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process or the library is not there, or the runtime refuses.
+pub fn run(args: &Args) -> Outcome {
+    let process = Process::open(args.pid)?;
+    let absolute = std::path::absolute(&args.library).context("the path of the library")?;
+    let findings = check(&process, args.inside.as_deref().unwrap_or(&absolute));
+    if let Some(finding) = findings.first() {
+        return Err(Failure::new(exit::NO, anyhow!("process {} was left alone:\n  {finding}", args.pid)));
+    }
+    let chosen = select::choose(&args.library, args.clsid.as_deref())?;
+    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is no CLSID", chosen.clsid))?;
+    let data = match (&args.data, &args.data_file) {
+        (_, Some(file)) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+        (text, None) => text.clone().unwrap_or_default().into_bytes(),
+    };
+    let library = args.inside.as_ref().unwrap_or(&chosen.library);
+    let timeout = Duration::from_secs(args.timeout.max(1));
+    match process.client().attach_profiler(clsid, library, &data, timeout) {
+        Ok(()) => {
+            eprintln!("corprof: {} is attached to process {}", chosen.name, args.pid);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => Err(refusal(&error, args.pid, &chosen)),
+    }
+}
+
+/// What keeps the process from loading the library, as far as that can be seen from here.
+fn check(process: &Process, library: &Path) -> Vec<Finding> {
+    let pid = process.pid();
+    let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    let variables = inspect::started_with(pid);
+    let library_path = variables.as_deref().and_then(|variables| inspect::value_in(variables, "LD_LIBRARY_PATH"));
+    let place = Place { program: program.as_ref(), library_path: library_path.map(str::as_ref) };
+    if !processes::has_own_files(pid) {
+        return checks::library(library, place);
+    }
+    // The loader here would look for its dependencies in folders of this side.
+    let program = program.clone().map(|program| Image { interpreter: None, ..program });
+    checks::library(&processes::file_of(pid, library), Place { program: program.as_ref(), ..place })
+}
+
+fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
+    let Some(code) = error.code() else { return Failure::from(anyhow!("{error}")) };
+    let mut text = error.to_string();
+    if code == HResult::PROFILER_ALREADY_ACTIVE {
+        text.push_str(&others(pid, &chosen.library));
+    }
+    Failure::new(exit::NO, anyhow!(text))
+}
+
+/// Which other profilers the process has.
+fn others(pid: u32, own: &Path) -> String {
+    let mapped = processes::mapped(pid).map(|mapped| inspect::mapped_profilers(pid, &mapped, &[])).unwrap_or_default();
+    let others: Vec<String> =
+        mapped.iter().filter(|path| *path != own).map(|path| path.display().to_string()).collect();
+    if others.is_empty() {
+        "\n  the process has mapped no other profiler: this one is there already, or is being detached".into()
+    } else {
+        format!("\n  the process has mapped: {}", others.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_an_answer_and_silence_is_none() {
+        let chosen = Chosen { clsid: "{}".into(), name: "X".into(), library: "/x.so".into() };
+        let refused = Error::Refused { action: "attach the profiler", code: HResult::PROFILER_ALREADY_ACTIVE };
+        let failure = refusal(&refused, 0, &chosen);
+        assert_eq!(failure.code, exit::NO);
+        let text = failure.error.to_string();
+        assert!(text.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE") && text.contains("no other profiler"), "{text}");
+        let silent = Error::TimedOut { action: "attach the profiler", waited: Duration::from_secs(1) };
+        assert_eq!(refusal(&silent, 0, &chosen).code, exit::FAILED);
+    }
+}
