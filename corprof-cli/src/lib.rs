@@ -7,6 +7,7 @@ pub mod attach;
 pub mod checks;
 pub mod environment;
 pub mod exit;
+pub mod il;
 pub mod image;
 pub mod inspect;
 pub mod processes;
@@ -35,6 +36,8 @@ enum Command {
     Run(run::Args),
     Ps(ps::Args),
     Attach(attach::Args),
+    #[command(subcommand)]
+    Il(il::Command),
     /// The exit codes of all commands.
     #[command(name = "exit-codes", long_about = exit::TABLE)]
     ExitCodes,
@@ -56,6 +59,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
+        Command::Il(command) => il::run(command),
         Command::ExitCodes => {
             println!("{}", exit::TABLE);
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,111 @@
+//! `corprof il dump`: bodies as text.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use corprof_il::file::{InAssembly, Method};
+use corprof_il::verify::Verifier;
+use corprof_il::{Body, Token};
+
+use super::set::Set;
+use crate::exit::Outcome;
+
+/// Show the body of a method: regions, names, and what is on the stack before each instruction.
+///
+/// A method is named by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that (Type::Method,
+/// Method); overloads are all shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof il dump App.dll Program::Main
+  corprof il dump App.dll 0x06000001
+
+A comment behind an instruction tells how many values are on the stack before it, and of which kinds, the top last. An
+instruction that no path comes to has none. Breaches of rules follow the body.")]
+pub struct Args {
+    /// The assembly
+    file: PathBuf,
+
+    /// The method
+    #[arg(value_name = "NAME|TOKEN")]
+    method: String,
+
+    /// A folder of assemblies whose types this one names: the framework's
+    #[arg(long, value_name = "FOLDER")]
+    with: Vec<PathBuf>,
+}
+
+/// More methods of a name are listed, not shown.
+const MOST: usize = 20;
+
+/// Runs the command.
+///
+/// # Errors
+/// If the file cannot be read, or there is no such method, or it has no body.
+pub(super) fn run(args: &Args) -> Outcome {
+    let sets = Set::open(std::slice::from_ref(&args.file), &args.with)?;
+    let (_, assembly) = sets.first().and_then(|set| set.meant().next()).context("there is no managed code in it")?;
+    let methods = find(&assembly, &args.method)?;
+    let mut out = io::stdout().lock();
+    for method in methods {
+        writeln!(out, "{}", text(&assembly, method)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(here: &InAssembly<'_>, wanted: &str) -> Result<Vec<Method>> {
+    let assembly = here.assembly();
+    if let Some(digits) = wanted.strip_prefix("0x") {
+        let token = u32::from_str_radix(digits, 16).with_context(|| format!("{wanted} is no token"))?;
+        let method = assembly.methods().find(|method| method.token.token() == Token::from_raw(token));
+        return method.map(|method| vec![method]).with_context(|| format!("the assembly defines no method {wanted}"));
+    }
+    let named = |is_it: &dyn Fn(&str) -> bool| -> Vec<Method> {
+        assembly.methods().filter(|method| is_it(&assembly.method_name(method.token))).collect()
+    };
+    let mut found = named(&|name| name == wanted);
+    if found.is_empty() {
+        let is_end = |name: &str| {
+            let before = name.strip_suffix(wanted);
+            before
+                .is_some_and(|before| before.ends_with("::") || (wanted.contains("::") && before.ends_with(['.', '/'])))
+        };
+        found = named(&is_end);
+    }
+    let list = |methods: &[Method]| -> String {
+        let line = |method: &Method| format!("\n  {} {}", method.token, assembly.method_name(method.token));
+        methods.iter().take(MOST).map(line).collect()
+    };
+    match found.len() {
+        0 => bail!("the assembly defines no method {wanted}: is it in another one, or spelt otherwise (Type::.ctor)?"),
+        1..=MOST => Ok(found),
+        count => bail!("{count} methods are called {wanted}; name one by its token or in full:{}\n  …", list(&found)),
+    }
+}
+
+/// Everything about a method.
+fn text(here: &InAssembly<'_>, method: Method) -> Result<String> {
+    let assembly = here.assembly();
+    let names = |token: Token| here.token_name(token);
+    let name = names(method.token.token()).unwrap_or_else(|| assembly.method_name(method.token));
+    let title = format!("// {} in {}\n{name}\n", method.token, assembly.name());
+    let Some(bytes) = assembly.body_bytes(method)? else { return Ok(format!("{title}// has no body\n")) };
+    let (body, length) = Body::parse_prefix(bytes).map_err(|error| anyhow!("{name}: {error}"))?;
+    let context = here.context(method).with_context(|| format!("{name}: its signature cannot be read"))?;
+    let mut verifier = Verifier::new(here);
+    let stacks: HashMap<_, _> = verifier.stacks(&body, &context).into_iter().collect();
+    let note = |id| {
+        let stack = stacks.get(&id)?;
+        let hidden = if stack.depth > stack.top.len() { "…, " } else { "" };
+        Some(format!("{}: {hidden}{}", stack.depth, stack.top.join(", ")).trim_end_matches([' ', ':']).to_owned())
+    };
+    let mut text = format!("{title}// {length} bytes\n{}", body.display_with_notes(&names, &note));
+    if let Err(errors) = verifier.verify(&body, &context) {
+        for error in errors {
+            text.push_str(&format!("// refused: {error}\n"));
+        }
+    }
+    Ok(text)
+}
