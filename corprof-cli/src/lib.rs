@@ -10,6 +10,7 @@ pub mod exit;
 pub mod il;
 pub mod image;
 pub mod inspect;
+pub mod new;
 pub mod processes;
 pub mod profiler;
 pub mod ps;
@@ -33,6 +34,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    New(new::Args),
     Run(run::Args),
     Ps(ps::Args),
     Attach(attach::Args),
@@ -56,6 +58,7 @@ pub fn main() -> ExitCode {
 
 fn run_command(cli: &Cli) -> Outcome {
     match &cli.command {
+        Command::New(args) => new::run(args),
         Command::Run(args) => run::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
