@@ -5,6 +5,7 @@
 
 pub mod attach;
 pub mod checks;
+pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod il;
@@ -38,6 +39,7 @@ enum Command {
     Run(run::Args),
     Ps(ps::Args),
     Attach(attach::Args),
+    Doctor(doctor::Args),
     #[command(subcommand)]
     Il(il::Command),
     /// The exit codes of all commands.
@@ -62,6 +64,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Il(command) => il::run(command),
         Command::ExitCodes => {
             println!("{}", exit::TABLE);

@@ -1,6 +1,7 @@
 //! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system.
 
 mod attach;
+mod doctor;
 mod il;
 mod ps;
 mod run;

@@ -1,0 +1,286 @@
+//! `corprof doctor`: why a profiler is not loaded.
+
+mod variables;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use corprof_diagnostics::{Error, Process};
+
+use crate::checks::{Finding, Place};
+use crate::exit::{self, Failure, Outcome};
+use crate::image::{self, Image};
+use crate::inspect::{self, Inspected, State, inspect};
+use crate::processes;
+use crate::signals::Signals;
+use crate::witness::{self, Witness};
+
+/// Find out why a profiler is not loaded.
+///
+/// Without arguments it looks at the variables of this shell and at the libraries that they name. With a PID it looks at a
+/// process that runs: its variables, what it has mapped, whether it can be asked. With a command it starts that with the
+/// variables of this shell, hears what the runtime itself says of loading profilers, and ends it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof doctor                     the variables of this shell
+  corprof doctor 4711                a running process
+  corprof doctor -- dotnet App.dll   starts it, hears what the runtime says, ends it
+
+Each finding has a name, which the book explains, and a cure. Exits with 1 where there is one.")]
+pub struct Args {
+    /// A running process
+    #[arg(conflicts_with = "command")]
+    pid: Option<u32>,
+
+    /// One line of JSON a finding: id, what, cure
+    #[arg(long)]
+    json: bool,
+
+    /// With a command: how many seconds the application may run before it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    wait: u64,
+
+    /// An application to start
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Findings, and what was found to be in order.
+#[derive(Debug, Default)]
+struct Report {
+    findings: Vec<Finding>,
+    good: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the question cannot be answered: no such process, no such program.
+pub fn run(args: &Args) -> Outcome {
+    let report = match (args.pid, args.command.is_empty()) {
+        (Some(pid), _) => of_process(pid)?,
+        (None, false) => of_command(args)?,
+        (None, true) => of_shell(None)?,
+    };
+    for finding in &report.findings {
+        if args.json {
+            println!("{}", serde_json::to_string(finding)?);
+        } else {
+            println!("{finding}");
+        }
+    }
+    if !args.json {
+        report.good.iter().for_each(|good| println!("ok: {good}"));
+        if report.findings.is_empty() {
+            println!("nothing wrong was found");
+        }
+    }
+    Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { exit::NO.into() })
+}
+
+/// The variables of this process.
+fn own_variables() -> Vec<(String, String)> {
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+fn of_shell(program: Option<&Image>) -> Result<Report> {
+    let variables = own_variables();
+    let value_of = |name: &str| inspect::value_in(&variables, name);
+    // Without a program, one that every system has stands for the application.
+    let shell = if program.is_none() { Image::of_program(Path::new("/bin/sh")).ok() } else { None };
+    let place =
+        Place { program: program.or(shell.as_ref()), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
+    Ok(Report { findings: variables::check(value_of, None, place, None), good: Vec::new() })
+}
+
+fn of_process(pid: u32) -> Result<Report, Failure> {
+    let process = match Process::open(pid) {
+        Ok(process) => process,
+        Err(error @ (Error::NoPort { .. } | Error::NotPermitted { .. })) => return Ok(without_port(pid, &error)),
+        Err(error) => return Err(error.into()),
+    };
+    let seen = inspect(&process, Duration::from_secs(5));
+    let mut report = Report::default();
+    if let Some(error) = &seen.error {
+        let cure = "is another tool connected to it, or is the process stopped? Try again when it is not";
+        report.findings.push(Finding::new("runtime-does-not-answer", error.clone(), cure));
+    }
+    let major = seen.runtime.as_ref().and_then(|version| version.split('.').next()?.parse().ok());
+    report.good.push(format!("process {pid} runs .NET {}", seen.runtime.as_deref().unwrap_or("of an unknown version")));
+    let Some(now) = &seen.variables else {
+        let cure = "ask as the user of the process, or as root";
+        report.findings.push(Finding::new("variables-not-seen", "its variables cannot be read", cure));
+        return Ok(report);
+    };
+    report.findings.extend(of_inspected(&seen, now, major, processes::has_own_files(pid)));
+    if seen.profiler == State::Mapped {
+        for library in &seen.libraries {
+            report.good.push(format!("{} is mapped", library.display()));
+        }
+        // What is loaded needs no variables: it may have been attached.
+        report.findings.retain(|finding| finding.id != "not-configured");
+    }
+    Ok(report)
+}
+
+fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, is_inside: bool) -> Vec<Finding> {
+    let pid = seen.pid;
+    let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    // The loader on this side would look for dependencies in folders of this side.
+    let program = program.map(|program| if is_inside { Image { interpreter: None, ..program } } else { program });
+    let value_of = |name: &str| inspect::value_in(now, name);
+    let place = Place { program: program.as_ref(), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let mut findings = variables::check(value_of, major, place, is_inside.then_some(root.as_path()));
+    if let Some(then) = inspect::started_with(pid) {
+        findings.extend(changed(&then, now));
+    }
+    if seen.profiler == State::Configured && seen.mapped.is_some() && findings.is_empty() {
+        let what = "its variables ask for a profiler, and no library of one is mapped";
+        let cure = "its `initialize` may have refused (look at its standard error), or it has detached; \
+                    `corprof doctor -- COMMAND` hears what the runtime says";
+        findings.push(Finding::new("configured-but-not-mapped", what, cure));
+    }
+    findings
+}
+
+/// Variables of profilers that somebody has changed since the process began.
+fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Finding> {
+    let names = crate::environment::profiler_variables();
+    let name = names.iter().find(|name| inspect::value_in(then, name) != inspect::value_in(now, name))?;
+    let value = |variables| inspect::value_in(variables, name).unwrap_or("nothing").to_owned();
+    let what = format!("{name} was {} when the process began, and is {} now", value(then), value(now));
+    let cure = "a runtime reads these variables at its start only: set them before it starts, or attach the profiler";
+    Some(Finding::new("variables-set-too-late", what, cure))
+}
+
+fn without_port(pid: u32, error: &Error) -> Report {
+    let variables = inspect::started_with(pid);
+    let is_zero = |name: &str| {
+        variables.as_deref().and_then(|variables| inspect::value_in(variables, name)).is_some_and(|value| value == "0")
+    };
+    let settings = ["DOTNET_EnableDiagnostics", "DOTNET_EnableDiagnostics_IPC", "COMPlus_EnableDiagnostics"];
+    let finding = match (settings.iter().find(|name| is_zero(name)), error) {
+        (Some(name), _) => {
+            let what =
+                format!("{name} is 0 in process {pid}: its diagnostics port is off, and nothing can be attached");
+            Finding::new("port-disabled", what, format!("start it without {name}"))
+        }
+        (None, Error::NotPermitted { .. }) => {
+            Finding::new("process-of-another-user", error.to_string(), "ask as that user, or as root")
+        }
+        _ => {
+            let cure = "is it a .NET process? One compiled ahead of time (NativeAOT) has no profilers; one of another TMPDIR is \
+                        found with the same TMPDIR here";
+            Finding::new("no-port", error.to_string(), cure)
+        }
+    };
+    Report { findings: vec![finding], good: Vec::new() }
+}
+
+/// How long an application may take to end in order: a runtime removes its socket then.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+fn of_command(args: &Args) -> Result<Report, Failure> {
+    let (name, arguments) = args.command.split_first().context("no command")?;
+    let path = std::env::var_os("PATH");
+    let program = image::find_program(name, path.as_deref())
+        .ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", name.display())))?;
+    let image = Image::of_program(&program).ok();
+    let mut report = of_shell(image.as_ref())?;
+    let witness = Witness::new()?;
+    let mut command = Command::new(&program);
+    command.args(arguments).envs(witness.variables()).stdin(Stdio::null());
+    eprintln!("corprof: starting {}", program.display());
+    let mut child = command
+        .spawn()
+        .map_err(|error| Failure::new(exit::CANNOT_START, anyhow!("cannot start {}: {error}", program.display())))?;
+    let end = Instant::now() + Duration::from_secs(args.wait);
+    let mut has_ended = false;
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    while Instant::now() < end && !has_ended && !signals.pass_on(child.id()) {
+        has_ended = child.try_wait().context("cannot wait for the application")?.is_some();
+        if witness.testimonies()?.iter().any(|testimony| !testimony.messages.is_empty()) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let has_runtime = inspect_runtime(child.id());
+    if !has_ended {
+        eprintln!("corprof: ending the application");
+        // `dotnet run` and scripts have children, which would go on.
+        let family = processes::family(child.id());
+        processes::end(&family, false);
+        let end = Instant::now() + LAST_WORDS;
+        while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        processes::end(&family, true);
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    said(&witness, has_runtime, &mut report)?;
+    Ok(report)
+}
+
+fn inspect_runtime(pid: u32) -> bool {
+    let mut family = processes::family(pid).into_iter();
+    family.any(|pid| processes::mapped(pid).is_some_and(|mapped| processes::has_runtime(&mapped)))
+}
+
+/// What the runtimes have said, as findings and as what is in order.
+fn said(witness: &Witness, has_runtime: bool, report: &mut Report) -> Result<()> {
+    let testimonies = witness.testimonies()?;
+    if testimonies.is_empty() && !has_runtime {
+        let what = "no .NET runtime of version 5 or later has started in the application";
+        let cure = "is it a .NET application? One compiled ahead of time (NativeAOT) has no profilers; .NET Core 3.1 does not \
+                    say what it does";
+        report.findings.push(Finding::new("no-runtime", what, cure));
+    }
+    for testimony in &testimonies {
+        for message in &testimony.messages {
+            let text = format!("process {}: {message}", testimony.pid);
+            if message.contains("loaded successfully") {
+                report.good.push(text);
+            } else {
+                let cure =
+                    witness::cure(message).unwrap_or("see the findings about variables and library, if there are any");
+                report.findings.push(Finding::new("runtime-says", text, cure));
+            }
+        }
+    }
+    if !testimonies.is_empty() && testimonies.iter().all(|testimony| testimony.messages.is_empty()) {
+        report.good.push("the runtime tried to load no profiler".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn variables_that_came_too_late_are_named() {
+        let now = variables(&[("CORECLR_ENABLE_PROFILING", "1"), ("HOME", "/x")]);
+        let finding = changed(&variables(&[("HOME", "/y")]), &now).unwrap();
+        assert_eq!(finding.id, "variables-set-too-late");
+        assert!(finding.what.contains("CORECLR_ENABLE_PROFILING was nothing"), "{finding}");
+        assert_eq!(changed(&now, &now), None);
+    }
+
+    #[test]
+    fn a_process_without_a_port_is_told_why() {
+        let error = Error::NotPermitted { pid: 0 };
+        assert_eq!(without_port(0, &error).findings[0].id, "process-of-another-user");
+        let error = Error::NoPort { pid: 0, places: Vec::new() };
+        assert_eq!(without_port(0, &error).findings[0].id, "no-port");
+    }
+}

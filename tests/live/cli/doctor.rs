@@ -1,0 +1,59 @@
+//! `corprof doctor`.
+
+use super::*;
+
+/// The names of the findings, and the exit code.
+fn findings(command: &mut Command) -> Result<(Vec<String>, Option<i32>)> {
+    let output = command.output()?;
+    let lines = texts(&output).0;
+    // The application prints as well.
+    let all = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let names = all.filter_map(|finding| Some(finding["id"].as_str()?.to_owned())).collect();
+    Ok((names, output.status.code()))
+}
+
+#[test]
+fn a_process_is_diagnosed() -> Result<()> {
+    for runtime in speaking()? {
+        let of = |program: &Program| findings(corprof()?.args(["doctor", "--json", &program.child.id().to_string()]));
+        ensure!(of(&diagnosed(&runtime, None)?)? == (vec!["not-configured".into()], Some(1)), "{runtime}");
+        ensure!(of(&diagnosed(&runtime, Some("attached"))?)? == (Vec::new(), Some(0)), "{runtime}");
+        let start = |name: &str, value: &str| {
+            let mut command = Run::new(&runtime, "Diagnosed").profiler("attached").command()?;
+            command.env(name, value);
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            of(&program)
+        };
+        let one = |name: &str| (vec![name.to_owned()], Some(1));
+        ensure!(start("CORECLR_PROFILER_PATH", "/nowhere/gone.so")? == one("library-missing"), "{runtime}");
+        ensure!(start("CORECLR_ENABLE_PROFILING", "true")?.0[0] == "switch-is-not-1", "{runtime}");
+        ensure!(start("DOTNET_EnableDiagnostics", "0")? == one("port-disabled"), "{runtime}");
+        ensure!(start("DOTNET_EnableDiagnostics_Profiler", "0")? == one("profilers-forbidden"), "{runtime}");
+        let other = "{00000000-0000-0000-0000-000000000001}";
+        ensure!(start("CORECLR_PROFILER", other)? == one("clsid-of-another-library"), "{runtime}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
+    for runtime in speaking()? {
+        let start = |name: &str, value: &str| {
+            let prepared = Run::new(&runtime, "Hello").profiler("attached").command()?;
+            let mut command = corprof()?;
+            command.envs(prepared.get_envs().filter_map(|(name, value)| Some((name, value?)))).env(name, value);
+            command.args(["doctor", "--json", "--wait", "120", "--"]).args(application(&runtime, "Hello")?);
+            findings(&mut command)
+        };
+        ensure!(start("CORPROF_NOTHING", "1")? == (Vec::new(), Some(0)), "{runtime}");
+        let expected = |name: &str| (vec![name.to_owned(), "runtime-says".into()], Some(1));
+        ensure!(start("CORECLR_PROFILER", "notaguid")? == expected("clsid-is-malformed"), "{runtime}");
+        ensure!(start("CORECLR_PROFILER_PATH", "/nowhere/gone.so")? == expected("library-missing"), "{runtime}");
+        let mut command = corprof()?;
+        command.args(["doctor", "--json", "--", "true"]);
+        let expected = vec!["not-configured".to_owned(), "no-runtime".into()];
+        ensure!(findings(&mut command)? == (expected, Some(1)), "{runtime}");
+    }
+    Ok(())
+}
