@@ -35,9 +35,9 @@ pub struct Args {
 
 /// The files of a new crate. `@NAME@` and so on are replaced.
 const FILES: [(&str, &str); 4] = [
-    ("Cargo.toml", include_str!("../templates/Cargo.toml.in")),
-    ("src/lib.rs", include_str!("../templates/lib.rs.in")),
-    (".github/workflows/ci.yml", include_str!("../templates/ci.yml.in")),
+    ("Cargo.toml", include_str!("templates/Cargo.toml.in")),
+    ("src/lib.rs", include_str!("templates/lib.rs.in")),
+    (".github/workflows/ci.yml", include_str!("templates/ci.yml.in")),
     (".gitignore", "/target\n"),
 ];
 

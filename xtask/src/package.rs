@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use corprof_cli::profiler;
 
 use crate::cargo::{self, Metadata, Package, workspace_root};
 use crate::process::{self, announce, note};
-use crate::profiler;
 
 /// Pack every crate that is to be published, and build a profiler of the README with the packed ones.
 ///
