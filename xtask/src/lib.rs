@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`, `structure`.
 //!
 //! Each command is a module with one `run`; the modules below them are what they share.
 
@@ -17,6 +17,7 @@ pub mod managed;
 pub mod package;
 pub mod process;
 pub mod runtime;
+pub mod structure;
 pub mod target;
 pub mod test;
 pub mod tools;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, book, demo, generate, lint, package, test, torture};
+use xtask::{bench, book, demo, generate, lint, package, structure, test, torture};
 
 /// Everything a person does with this repository, by one command each.
 ///
@@ -27,6 +27,7 @@ enum Command {
     Bench(bench::Args),
     Book(book::Args),
     Torture(torture::Args),
+    Structure(structure::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,5 +50,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args),
         Command::Book(args) => book::run(&args),
         Command::Torture(args) => torture::run(&args),
+        Command::Structure(args) => structure::run(&args),
     }
 }
