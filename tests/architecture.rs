@@ -233,6 +233,14 @@ fn every_command_that_the_documents_give_exists() -> Result<()> {
 }
 
 #[test]
+fn the_rooms_of_corprof_import_downward_only() -> Result<()> {
+    let structure = xtask::structure::Structure::of_corprof()?;
+    assert!(structure.rooms.len() > 20, "{} rooms only: are they recognised?", structure.rooms.len());
+    assert!(structure.is_sound(), "{structure}");
+    Ok(())
+}
+
+#[test]
 fn the_readme_has_every_example() -> Result<()> {
     let readme = read("README.md")?;
     for path in files_with("rs")?.into_iter().filter(|path| path.parent() == Some(&root().join("examples"))) {

@@ -37,10 +37,9 @@ use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 #[cfg(doc)]
 use crate::hooks::{InHook, InSlowHook};
-use crate::info::Info;
-use crate::names::Names;
+#[cfg(doc)]
 use crate::own_thread::OwnThread;
-use crate::walk::WalkStart;
+use crate::session::{Info, WalkStart};
 
 /// Whether objects stay where they are while a context lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +136,7 @@ impl<'cb> InCallback<'cb> {
         let is_still = match self.heap {
             Heap::Moves => false,
             Heap::Still | Heap::StillAndMarked => true,
-            Heap::StillIfMonitored => self.event_mask()?.contains(EventMask::MONITOR_GC),
+            Heap::StillIfMonitored => self.current_event_mask()?.contains(EventMask::MONITOR_GC),
         };
         if is_still {
             return Ok(());
@@ -159,13 +158,6 @@ impl<'cb> InCallback<'cb> {
             "the collection is marking objects here, and the runtime would misread them: make a handle, and ask from \
              `garbage_collection_finished`",
         ))
-    }
-
-    /// The names of functions, classes, modules and assemblies: `cx.names().function(id)`.
-    ///
-    /// Call class: **sync**, allowed after attach, never starts a GC.
-    pub fn names(&self) -> Names<'_> {
-        Names::new(self, self.info.known_names())
     }
 }
 
@@ -253,12 +245,10 @@ pub trait Context: sealed::Sealed {}
 impl Context for InCallback<'_> {}
 impl Context for InTriggers<'_> {}
 impl Context for InInitialize<'_> {}
-impl Context for OwnThread<'_> {}
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
     impl Sealed for super::InCallback<'_> {}
     impl Sealed for super::InTriggers<'_> {}
     impl Sealed for super::InInitialize<'_> {}
-    impl Sealed for super::OwnThread<'_> {}
 }

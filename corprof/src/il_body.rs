@@ -3,6 +3,11 @@
 //! The runtime reads a body from its first byte as far as the body says it goes. So before a profiler's body is handed over,
 //! it is measured here: what it says of its own length must be its length. What the instructions do is not looked at.
 
+use corprof_sys as sys;
+use windows_core::BOOL;
+
+use crate::error::{E_INVALIDARG, Error, Result};
+
 /// The header's kind, in the two lowest bits: a length in one byte, no locals, no sections.
 const TINY: u8 = 0b10;
 /// The header's kind, in the three lowest bits: 12 bytes or more.
@@ -23,8 +28,41 @@ const SMALL_CLAUSE: usize = 12;
 /// Sections begin on a multiple of this, counted from the header, which itself lies on one.
 const ALIGNMENT: usize = 4;
 
+/// Which instruction of a function's first body an instruction of its new body stands for, for debuggers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IlMapEntry {
+    /// Where the old instruction is, counted in bytes from the start of the old code.
+    pub old_offset: u32,
+    /// Where the new one is, counted in bytes from the start of the new code.
+    pub new_offset: u32,
+    /// Whether the two do the same.
+    pub is_accurate: bool,
+}
+
+impl IlMapEntry {
+    /// The entries, as they go over the wire, and how many there are.
+    pub(crate) fn to_wire(entries: &[Self], call: &'static str) -> Result<(Vec<sys::COR_IL_MAP>, u32)> {
+        let count = u32::try_from(entries.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
+        let wire = entries.iter().map(|entry| sys::COR_IL_MAP {
+            oldOffset: entry.old_offset,
+            newOffset: entry.new_offset,
+            fAccurate: BOOL::from(entry.is_accurate),
+        });
+        Ok((wire.collect(), count))
+    }
+}
+
+/// `Ok` with the length of `body` if it is as long as it says: header, code, and sections.
+pub(crate) fn check_body(body: &[u8], call: &'static str) -> Result<u32> {
+    match (length(body), u32::try_from(body.len())) {
+        (Some(length), Ok(wire_length)) if length == body.len() => Ok(wire_length),
+        _ => Err(Error::new(E_INVALIDARG, call)
+            .about("method body", "its header, code and sections must end where the bytes end")),
+    }
+}
+
 /// How many bytes the body at the start of `bytes` has, or nothing if it does not end within them.
-pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
+fn length(bytes: &[u8]) -> Option<usize> {
     let &first = bytes.first()?;
     let end = if first & 0b11 == TINY {
         1 + usize::from(first >> 2)
@@ -121,5 +159,15 @@ mod tests {
         huge[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(length(&huge), None);
         assert_eq!(length(&fat(4, &[(0x81, 0, 64)])), None);
+    }
+
+    #[test]
+    fn a_body_must_end_where_the_bytes_end() {
+        assert_eq!(check_body(&[0x06, 0x2A], "X"), Ok(2));
+        for body in [&[][..], &[0x06], &[0x06, 0x2A, 0x00]] {
+            let error = check_body(body, "X").unwrap_err();
+            assert_eq!(error.code(), E_INVALIDARG);
+            assert!(error.to_string().contains("must end where the bytes end"), "{error}");
+        }
     }
 }

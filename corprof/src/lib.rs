@@ -40,7 +40,6 @@
 extern crate self as corprof;
 
 mod adapter;
-mod alive;
 pub mod args;
 mod buffer;
 pub mod context;
@@ -53,13 +52,16 @@ mod generated;
 pub mod hooks;
 pub mod id;
 pub mod info;
+mod lock;
 pub mod metadata;
 pub mod misplaced;
 pub mod names;
 pub mod own_thread;
 mod profiler;
 mod report;
+mod session;
 pub mod settings;
+mod standstill;
 pub mod sync;
 mod system;
 #[cfg(feature = "testing")]
@@ -67,7 +69,6 @@ pub mod testing;
 pub mod tracker;
 mod visitor;
 pub mod walk;
-mod wire;
 
 pub use corprof_macros::{Profiler, callbacks};
 pub use corprof_sys as sys;

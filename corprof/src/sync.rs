@@ -40,9 +40,10 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
-use std::sync::{self, PoisonError, TryLockError};
+use std::sync::{self, TryLockError};
 
 use crate::context::Context;
+use crate::lock::unpoisoned;
 use crate::system;
 
 pub use thread_state::{Merge, ThreadState};
@@ -130,7 +131,7 @@ impl<T> Mutex<T> {
 
     /// The data, when the lock is no longer needed.
     pub fn into_inner(self) -> T {
-        self.data.into_inner().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.data.into_inner())
     }
 }
 
@@ -152,7 +153,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     #[inline]
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
-        crate::walk::standstill::forbid("a lock of the profiler's");
+        crate::standstill::forbid("a lock of the profiler's");
         let guard = match self.data.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -167,12 +168,12 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     fn wait(&self) -> sync::MutexGuard<'_, T> {
         self.holder.forbid_second_time();
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.data.lock())
     }
 
     /// The data, without locking: `&mut self` says that nobody else has it.
     pub fn get_mut(&mut self) -> &mut T {
-        self.data.get_mut().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.data.get_mut())
     }
 }
 

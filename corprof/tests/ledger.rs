@@ -34,12 +34,13 @@ fn sources(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The methods that the sources in corprof/src/info and corprof/src/walk document by their contract.
+/// The methods that the sources document by their contract.
 fn offered() -> BTreeSet<String> {
     const MARK: &str = "#[doc = contract!(";
     let mut offered = BTreeSet::new();
-    let folders = [concat!(env!("CARGO_MANIFEST_DIR"), "/src/info"), concat!(env!("CARGO_MANIFEST_DIR"), "/src/walk")];
-    for file in folders.into_iter().flat_map(sources) {
+    let folders = ["info", "own_thread", "walk", "hooks"];
+    let folders = folders.map(|folder| format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/{}"), folder));
+    for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = fs::read_to_string(file).unwrap();
         for rest in text.split(MARK).skip(1) {
             let (method, _) = rest.split_once(')').unwrap();

@@ -10,8 +10,8 @@ use crate::hooks;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::Profiler;
+use crate::session::wire;
 use crate::walk;
-use crate::wire;
 
 use super::Adapter;
 
@@ -52,12 +52,14 @@ pub(super) const fn is_about_function(event: Event) -> bool {
 #[inline]
 pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
-        Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => info.alive().module_loaded(info, subject),
+        Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => {
+            info.alive().module_loaded(info.runtime(), subject)
+        }
         Event::ModuleUnloadFinished => {
             info.alive().module_gone(subject);
             info.known_names().evict_all();
         }
-        Event::ClassUnloadStarted => info.alive().class_going(info, subject),
+        Event::ClassUnloadStarted => info.alive().class_going(info.runtime(), subject),
         Event::ThreadCreated => {
             info.alive().thread_created(subject);
             prepare_hooks(info);
@@ -86,7 +88,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
 pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleUnloadStarted => {
-            info.alive().module_going(info, subject);
+            info.alive().module_going(info.runtime(), subject);
             // The names of what goes are known until it is gone. The module's metadata is let go while it is there.
             info.known_names().let_go();
         }

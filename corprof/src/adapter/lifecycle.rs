@@ -1,6 +1,7 @@
 //! The callbacks that begin and end a profiler's life.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use windows_core::{BOOL, HRESULT, IUnknown, Ref};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
 use crate::event_mask::{Event, Phase};
-use crate::info::{Info, LEAST_INFO, first_runtime_with};
+use crate::info::Info;
 use crate::profiler::{BoxError, Profiler};
 use crate::report;
-use crate::wire;
+use crate::session::panics::catch;
+use crate::session::wire;
+use crate::session::{LEAST_INFO, first_runtime_with};
 
+use super::Adapter;
 use super::exception_pins::ExceptionPins;
-use super::own_threads::OwnThreads;
-use super::{Adapter, catch};
 
 /// How long Shutdown waits for callbacks that are still running, and then for the profiler's own threads. Callbacks are short,
 /// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.
@@ -52,7 +54,7 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         let mut cx = unsafe { InTriggers::new(info) };
         // Of those to come, `ModuleLoadFinished` tells.
         for module in cx.enum_modules()? {
-            info.alive().module_loaded(info, module.as_raw());
+            info.alive().module_loaded(info.runtime(), module.as_raw());
         }
         profiler.initialize_for_attach(&mut cx, data)
     })
@@ -77,7 +79,7 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
         let adapter: &Adapter<P> = Adapter::of(this);
         (adapter, adapter.profiler())
     };
-    let panicked = || adapter.go_quiet("load_as_notification_only");
+    let panicked = || adapter.disable_after_panic("load_as_notification_only");
     let answer = catch(|| profiler.load_as_notification_only(), panicked).unwrap_or(false);
     // SAFETY: not null, and by COM's rules room for a truth value.
     unsafe { *out = BOOL::from(answer) };
@@ -93,7 +95,7 @@ impl<P: Profiler> Adapter<P> {
         user: impl FnOnce(&P, &Info) -> Result<(), BoxError>,
     ) -> HRESULT {
         let Some(runtime) = runtime else { return E_POINTER };
-        let Some(_inside) = self.gate.enter() else { return E_FAIL };
+        let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
         let start = || -> Result<(), (HRESULT, String)> {
             // What an error says, and how it is dropped, is the user's code as well.
             let told = |error: BoxError| {
@@ -104,12 +106,12 @@ impl<P: Profiler> Adapter<P> {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             user(unsafe { self.profiler() }, info).map_err(told)
         };
-        let (code, why) = match catch(start, || self.note_panic()) {
+        let (code, why) = match catch(start, || self.state.note_panic()) {
             Some(Ok(())) => return S_OK,
             Some(Err(why)) => why,
             None => (E_FAIL, "it panicked".to_owned()),
         };
-        self.gate.quieten();
+        self.state.gate.quieten();
         self.end_own_threads();
         if let Some(info) = self.info.get() {
             info.own_threads().join(); // whoever of them has `Info` is done with it then
@@ -121,7 +123,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
-        let info = Info::negotiate(runtime, phase, OwnThreads::new(self.gate.clone(), P::NAME))?;
+        let info = Info::negotiate(runtime, phase, Arc::clone(&self.state))?;
         let needed = P::MIN_INFO.max(LEAST_INFO);
         if info.version() < needed {
             return Err(Box::new(TooOld { needed, offered: info.version() }));
@@ -139,13 +141,13 @@ impl<P: Profiler> Adapter<P> {
         if self.has_ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        let is_quiet = !self.gate.is_open();
+        let is_quiet = !self.state.gate.is_open();
         if let Some(info) = self.info.get() {
             info.event_pipe_sessions().end_all();
             // A callback that waits for one of them is let go.
             info.own_threads().stop();
         }
-        let is_empty = self.gate.close(PATIENCE);
+        let is_empty = self.state.gate.close(PATIENCE);
         if !is_empty {
             // One that will not end may hold a lock that `shutdown` waits for, so the last word is not said beside it.
             report::line(format_args!(
@@ -164,7 +166,7 @@ impl<P: Profiler> Adapter<P> {
                 // SAFETY: only what follows drops the profiler, and this is the only time. The runtime has called `Shutdown`, in
                 // which the table allows all sync calls, and waits for its answer.
                 let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
-                catch(last_word, || self.tell_last_panic("shutdown"));
+                catch(last_word, || self.state.report_last_panic("shutdown"));
             }
             info.seal_event_mask();
         }

@@ -1,38 +1,37 @@
 //! The one COM object: `ICorProfilerCallback11` over a [`Profiler`].
 //!
 //! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that are more than a
-//! call). Each goes through [`in_callback`] or [`in_triggers`] here: through the gate (`gate.rs`), past the SDK's own
+//! call). Each goes through [`in_callback`] or [`in_triggers`] here: through the gate (`session/gate.rs`), past the SDK's own
 //! bookkeeping, under the guard that lets no panic out, into the user's method. `factory.rs` makes the object when the
 //! runtime asks the library for it.
 
 pub(crate) mod books;
 pub(crate) mod exception_pins;
+mod export;
 pub(crate) mod factory;
-pub(crate) mod gate;
 pub(crate) mod lifecycle;
-pub(crate) mod own_threads;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use corprof_sys as sys;
 use windows_core::{GUID, HRESULT, IUnknown, Interface};
 
-use crate::alive::Subject;
 use crate::context::{Heap, InCallback, InTriggers};
 use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
-use crate::{report, tracker};
+use crate::session::count_report;
+use crate::session::liveness::Subject;
+use crate::session::panics::{PanicPlace, ProfilerState, catch};
+use crate::session::slot::Inside;
 
 use exception_pins::ExceptionPins;
-use gate::{Gate, Inside};
 
 /// A profiler, as the runtime holds it.
 #[repr(C)]
@@ -41,7 +40,7 @@ pub(crate) struct Adapter<P: Profiler> {
     vtable: &'static sys::ICorProfilerCallback11_Vtbl,
     references: AtomicU32,
     /// Shared with the threads that the profiler makes.
-    gate: Arc<Gate>,
+    state: Arc<ProfilerState>,
     /// Set by Initialize, before the runtime is asked for any event.
     info: OnceLock<Info>,
     /// Set with it, for a runtime that needs them.
@@ -51,9 +50,6 @@ pub(crate) struct Adapter<P: Profiler> {
     is_dropped: AtomicBool,
     /// Set by the first Shutdown.
     has_ended: AtomicBool,
-    /// For the fake CLR: once the gate is closed, nobody else can tell.
-    #[cfg(feature = "testing")]
-    has_panicked: AtomicBool,
 }
 
 impl<P: Profiler> Adapter<P> {
@@ -62,14 +58,12 @@ impl<P: Profiler> Adapter<P> {
         let adapter = Self {
             vtable: Self::VTABLE,
             references: AtomicU32::new(1),
-            gate: Arc::new(Gate::new()),
+            state: Arc::new(ProfilerState::new(P::NAME)),
             info: OnceLock::new(),
             exception_pins: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
-            #[cfg(feature = "testing")]
-            has_panicked: AtomicBool::new(false),
         };
         Box::into_raw(Box::new(adapter)).cast()
     }
@@ -102,36 +96,14 @@ impl<P: Profiler> Adapter<P> {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
             let drop = || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) };
-            catch(drop, || self.tell_last_panic("drop"));
+            catch(drop, || self.state.report_last_panic("drop"));
         }
     }
 
-    /// Whatever becomes of a panic, the fake CLR can tell that there was one.
-    fn note_panic(&self) {
-        #[cfg(feature = "testing")]
-        self.has_panicked.store(true, Ordering::Relaxed);
-    }
-
-    /// A panic when there is nothing left to be quiet about.
+    /// After a panic in a callback.
     #[cold]
-    fn tell_last_panic(&self, method: &str) {
-        self.note_panic();
-        report::line(format_args!("the profiler {} panicked in {method}; the application goes on", P::NAME));
-    }
-
-    /// After a panic: the first is reported, and no callback is let in any more.
-    #[cold]
-    fn go_quiet(&self, method: &str) {
-        self.note_panic();
-        if let Some(info) = self.info.get() {
-            info.own_threads().stop();
-        }
-        if self.gate.quieten() {
-            report::line(format_args!(
-                "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
-                P::NAME
-            ));
-        }
+    fn disable_after_panic(&self, method: &str) {
+        self.state.disable_after_panic(PanicPlace::Method(method));
     }
 
     /// `QueryInterface`: one object, all eleven callback interfaces.
@@ -179,20 +151,6 @@ impl<P: Profiler> Adapter<P> {
     }
 }
 
-/// Runs the user's code and lets no panic out: `panicked` is run then, and there is no answer.
-#[inline]
-pub(crate) fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(user)) {
-        Ok(answer) => Some(answer),
-        Err(payload) => {
-            // What the panic carried may do anything when it is dropped: first things first.
-            panicked();
-            discard(payload);
-            None
-        }
-    }
-}
-
 /// The user's profiler behind an interface pointer, unless it has been dropped: for the fake CLR.
 ///
 /// # Safety
@@ -214,15 +172,7 @@ pub(crate) unsafe fn profiler_of<'a, P: Profiler>(this: *mut c_void) -> Option<&
 pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
     // SAFETY: the caller's promise.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    adapter.has_panicked.load(Ordering::Relaxed)
-}
-
-/// Drops what a panic carried; should that panic in turn, it is leaked.
-#[cold]
-pub(crate) fn discard(payload: Box<dyn std::any::Any + Send>) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(second);
-    }
+    adapter.state.has_panicked()
 }
 
 /// Runs a callback that may start no collection.
@@ -276,7 +226,7 @@ unsafe fn enter<P: Profiler>(
     user: impl FnOnce(&P, &Info, u64),
 ) -> HRESULT {
     // Also for a profiler that is quiet: objects move all the same.
-    let report = if is_about_moving(event) { tracker::count_report() } else { 0 };
+    let report = if is_about_moving(event) { count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
     if !is_implemented && !books::are_kept_of(event) && !exception_pins::depend_on(event) {
         return S_OK;
@@ -302,14 +252,14 @@ unsafe fn enter<P: Profiler>(
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             let profiler = unsafe { adapter.profiler() };
-            catch(|| user(profiler, info, report), || adapter.go_quiet(event.method()));
+            catch(|| user(profiler, info, report), || adapter.disable_after_panic(event.method()));
         };
         // The rare cases are kept apart, so that the usual one saves no registers for them: this runs for every object that is
         // allocated.
-        match adapter.gate.enter_as_usual() {
+        match adapter.state.gate.enter_as_usual() {
             Some(inside) => run(inside),
             None => {
-                apart(move || adapter.gate.enter().map(run));
+                apart(move || adapter.state.gate.enter().map(run));
             }
         }
     }

@@ -6,8 +6,8 @@ use corprof_sys as sys;
 
 use crate::args::RootKind;
 use crate::id::{ClassId, HandleId, ObjectId};
-use crate::info::Info;
-use crate::wire;
+use crate::session::Info;
+use crate::session::wire;
 
 /// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old one are gone, those
 /// at the new one are not complete before the collection ends.

@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::error::{E_FAIL, S_OK};
-    use crate::wire;
+    use crate::session::wire;
 
     unsafe extern "system" fn query(
         _this: *mut c_void,

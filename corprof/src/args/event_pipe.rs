@@ -3,8 +3,8 @@
 use windows_core::GUID;
 
 use crate::id::{EventPipeProviderId, ThreadId};
-use crate::info::Info;
-use crate::wire;
+use crate::session::Info;
+use crate::session::wire;
 
 /// An event of an EventPipe session that this profiler started. Everything in it is gone when the callback returns.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use corprof_sys as sys;
 
 use super::FunctionControl;
 use crate::error::{Error, Result};
-use crate::info::{IlMapEntry, check_body};
+use crate::il_body::{IlMapEntry, check_body};
 
 /// The calls belong to `get_rejit_parameters`, which hands out the only `FunctionControl` there is.
 impl FunctionControl<'_> {

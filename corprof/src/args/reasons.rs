@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::info::Info;
-use crate::wire::FromWire;
+use crate::session::Info;
+use crate::session::wire::FromWire;
 
 macro_rules! open_enums {
     ($($(#[$meta:meta])* $name:ident: $wire:ident { $($(#[$value_meta:meta])* $value:ident = $constant:ident, $text:literal;)* })*) => { $(
@@ -133,7 +133,7 @@ impl Generations<'_> {
     /// `collected` is null or points at `count` truth values.
     pub(crate) unsafe fn new(count: i32, collected: *const BOOL) -> Self {
         // SAFETY: the caller's promise; a negative count is none.
-        let flags = unsafe { crate::wire::slice(u32::try_from(count).unwrap_or(0), collected) };
+        let flags = unsafe { crate::session::wire::slice(u32::try_from(count).unwrap_or(0), collected) };
         let bits = flags.iter().take(32).enumerate().fold(0, |bits, (n, flag)| bits | u32::from(flag.as_bool()) << n);
         Self { bits, _callback: PhantomData }
     }

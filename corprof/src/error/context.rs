@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::profiler::BoxError;
+/// Any error at all, for [`Callbacks::initialize`](crate::Callbacks::initialize).
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Adds to an error what was being done.
 pub trait ResultExt<T> {

@@ -1,7 +1,7 @@
 //! Errors: what failed, what the code means, what to change.
 
 mod codes;
-mod context;
+pub(crate) mod context;
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use crate::event_mask::Event;
 use crate::id::*;
 use crate::metadata::MethodDef;
 use crate::profiler::Profiler;
-use crate::wire;
+use crate::session::wire;
 
 impl<P: Profiler> Adapter<P> {
     /// What the runtime calls.

@@ -1,7 +1,9 @@
 //! [`CallTimes`]: the calls of all threads, counted and timed in their hooks.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::lock::unpoisoned;
 
 use indexmap::IndexSet;
 
@@ -226,7 +228,7 @@ fn measure(clock: &HookClock) -> Overhead {
 
 /// Nobody's code runs under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 #[cfg(test)]

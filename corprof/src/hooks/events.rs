@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::context::InTriggers;
+use crate::lock::unpoisoned;
 use crate::profiler::BoxError;
 
 /// How many events a thread loses for want of a buffer before it asks again for one.
@@ -189,7 +190,7 @@ impl<E: Send + 'static> Events<E> {
     ) -> io::Result<()> {
         self.read_by(reader);
         let shared = self.0.clone();
-        let gate = cx.own_threads().gate().clone();
+        let profiler = Arc::clone(cx.profiler());
         let reads = Reads::begin(shared.clone());
         cx.spawn_own_thread(name, move |cx| {
             let _reads = reads;
@@ -200,7 +201,7 @@ impl<E: Send + 'static> Events<E> {
                 let is_behind = shared.read(&mut lock(&shared.reading));
                 pause = if is_behind { Duration::ZERO } else { every };
                 // Hooks that run may still wait for room.
-                if is_stopping && !gate.is_open() && shared.waiting.load(Relaxed) == 0 {
+                if is_stopping && !profiler.gate.is_open() && shared.waiting.load(Relaxed) == 0 {
                     break;
                 }
                 if is_stopping && !is_behind {
@@ -379,7 +380,7 @@ impl<E> Drop for Reads<E> {
 
 /// Nobody's code but the reader's runs under these locks, and that is over once it has panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 /// A reader with its threads, of whatever type.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use crate::context::InCallback;
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::id::FunctionId;
-use crate::walk::FrameInfo;
+use crate::session::FrameInfo;
 
 use super::InHook;
 

@@ -22,23 +22,24 @@ use super::stubs::{OURS, TAGS, Target};
 use super::threads::{Kept, State, Threads};
 use super::values::{Assemblies, Lookup, Plan};
 use super::{Hook, InHook, clock, fitness, signature};
-use crate::adapter::gate::{First, Gate, Tag};
-use crate::adapter::{catch, discard};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
-use crate::{report, wire};
+use crate::session::HookSlot;
+use crate::session::gate::Gate;
+use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
+use crate::session::slot::{First, Tag};
+use crate::session::wire;
 
 /// A profiler's hooks, as long as the process lives.
 pub(crate) struct Installed<H: EitherHooks> {
-    /// The profiler's own: closed at Shutdown, or after a panic.
-    pub(super) gate: Arc<Gate>,
     /// What threads keep their states under, at the gate.
     pub(super) tag: Tag,
     info: Info,
-    profiler: &'static str,
+    /// Its gate is closed at Shutdown, or after a panic.
+    profiler: Arc<ProfilerState>,
     pub(super) threads: Threads,
     /// Where strings have their text, for hooks that are told values.
     string_layout: StringLayout,
@@ -72,31 +73,12 @@ pub(super) struct Record<H: EitherHooks> {
 
 const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record, and of the runtime's own numbers");
 
-/// Hooks of whatever type, for the rest of the SDK.
-pub(crate) trait AnyHooks: Send + Sync {
+/// Hooks of whatever type, for the threads that have states of theirs.
+pub(super) trait AnyHooks: Send + Sync {
     /// Tells these hooks from others.
     fn key(&self) -> NonZeroUsize;
-    /// Makes the calling thread's state, so that its first hook need not.
-    fn prepare_thread(&'static self);
-    /// Runs `borrower` with the calling thread's state, if there is one and nobody has it; an error if states are not of this
-    /// type.
-    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
-    /// An exception's event, as which the runtime knows how far the stack has been left.
-    fn unwound(&'static self, event: Event);
-    /// Functions may be compiled from now on without these hooks being asked.
-    fn note_unasked(&'static self);
     /// Ends the calling thread's state.
     fn end_thread(&'static self, state: State);
-    /// Ends the states of all threads, telling the user unless the profiler is quiet.
-    ///
-    /// # Safety
-    /// The gate is closed and nobody is inside.
-    unsafe fn end_all_threads(&self, is_quiet: bool);
-    /// Drops the user's hooks, the first time.
-    ///
-    /// # Safety
-    /// As [`end_all_threads`](Self::end_all_threads).
-    unsafe fn drop_user(&self);
 }
 
 impl<H: EitherHooks> Installed<H> {
@@ -104,9 +86,8 @@ impl<H: EitherHooks> Installed<H> {
     pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
         let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
         let info = Info::clone(cx);
-        let (gate, profiler) = (info.own_threads().gate().clone(), info.own_threads().profiler());
+        let profiler = Arc::clone(info.profiler());
         Ok(Box::leak(Box::new(Self {
-            gate,
             tag: if H::TIMED && clock::is_slow() { Tag::NONE } else { Tag::new() },
             info,
             profiler,
@@ -117,6 +98,12 @@ impl<H: EitherHooks> Installed<H> {
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
         })))
+    }
+
+    /// What hooks pass.
+    #[inline]
+    pub(super) fn gate(&self) -> &Gate {
+        &self.profiler.gate
     }
 
     /// The runtime.
@@ -136,22 +123,16 @@ impl<H: EitherHooks> Installed<H> {
         unsafe { &*self.user.get() }
     }
 
-    /// After a panic: the first is reported, and no callback and no hook is let in any more.
+    /// After a panic.
     #[cold]
-    pub(super) fn go_quiet(&self, method: &str) {
-        self.info.own_threads().stop();
-        if self.gate.quieten() {
-            report::line(format_args!(
-                "the profiler {} panicked in {method} and is quiet from now on; the application runs on",
-                self.profiler
-            ));
-        }
+    pub(super) fn disable_after_panic(&self, method: &str) {
+        self.profiler.disable_after_panic(PanicPlace::Method(method));
     }
 
-    /// A panic when there is nothing left to be quiet about.
+    /// A panic when there is nothing left to disable.
     #[cold]
-    pub(super) fn tell_last_panic(&self, method: &str) {
-        report::line(format_args!("the profiler {} panicked in {method}; the application goes on", self.profiler));
+    pub(super) fn report_last_panic(&self, method: &str) {
+        self.profiler.report_last_panic(method);
     }
 
     /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method. That gets the moment of
@@ -190,7 +171,7 @@ impl<H: EitherHooks> Installed<H> {
         let hooks = |state: NonNull<()>| unsafe { state.cast::<Kept<H>>().as_ref() }.hooks;
         let Some(first) = First::again(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
         // What the panic carried may do anything when it is dropped: first things first.
-        hooks(first.local()).go_quiet(name);
+        hooks(first.local()).disable_after_panic(name);
         discard(payload);
         first.leave();
     }
@@ -207,7 +188,7 @@ impl<H: EitherHooks> Installed<H> {
         let Some((thread, _loan)) = record.hooks.borrow(&inside) else { return };
         // SAFETY: as in `run`; it was lent to this hook.
         let thread: &mut H::Thread = unsafe { &mut *thread.as_ptr() };
-        catch(|| user(record, thread, None), || record.hooks.go_quiet(name));
+        catch(|| user(record, thread, None), || record.hooks.disable_after_panic(name));
     }
 
     /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
@@ -217,7 +198,7 @@ impl<H: EitherHooks> Installed<H> {
     pub(crate) unsafe extern "system" fn map(function: sys::FunctionID, data: *mut c_void, hook: *mut BOOL) -> usize {
         // SAFETY: the caller's promise; hooks live for ever.
         let hooks: &'static Self = unsafe { &*data.cast() };
-        let record = hooks.gate.enter().and_then(|_inside| {
+        let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
             // SAFETY: the runtime asks on the thread that compiles, in preemptive mode, and holds no lock that a collection waits
             // for (contracts.toml: SetFunctionIDMapper2); it waits for the answer.
@@ -238,9 +219,9 @@ impl<H: EitherHooks> Installed<H> {
                 }
                 Hook::No => None,
             };
-            let (data, tags, plan) = catch(select, || hooks.go_quiet("select"))??;
+            let (data, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
             let record: *const Record<H> =
-                Box::leak(Box::new(Record { hooks, gate: &hooks.gate, tag: hooks.tag, function, data, plan }));
+                Box::leak(Box::new(Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan }));
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
@@ -289,8 +270,14 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
         NonNull::from(self).addr()
     }
 
+    fn end_thread(&'static self, state: State) {
+        self.end_own_thread(state);
+    }
+}
+
+impl<H: EitherHooks> HookSlot for Installed<H> {
     fn prepare_thread(&'static self) {
-        if let Some(inside) = self.gate.enter() {
+        if let Some(inside) = self.gate().enter() {
             self.thread(&inside);
         }
     }
@@ -300,7 +287,7 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
             let rule = "ask for the type that is `FunctionHooks::Thread` of the hooks that are set";
             return Err(Error::new(E_NOTIMPL, "with_hook_thread").about("a state of another type", rule));
         }
-        if let Some(inside) = self.gate.enter() {
+        if let Some(inside) = self.gate().enter() {
             self.lend(&inside, |state| borrower(state.cast()));
         }
         Ok(())
@@ -321,10 +308,6 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
         }
     }
 
-    fn end_thread(&'static self, state: State) {
-        self.end_own_thread(state);
-    }
-
     unsafe fn end_all_threads(&self, is_quiet: bool) {
         // SAFETY: the caller's promise.
         unsafe { self.end_threads(is_quiet) }
@@ -334,7 +317,7 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: nobody uses it, by the caller's promise, and the flag makes this the only time.
             let drop = || unsafe { ManuallyDrop::drop(&mut *self.user.get()) };
-            catch(drop, || self.tell_last_panic("drop"));
+            catch(drop, || self.report_last_panic("drop"));
         }
     }
 }

@@ -68,7 +68,7 @@
 //!
 //! # Where the files are
 //!
-//! `install.rs` sets hooks of either kind, which are one inside (`either.rs`), `fitness.rs` tells which functions are never
+//! `install.rs` sets hooks of either kind by the runtime's calls (`calls.rs`), which are one inside (`either.rs`), `fitness.rs` tells which functions are never
 //! hooked, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector
 //! registers kept, `installed.rs` leads from a stub to the user's method, and `threads.rs` keeps each thread's state.
 //! `rarely.rs` calls what hooks seldom do at no price for the rest. `shadow.rs` is a stack of what is running, and `unwind.rs`
@@ -82,6 +82,7 @@ mod call_paths;
 mod call_reader;
 mod call_times;
 mod call_tree;
+mod calls;
 mod clock;
 mod either;
 mod events;
@@ -113,14 +114,11 @@ pub use call_reader::{Call, CallEnd, CallReader, CallThread, Folded};
 pub use call_times::{CallTimer, CallTimes};
 pub use call_tree::{CallPath, CallTotals, CallTree};
 pub use clock::HookClock;
-pub(crate) use either::EitherHooks;
 pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
-pub(crate) use installed::{AnyHooks, Installed};
+use installed::Installed;
 pub use shadow::ShadowStack;
-pub(crate) use slow::ArgumentRoom;
-pub(crate) use stubs::{SlowStub, SlowStubs, Stub, Stubs};
 pub use unwind::StackBoundary;
 pub(crate) use unwind::is_about_unwinding;
 pub use value_hooks::ValueHooks;

@@ -15,7 +15,7 @@ use super::{InHook, InSlowHook, wrapper};
 use crate::context::{Heap, InCallback};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
-use crate::walk::FrameInfo;
+use crate::session::FrameInfo;
 
 /// Room for where the arguments are: a `COR_PRF_FUNCTION_ARGUMENT_INFO` that is long enough for most functions.
 #[repr(C)]

@@ -1,6 +1,6 @@
 //! Each thread's state: found by a hook without a lock or an allocation, and ended once.
 //!
-//! A thread that passes the gate has its slot in hand (`adapter/gate.rs`), and the slot holds a pointer to the state. The state
+//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot holds a pointer to the state. The state
 //! is made when the runtime announces the thread, on that thread; the first hook makes it for a thread that was not
 //! announced. A thread-local, which is not looked at in the usual case, knows the states of its thread, so that they are ended
 //! when the operating-system thread is, before another thread can get the same slot; and it stands in for the slot when there
@@ -12,14 +12,15 @@
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 #[cfg(doc)]
 use super::FunctionHooks;
 use super::either::EitherHooks;
 use super::installed::{AnyHooks, Installed};
-use crate::adapter::catch;
-use crate::adapter::gate::Inside;
+use crate::lock::unpoisoned;
+use crate::session::panics::catch;
+use crate::session::slot::Inside;
 use crate::sync::thread_end::{EndsWithThread, OwnThings};
 
 /// The states of one profiler's hooks.
@@ -47,7 +48,7 @@ unsafe impl Send for State {}
 impl Threads {
     /// No user code runs under this lock.
     fn live(&self) -> MutexGuard<'_, HashSet<State>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.live.lock())
     }
 }
 
@@ -80,7 +81,7 @@ impl<H: EitherHooks> Installed<H> {
         let state = match OWN.try_with(|own| own.find(is_ours)).ok()? {
             Some(state) => state,
             None => {
-                let made = catch(|| self.user().thread_started(), || self.go_quiet("thread_started"))?;
+                let made = catch(|| self.user().thread_started(), || self.disable_after_panic("thread_started"))?;
                 let kept = Kept { thread: UnsafeCell::new(made), is_lent: Cell::new(false), hooks: self };
                 let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
@@ -107,12 +108,12 @@ impl<H: EitherHooks> Installed<H> {
     /// The calling thread's state, as the thread ends.
     pub(super) fn end_own_thread(&'static self, state: State) {
         // Once the gate is closed, Shutdown takes it.
-        let Some(inside) = self.gate.enter() else { return };
+        let Some(inside) = self.gate().enter() else { return };
         inside.set_local(self.tag, None);
         // SAFETY: called by the destructor of the thread's own list, which no hook of this thread comes after: it would find
         // no list. That of another thread has its own state.
         if let Some(thread) = unsafe { self.take_thread(state) } {
-            catch(|| self.user().thread_ended(thread), || self.go_quiet("thread_ended"));
+            catch(|| self.user().thread_ended(thread), || self.disable_after_panic("thread_ended"));
         }
     }
 
@@ -126,7 +127,7 @@ impl<H: EitherHooks> Installed<H> {
             // SAFETY: it was in the set; a thread uses its state inside the gate only, and nobody is there.
             let Some(thread) = (unsafe { self.take_thread(state) }) else { continue };
             let end = || if is_quiet { drop(thread) } else { self.user().thread_ended(thread) };
-            catch(end, || self.tell_last_panic("thread_ended"));
+            catch(end, || self.report_last_panic("thread_ended"));
         }
     }
 }

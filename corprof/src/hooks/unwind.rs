@@ -5,11 +5,11 @@ use std::any::TypeId;
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
-use crate::adapter::catch;
-use crate::adapter::gate::Inside;
 use crate::context::{Heap, InCallback};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
+use crate::session::panics::catch;
+use crate::session::slot::Inside;
 
 #[cfg(doc)]
 use super::FunctionHooks;
@@ -160,14 +160,14 @@ impl<H: EitherHooks> Installed<H> {
     /// [`AnyHooks::unwound`](super::AnyHooks::unwound).
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
-        let Some(inside) = self.gate.enter() else { return };
+        let Some(inside) = self.gate().enter() else { return };
         // SAFETY: the adapter tells of `event` from inside its callback; nothing is claimed of the heap.
         let cx = unsafe { InCallback::new(self.info(), Heap::Moves, 0) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {
             // SAFETY: lent to this closure alone.
             let thread = unsafe { &mut *state.as_ptr() };
-            catch(|| self.user().unwound(thread, boundary), || self.go_quiet("unwound"));
+            catch(|| self.user().unwound(thread, boundary), || self.disable_after_panic("unwound"));
         });
     }
 }

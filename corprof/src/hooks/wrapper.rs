@@ -9,7 +9,7 @@
 use corprof_sys as sys;
 
 use crate::info::Info;
-use crate::walk::WalkStart;
+use crate::session::WalkStart;
 
 /// The first version of the interface whose wrapper has been looked at: that of .NET Core 3.1.
 pub(super) const LEAST_INFO: u8 = 11;

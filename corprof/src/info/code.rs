@@ -3,15 +3,15 @@
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
-use crate::alive::{Held, LookUp, dead};
 use crate::buffer::{read_list, read_list_from};
 use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
-use crate::error::{E_FAIL, Error, Result};
+use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ModuleId, NativeCode, ReJitId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
+use crate::session::liveness::{Held, LookUp, dead};
 
 /// A function in one of its bodies: as it was loaded, or as a ReJIT request made it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,7 +125,7 @@ impl Info {
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
         if !self.alive().is_unloading_possible() {
-            let function = self.ask_function_at(ip)?;
+            let function = self.runtime().ask_function_at(ip)?;
             // If that has just become possible, what was found may be gone already.
             if !self.alive().is_unloading_possible() {
                 return Ok(function.and_then(FunctionId::from_raw));
@@ -138,7 +138,7 @@ impl Info {
     #[cold]
     fn function_at(&self, ip: usize) -> Result<Option<FunctionId>> {
         let look_up = self.alive().look_up();
-        self.find(&look_up, || self.ask_function_at(ip))
+        self.find(&look_up, || self.runtime().ask_function_at(ip))
     }
 
     /// The function that a look-up finds, if it is alive.
@@ -148,25 +148,11 @@ impl Info {
             return Ok(Some(function));
         }
         // It was dead when it was last heard of. If all that is dead has gone, what is found from then on is alive.
-        if !self.alive().is_all_gone(self) {
+        if !self.alive().is_all_gone(self.runtime()) {
             return Ok(None);
         }
         let found = ask()?;
         Ok(found.and_then(|found| self.found_function(found, true, look_up)))
-    }
-
-    /// The function whose code an address lies in, dead or alive, unless it has no metadata.
-    #[inline]
-    pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
-        let mut function = 0;
-        // SAFETY: the runtime looks the address up among those of its code, and does not read there. What it finds is in memory: the
-        // lists of code are changed under a lock of the runtime's, before the memory of functions is freed. It writes one id.
-        let code = unsafe { self.first_version().GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
-        if code == E_FAIL {
-            return Ok(None);
-        }
-        Error::check(code, "GetFunctionFromIP")?;
-        Ok(Some(function))
     }
 
     /// An error if the code has gone: its function may have died, and another have been given the same identifier.
@@ -174,23 +160,11 @@ impl Info {
         if !self.alive().is_unloading_possible() {
             return Ok(());
         }
-        match self.ask_function_at(code.as_raw())? {
+        match self.runtime().ask_function_at(code.as_raw())? {
             Some(found) if found == function.as_raw() => Ok(()),
             None if self.is_function_dynamic(function.id())? => Ok(()),
             _ => Err(dead::<FunctionId>(call)),
         }
-    }
-
-    /// The start of the code of a function that cannot go meanwhile.
-    pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
-        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
-        let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; USUAL_CODE_RANGES], 0);
-        // SAFETY: the function is in memory by the caller's promise; the call writes the count and at most as many ranges as there
-        // is room for.
-        let code =
-            unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
-        let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
-        (start != 0).then_some(start)
     }
 
     /// Where the native code of `function` lies: its start, and more ranges if it was split.
@@ -289,29 +263,13 @@ impl InTriggers<'_> {
         const CALL: &str = "GetFunctionFromIP3";
         let look_up = self.alive().look_up();
         // Without the body first: for that, the runtime follows the function to its module and type arguments, which may have gone.
-        let ask = || self.ask_function_version_at(ip, std::ptr::null_mut());
+        let ask = || self.runtime().ask_function_version_at(ip, std::ptr::null_mut());
         let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
         let Ok(held) = self.hold(function, CALL) else { return Ok(None) };
         let mut rejit = 0;
-        let found = self.ask_function_version_at(ip, &mut rejit)?;
+        let found = self.runtime().ask_function_version_at(ip, &mut rejit)?;
         // Another one if the code of a dynamic method has gone meanwhile.
         Ok(found.filter(|&found| found == held.as_raw()).map(|_| FunctionVersion { function, rejit: ReJitId(rejit) }))
-    }
-
-    /// As [`ask_function_at`](Info::ask_function_at), also for functions without metadata. To be called with room for the body only
-    /// while what is found is kept alive.
-    fn ask_function_version_at(&self, ip: usize, rejit: *mut usize) -> Result<Option<usize>> {
-        const CALL: &str = "GetFunctionFromIP3";
-        let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
-        let mut function = 0;
-        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id. Of the
-        // function it reads only if there is room for the body: then the caller keeps it alive.
-        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
-        if code == E_FAIL {
-            return Ok(None);
-        }
-        Error::check(code, CALL)?;
-        Ok(Some(function))
     }
 
     /// Where `code` lies: its start, and a second range if it was split.

@@ -3,24 +3,22 @@
 
 mod payload;
 mod provider;
-mod sessions;
 
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::adapter::own_threads;
 use crate::buffer::{read_utf16, to_utf16};
 use crate::context::InTriggers;
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
+use crate::session::own_threads;
 
 pub use payload::EventPipePayload;
 pub use provider::{
     EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
 };
-pub(crate) use sessions::Sessions;
 
 /// How urgent an event is; a session gets those up to the level that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,31 +3,13 @@
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::alive::dead;
-use crate::buffer::{read_short_list, read_utf16};
-use crate::error::{E_INVALIDARG, Error, Result};
+use crate::buffer::read_utf16;
+use crate::error::{Error, Result};
 use crate::generated::contract::contract;
-use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::id::FunctionId;
 use crate::info::Info;
-use crate::metadata::MethodDef;
-use crate::walk::FrameInfo;
-
-/// Where a function is defined, and with which type arguments.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct FunctionInfo {
-    /// The class. None before .NET 10, if the function is shared between instantiations and only a frame could tell which;
-    /// .NET 10 tells the class over `System.__Canon` then.
-    pub class: Option<ClassId>,
-    /// The module whose metadata defines it.
-    pub module: ModuleId,
-    /// Its definition there; nil for a function without metadata.
-    pub token: MethodDef,
-    /// The type arguments of the function itself, without those of its class.
-    pub type_args: Vec<ClassId>,
-}
-
-const FUNCTION_INFO: &str = "GetFunctionInfo2";
+use crate::session::liveness::dead;
+use crate::session::{FUNCTION_INFO, FrameInfo, FunctionInfo};
 
 impl Info {
     /// Where `function` is defined, and with which type arguments.
@@ -38,7 +20,7 @@ impl Info {
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         if self.alive().is_sure_to_stay(function) {
             // Most have no type arguments; those that have are asked about again, so that the others do not pay for them.
-            match self.ask_function_into(function, 0, &mut []) {
+            match self.runtime().ask_function_into(function, 0, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
                 Err(code) => return Err(Error::new(code, FUNCTION_INFO)),
@@ -58,7 +40,7 @@ impl Info {
     #[cold]
     fn function_info_rarely(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         let held = self.hold(function, FUNCTION_INFO).map_err(|error| error.code())?;
-        let info = self.ask_function(function)?;
+        let info = self.runtime().ask_function(function)?;
         self.note_classes_of(&info);
         drop(held); // They are alive as long as it is, so they are noted before.
         Ok(info)
@@ -73,7 +55,7 @@ impl Info {
     /// # Errors
     /// As [`function_info`](Self::function_info).
     pub fn function_info_in_frame(&self, frame: FrameInfo<'_>) -> Result<FunctionInfo> {
-        let info = self.ask_function_of(frame.function(), frame.as_raw());
+        let info = self.runtime().ask_function_of(frame.function(), frame.as_raw());
         let info = info.map_err(|code| Error::new(code, FUNCTION_INFO))?;
         self.note_classes_of(&info);
         Ok(info)
@@ -81,54 +63,6 @@ impl Info {
 
     fn note_classes_of(&self, function: &FunctionInfo) {
         function.class.iter().chain(&function.type_args).for_each(|&class| self.note_class(class));
-    }
-
-    /// As [`function_info`](Self::function_info), for a function that cannot die meanwhile, and for no user's eyes.
-    pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
-        self.ask_function_of(function, 0)
-    }
-
-    fn ask_function_of(&self, function: FunctionId, frame: sys::COR_PRF_FRAME_INFO) -> Result<FunctionInfo, HRESULT> {
-        let ask = |type_args: &mut [_]| self.ask_function_into(function, frame, type_args);
-        let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
-        Ok(FunctionInfo { type_args, ..info })
-    }
-
-    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
-    #[inline]
-    fn ask_function_into(
-        &self,
-        function: FunctionId,
-        frame: sys::COR_PRF_FRAME_INFO,
-        type_args: &mut [sys::ClassID],
-    ) -> Result<(FunctionInfo, usize), HRESULT> {
-        let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
-        let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
-        // SAFETY: the function is in memory: it is sure to stay, or the caller holds it, or it has a frame, or the caller is the
-        // thread that unloads, in a callback before anything is freed. No frame is given, or one of this function's that is
-        // alive. The call writes at most as many type arguments as there is room for.
-        let code = unsafe {
-            info.GetFunctionInfo2(
-                function.as_raw(),
-                frame,
-                &mut class,
-                &mut module,
-                &mut token,
-                u32::try_from(type_args.len()).unwrap_or(u32::MAX),
-                &mut count,
-                type_args.as_mut_ptr(),
-            )
-        };
-        if code.is_err() {
-            return Err(code);
-        }
-        let info = FunctionInfo {
-            class: ClassId::from_raw(class),
-            module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
-            token: MethodDef::from_raw(token),
-            type_args: Vec::new(),
-        };
-        Ok((info, count as usize))
     }
 
     /// The name of a dynamic method: one without metadata.

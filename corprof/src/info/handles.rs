@@ -5,7 +5,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corprof_sys as sys;
 
@@ -120,36 +119,16 @@ impl ObjectHandle {
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
         let late = self.info.late_handles();
         let Some(_freeing) = Freeing::begin() else {
-            late.lock().push(Raw(self.raw));
+            late.push(self.raw);
             return Ok(());
         };
         // SAFETY: the handle is alive, and nobody uses it after this.
         let done = unsafe { info.DestroyHandle(self.raw) };
-        while let Some(Raw(raw)) = late.next() {
+        while let Some(raw) = late.next() {
             // SAFETY: the same; who put it there has given it up, and it is taken out once.
             let _ = unsafe { info.DestroyHandle(raw) }; // as in `drop`
         }
         Error::check(done, CALL)
-    }
-}
-
-/// Handles that were given up too deep inside of `handle_destroyed`: whoever is freeing one around that frees them next.
-#[derive(Default)]
-pub(super) struct LateHandles(Mutex<Vec<Raw>>);
-
-/// A handle that its owner has given up.
-struct Raw(sys::ObjectHandleID);
-
-// SAFETY: the handle is a place in a table of the runtime's, which takes calls on it from any thread.
-unsafe impl Send for Raw {}
-
-impl LateHandles {
-    fn lock(&self) -> MutexGuard<'_, Vec<Raw>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next(&self) -> Option<Raw> {
-        self.lock().pop()
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::adapter::own_threads;
 use crate::args::Generation;
 use crate::buffer::read_blank_list;
 use crate::context::{Heap, InCallback, InTriggers};
@@ -17,7 +16,9 @@ use crate::event_mask::Phase;
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
+#[cfg(doc)]
 use crate::own_thread::OwnThread;
+use crate::session::own_threads;
 use crate::visitor::Visitor;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
@@ -243,18 +244,6 @@ impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {
         // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if nobody has suspended it.
         let _ = unsafe { self.0.ResumeRuntime() };
-    }
-}
-
-impl OwnThread<'_> {
-    /// Collects the whole heap, and returns when that is done.
-    #[doc = contract!(ForceGC)]
-    ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little.
-    #[doc(alias = "ForceGC")]
-    pub fn force_gc(&mut self) -> Result<()> {
-        // SAFETY: the call takes nothing.
-        Error::check(unsafe { self.first_version().ForceGC() }, "ForceGC")
     }
 }
 

@@ -4,45 +4,12 @@ use corprof_sys as sys;
 use windows_core::BOOL;
 
 use crate::context::InTriggers;
-use crate::error::{E_INVALIDARG, E_OUTOFMEMORY, Error, Result};
+use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ModuleId};
-use crate::il_body;
+use crate::il_body::{IlMapEntry, check_body};
 use crate::info::Info;
 use crate::metadata::MethodDef;
-
-/// Which instruction of a function's first body an instruction of its new body stands for, for debuggers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct IlMapEntry {
-    /// Where the old instruction is, counted in bytes from the start of the old code.
-    pub old_offset: u32,
-    /// Where the new one is, counted in bytes from the start of the new code.
-    pub new_offset: u32,
-    /// Whether the two do the same.
-    pub is_accurate: bool,
-}
-
-impl IlMapEntry {
-    /// The entries, as they go over the wire, and how many there are.
-    pub(crate) fn to_wire(entries: &[Self], call: &'static str) -> Result<(Vec<sys::COR_IL_MAP>, u32)> {
-        let count = u32::try_from(entries.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
-        let wire = entries.iter().map(|entry| sys::COR_IL_MAP {
-            oldOffset: entry.old_offset,
-            newOffset: entry.new_offset,
-            fAccurate: BOOL::from(entry.is_accurate),
-        });
-        Ok((wire.collect(), count))
-    }
-}
-
-/// `Ok` with the length of `body` if it is as long as it says: header, code, and sections.
-pub(crate) fn check_body(body: &[u8], call: &'static str) -> Result<u32> {
-    match (il_body::length(body), u32::try_from(body.len())) {
-        (Some(length), Ok(wire_length)) if length == body.len() => Ok(wire_length),
-        _ => Err(Error::new(E_INVALIDARG, call)
-            .about("method body", "its header, code and sections must end where the bytes end")),
-    }
-}
 
 impl Info {
     /// The body of `method` in `module`: its header, its code, and the sections with its exception clauses.
@@ -149,20 +116,5 @@ impl InTriggers<'_> {
             )
         };
         Error::check(code, CALL)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_body_must_end_where_the_bytes_end() {
-        assert_eq!(check_body(&[0x06, 0x2A], "X"), Ok(2));
-        for body in [&[][..], &[0x06], &[0x06, 0x2A, 0x00]] {
-            let error = check_body(body, "X").unwrap_err();
-            assert_eq!(error.code(), E_INVALIDARG);
-            assert!(error.to_string().contains("must end where the bytes end"), "{error}");
-        }
     }
 }

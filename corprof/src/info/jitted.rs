@@ -8,27 +8,6 @@ use crate::enumerate::read_all;
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ReJitId};
-use crate::info::Info;
-
-impl Info {
-    /// The functions that have been compiled just in time, dead or alive. To be called where `EnumJITedFunctions` may be.
-    ///
-    /// From .NET 10 on nothing may be unloaded meanwhile: the runtime goes through its lists without their lock, code that is unloaded
-    /// then stays on them after its memory is freed (`EECodeGenManager::Unload` in codeman.cpp), and whoever goes through them next
-    /// crashes. The thread that unloads may call it, and whoever has seen that all is gone, during a look-up.
-    pub(crate) fn ask_jitted_functions(&self) -> Result<Vec<usize>> {
-        const CALL: &str = "EnumJITedFunctions";
-        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        read_all(
-            CALL,
-            // SAFETY: the runtime goes through its lists of code and reads of each function whether it has metadata and code. Code is
-            // taken off the lists before the memory of its function is freed: before .NET 10 by the lists' lock; since then by the
-            // caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps nothing.
-            |functions| unsafe { info.EnumJITedFunctions(functions) },
-            |function: sys::COR_PRF_FUNCTION| Some(function.functionId),
-        )
-    }
-}
 
 impl InCallback<'_> {
     /// The functions that have been compiled just in time so far, and those that are being compiled.
@@ -42,7 +21,7 @@ impl InCallback<'_> {
     pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
         let alive = self.alive();
         let look_up = alive.look_up();
-        let is_all_gone = alive.is_all_gone(self);
+        let is_all_gone = alive.is_all_gone(self.runtime());
         // No module begins to go during the look-up; one that has begun must be through.
         if !is_all_gone && self.runtime_info()?.major >= 10 {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "EnumJITedFunctions").about(
@@ -50,7 +29,7 @@ impl InCallback<'_> {
                 "an assembly is being unloaded, and this runtime would crash later: ask once more in a moment",
             ));
         }
-        let functions = self.ask_jitted_functions()?;
+        let functions = self.runtime().ask_jitted_functions()?;
         Ok(functions.into_iter().filter_map(|function| self.found_function(function, is_all_gone, &look_up)).collect())
     }
 }

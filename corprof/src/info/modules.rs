@@ -3,7 +3,6 @@
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
-use crate::alive::Lifeline;
 use crate::buffer::read_utf16;
 use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
@@ -12,6 +11,7 @@ use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
 use crate::info::Info;
 use crate::metadata::{MetadataEmit, MetadataImport};
+use crate::session::liveness::Lifeline;
 
 /// Where a module was loaded from, and where it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,20 +49,6 @@ impl Info {
             assembly: AssemblyId::from_raw(assembly),
             flags: sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags),
         })
-    }
-}
-
-impl Info {
-    /// The assembly and the flags of a module that cannot go meanwhile.
-    pub(crate) fn ask_module(&self, module: ModuleId) -> Result<(Option<AssemblyId>, sys::COR_PRF_MODULE_FLAGS)> {
-        const CALL: &str = "GetModuleInfo2";
-        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
-        let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
-        // SAFETY: the call writes the four locals, and no text where there is room for none.
-        let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
-        Error::check(code, CALL)?;
-        Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
     }
 }
 
@@ -121,7 +107,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
         let modules = read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)?;
-        self.alive().modules_listed(self, &modules);
+        self.alive().modules_listed(self.runtime(), &modules);
         Ok(modules)
     }
 

@@ -5,12 +5,12 @@
 
 use corprof_sys as sys;
 
-use crate::alive::Held;
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
+use crate::session::liveness::Held;
 
 /// Says of a refusal by [`static_field_info`](InCallback::static_field_info) what the code does not.
 fn explain_kind(error: Error) -> Error {

@@ -2,7 +2,6 @@
 
 use corprof_sys as sys;
 
-use crate::adapter::own_threads;
 use crate::context::{InCallback, InTriggers};
 use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, Error, Result};
@@ -10,6 +9,7 @@ use crate::event_mask::Phase;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
+use crate::session::own_threads;
 
 impl Info {
     /// The managed thread that the calling thread carries; none on a thread that never ran managed code.

@@ -12,8 +12,8 @@ use super::{
     AssemblyIdentity, AssemblyRef, CustomAttribute, FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec,
     ModuleRef, ParamDef, StandAloneSignature, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec, UserString,
 };
-use crate::alive::Lifeline;
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+use crate::session::liveness::Lifeline;
 
 /// The metadata of one module, to add to.
 ///

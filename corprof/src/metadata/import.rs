@@ -12,9 +12,9 @@ use windows_core::HRESULT;
 
 use super::raw::{Loaded, Metadata};
 use super::{Token, raw};
-use crate::alive::Lifeline;
 use crate::buffer::read_utf16;
 use crate::error::Result;
+use crate::session::liveness::Lifeline;
 
 /// The metadata of one module, to read.
 ///

@@ -5,10 +5,10 @@ use std::ops::Deref;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::alive::{Held, Lifeline};
 use crate::buffer::to_utf16;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::ModuleId;
+use crate::session::liveness::{Held, Lifeline};
 
 /// One of the runtime's interfaces to a module's metadata.
 pub(super) struct Metadata<I> {

@@ -3,13 +3,10 @@
 //! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
 //! A name is worked out once and kept until what it names goes away, so asking again is cheap. What cannot be found out is
 //! said in the name, in angle brackets; no look-up fails. `spell` puts names together in a `text`, in one of two ways that
-//! `spelling` knows; `source` has the questions, `cache` keeps the answers, `imports` the metadata. A look-up asks the runtime
+//! `spelling` knows; `source` has the questions. The answers are kept in `corprof/src/session/names/`. A look-up asks the runtime
 //! with no lock held, and takes none for a name that is known.
 
-mod cache;
 mod generics;
-mod imports;
-mod name;
 mod source;
 mod spell;
 mod spelling;
@@ -17,16 +14,13 @@ mod spelling;
 mod tests;
 mod text;
 
-use std::fmt;
-
-pub use name::Name;
+pub use crate::session::names::Name;
 
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::MethodDef;
-use cache::{Cache, Key, Table};
-use imports::{KeptImport, PassingImports};
+use crate::session::names::{Kept, Key, Known, NameStore};
 use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
@@ -49,34 +43,21 @@ use spelling::Spelling;
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InCallback<'a>,
-    kept: &'a NameCache,
+    kept: &'a NameStore,
     spelling: Spelling,
 }
 
-/// The names that have been looked up, and the metadata they are made from.
-pub(crate) struct NameCache {
-    known: Cache<Known>,
-    passing: PassingImports,
-}
-
-/// The names themselves, and the metadata of modules that cannot be unloaded.
-#[derive(Default)]
-struct Known {
-    /// Those of functions and classes, as IL assembly has them, and all that are the same in both spellings.
-    il: Table<Kept>,
-    csharp: Table<Kept>,
-    imports: Table<KeptImport>,
-}
-
-/// A name that was found out. What is found by a class may be the name of one of its functions, which begins with that of the
-/// class.
-struct Kept {
-    name: Name,
-    end_of_class: usize,
+impl InCallback<'_> {
+    /// The names of functions, classes, modules and assemblies: `cx.names().function(id)`.
+    ///
+    /// Call class: **sync**, allowed after attach, never starts a GC.
+    pub fn names(&self) -> Names<'_> {
+        Names::new(self, self.info().known_names())
+    }
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(cx: &'a InCallback<'a>, kept: &'a NameCache) -> Self {
+    pub(crate) fn new(cx: &'a InCallback<'a>, kept: &'a NameStore) -> Self {
         Self { cx, kept, spelling: Spelling::Il }
     }
 
@@ -101,7 +82,7 @@ impl<'a> Names<'a> {
     /// identifier may be another's soon.
     pub fn function(self, function: FunctionId) -> Name {
         let known = self.kept.known.now();
-        match known.spelt(self.spelling).get(function) {
+        match self.spelling.table(&known).get(function) {
             Some(kept) => kept.name.clone(),
             None => self.new_function(function, &known),
         }
@@ -115,7 +96,7 @@ impl<'a> Names<'a> {
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
         let known = self.kept.known.now();
-        match known.spelt(self.spelling).get(class) {
+        match self.spelling.table(&known).get(class) {
             Some(kept) => kept.name.beginning(kept.end_of_class),
             None => Speller::new(&self.live(&known), self.spelling).new_class(class),
         }
@@ -154,50 +135,6 @@ impl<'a> Names<'a> {
         'a: 'k,
     {
         Live::new(self.cx, &self.kept.passing, known, self.spelling)
-    }
-}
-
-impl NameCache {
-    pub(crate) fn new() -> Self {
-        Self { known: Cache::new(), passing: PassingImports::new() }
-    }
-
-    /// Lets go of the metadata of modules that can be unloaded, while it is there: one of them begins to go. Names stay: nothing else
-    /// is called the same before the module is gone.
-    pub(crate) fn let_go(&self) {
-        self.passing.clear();
-    }
-
-    /// Forgets everything: a module is gone, the runtime may use its identifiers again, and instantiations over its types live
-    /// anywhere.
-    pub(crate) fn evict_all(&self) {
-        // What names are made from goes before the names: whoever asks what is known after that was cleared finds no stale part,
-        // and what is found out for those who have asked before is not kept.
-        self.passing.clear();
-        self.known.clear();
-    }
-}
-
-impl Known {
-    #[inline]
-    fn spelt(&self, spelling: Spelling) -> &Table<Kept> {
-        match spelling {
-            Spelling::Il => &self.il,
-            Spelling::CSharp => &self.csharp,
-        }
-    }
-}
-
-impl Kept {
-    #[inline]
-    fn class_name(&self) -> &str {
-        self.name.get(..self.end_of_class).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for NameCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NameCache").finish_non_exhaustive()
     }
 }
 

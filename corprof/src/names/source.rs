@@ -4,15 +4,15 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::imports::{KeptImport, PassingImports};
+use super::Name;
 use super::spelling::Spelling;
-use super::{Kept, Known, Name};
 use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
 use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSpec, is_nested};
+use crate::session::names::{Kept, KeptImport, Known, PassingImports};
 
 /// The questions whose answers make up a name. Each may fail, and the name then says so.
 ///
@@ -59,7 +59,7 @@ pub(super) struct Live<'a, 'cb> {
 /// Metadata for the length of a look-up.
 pub(super) enum Lent<'a> {
     Known(&'a MetadataImport<'static>),
-    Passing(KeptImport),
+    Passing(Arc<MetadataImport<'static>>),
 }
 
 impl Deref for Lent<'_> {
@@ -91,7 +91,7 @@ impl<'a, 'cb> Live<'a, 'cb> {
         {
             return Ok(Lent::Known(import));
         }
-        match self.known.imports.get(module) {
+        match self.known.imports.get(module).and_then(|kept| kept.downcast_ref()) {
             Some(import) => {
                 self.last.set(Some((module, import)));
                 Ok(Lent::Known(import))
@@ -101,21 +101,23 @@ impl<'a, 'cb> Live<'a, 'cb> {
     }
 
     #[cold]
-    fn other_metadata(&self, module: ModuleId) -> Result<KeptImport> {
-        match self.passing.get(&module) {
-            Ok(import) => Ok(import),
-            Err(ticket) => {
-                let import = Arc::new(self.cx.kept_metadata(module)?);
-                if import.is_sure_to_stay() {
-                    if let Some(mut writer) = self.known.imports.writer() {
-                        writer.insert(module, Arc::clone(&import));
-                    }
-                } else {
-                    self.passing.insert(ticket, module, Arc::clone(&import));
-                }
-                Ok(import)
+    fn other_metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
+        let ticket = match self.passing.get(&module).map(KeptImport::downcast) {
+            Ok(Ok(import)) => return Ok(import),
+            // Nobody else keeps anything there.
+            Ok(Err(_)) => None,
+            Err(ticket) => Some(ticket),
+        };
+        let import = Arc::new(self.cx.kept_metadata(module)?);
+        let kept: KeptImport = import.clone();
+        if import.is_sure_to_stay() {
+            if let Some(mut writer) = self.known.imports.writer() {
+                writer.insert(module, kept);
             }
+        } else if let Some(ticket) = ticket {
+            self.passing.insert(ticket, module, kept);
         }
+        Ok(import)
     }
 }
 
@@ -172,7 +174,7 @@ impl Source for Live<'_, '_> {
 
     #[inline]
     fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
-        self.known.spelt(self.spelling).get(class).map(Kept::class_name)
+        self.spelling.table(self.known).get(class).map(Kept::class_name)
     }
 
     #[inline]
@@ -180,7 +182,7 @@ impl Source for Live<'_, '_> {
         if function.is_none() && class.is_none() {
             return;
         }
-        let Some(mut writer) = self.known.spelt(self.spelling).writer() else { return };
+        let Some(mut writer) = self.spelling.table(self.known).writer() else { return };
         let kept = Kept { name: name.clone(), end_of_class: class.map_or(0, |(_, end)| end) };
         match (function, class) {
             (Some(function), Some((class, _))) => writer.insert_for_both(function, class, kept),

@@ -2,6 +2,7 @@
 
 use super::text::Text;
 use crate::metadata::signature::{CallingConvention, Primitive};
+use crate::session::names::{Kept, Known, Table};
 
 /// How types are written inside a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,15 @@ const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
 }
 
 impl Spelling {
+    /// Where names in this spelling are kept.
+    #[inline]
+    pub(super) fn table(self, known: &Known) -> &Table<Kept> {
+        match self {
+            Self::Il => &known.il,
+            Self::CSharp => &known.csharp,
+        }
+    }
+
     /// The type that a signature's byte stands for, if it needs no more than that.
     #[inline]
     pub(super) fn element(self, element: u8) -> Option<&'static str> {

@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{self, Arc, PoisonError};
+use std::sync::{self, Arc};
 
 use super::Mutex;
 use super::thread_end::{EndsWithThread, OwnThings};
-use crate::adapter::catch;
 use crate::context::Context;
+use crate::lock::unpoisoned;
 use crate::report;
+use crate::session::panics::catch;
 
 /// What [`ThreadState`] keeps for each thread: values that can be made one.
 pub trait Merge: Default + Send + 'static {
@@ -171,14 +172,14 @@ impl<T: Merge> ThreadState<T> {
         let handle = Rc::new(Handle { shared: Arc::clone(&self.0), own: Arc::clone(&own) });
         let address = Arc::as_ptr(&self.0).addr();
         OWN.try_with(|things| things.push(AnyHandle(address, Rc::clone(&handle) as _))).ok()?;
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner).push(own);
+        unpoisoned(self.0.live.lock()).push(own);
         Some(handle)
     }
 }
 
 impl<T> Shared<T> {
     fn live(&self) -> Vec<Arc<Own<T>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        unpoisoned(self.live.lock()).clone()
     }
 }
 
@@ -187,7 +188,7 @@ impl<T: Merge> End for Handle<T> {
         // Whoever reads has all of it or nothing: it has this lock from the first value to the last.
         let mut merged = self.shared.merged.lock_anywhere();
         let value = self.own.0.lock_anywhere().take();
-        self.shared.live.lock().unwrap_or_else(PoisonError::into_inner).retain(|own| !Arc::ptr_eq(own, &self.own));
+        unpoisoned(self.shared.live.lock()).retain(|own| !Arc::ptr_eq(own, &self.own));
         value.into_iter().for_each(|value| merged.merge(value));
     }
 }

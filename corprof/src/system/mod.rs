@@ -30,7 +30,7 @@ pub(crate) fn prepare_barrier() -> bool {
 
 /// Returns after every thread of this process has executed a full memory barrier, or is about to run one before it next
 /// touches memory; only after [`prepare_barrier`] has answered `true`. With it, threads on a fast side need only a compiler
-/// fence, and whoever asks pays for theirs (`adapter/gate.rs`).
+/// fence, and whoever asks pays for theirs (`session/gate.rs`).
 ///
 /// Answers whether the other threads have done so. They have not if the application has shut itself into a sandbox since, which
 /// forbids the call: then only the calling thread has had its barrier.
@@ -108,7 +108,7 @@ const THREAD_LOCAL_KEY_DISTANCE: usize = 64;
 )))]
 #[inline]
 fn thread_local_key() -> usize {
-    /// The gate keeps something beside the key (`adapter/gate.rs`).
+    /// The gate keeps something beside the key (`session/gate.rs`).
     #[repr(align(8))]
     struct Anchor;
 

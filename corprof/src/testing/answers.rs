@@ -99,7 +99,7 @@ impl InfoAnswers for InfoFace {
         class: *mut usize,
     ) -> HRESULT {
         // SAFETY: the trait's promise.
-        let args = unsafe { crate::wire::slice(count, args) };
+        let args = unsafe { crate::session::wire::slice(count, args) };
         // SAFETY: as above.
         code(self.class_by_token(module, token, args).map(|found| unsafe { put(class, found) }))
     }

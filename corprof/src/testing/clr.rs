@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown, Interface};
@@ -14,6 +14,7 @@ use crate::adapter::{has_panicked, profiler_of};
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::event_mask::{Event, EventMask};
 use crate::id::{AppDomainId, ModuleId, ThreadId};
+use crate::lock::unpoisoned;
 use crate::profiler::Profiler;
 use crate::sync;
 
@@ -145,7 +146,7 @@ impl FakeClr {
         let collects = self.runtime.collector.load(Ordering::Acquire) == here::thread(self.runtime.id);
         let is_native = here::thread(self.runtime.id) == 0;
         let must_wait = delivery.cooperative && (is_native || !collects);
-        let _running = must_wait.then(|| self.runtime.execution.read().unwrap_or_else(PoisonError::into_inner));
+        let _running = must_wait.then(|| unpoisoned(self.runtime.execution.read()));
         self.runtime.note_delivery(event);
         let _inside = here::enter(self.runtime.id, |managed| delivery.standing(managed));
         Some(call(callback))
@@ -331,7 +332,7 @@ impl FakeClr {
 
 impl Drop for FakeClr {
     fn drop(&mut self) {
-        for (_, worker) in self.workers.get_mut().unwrap_or_else(PoisonError::into_inner).drain() {
+        for (_, worker) in unpoisoned(self.workers.get_mut()).drain() {
             worker.end();
         }
         here::carry(self.runtime.id, 0);

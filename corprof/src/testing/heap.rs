@@ -2,7 +2,6 @@
 //!
 //! Objects have addresses, and no memory: a profiler that reads an object's fields finds nothing there.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use corprof_sys as sys;
@@ -11,6 +10,7 @@ use windows_core::{BOOL, HRESULT};
 use crate::error::E_INVALIDARG;
 use crate::event_mask::EventMask;
 use crate::id::ClassId;
+use crate::lock::unpoisoned;
 
 use super::clr::{FakeClr, make, misuse};
 use super::contract::Standing;
@@ -117,7 +117,7 @@ impl FakeClr {
         let this = here::thread(self.runtime.id);
         make!(self, RuntimeSuspendStarted, |callback| callback.RuntimeSuspendStarted(sys::COR_PRF_SUSPEND_FOR_GC));
         // Nobody is inside of a callback that a collection waits for, until it ends.
-        let stopped = self.runtime.execution.write().unwrap_or_else(PoisonError::into_inner);
+        let stopped = unpoisoned(self.runtime.execution.write());
         // As seen on .NET 8, of the thread that collects alone: the others are in code that need not be stopped.
         make!(self, RuntimeThreadSuspended, |callback| callback.RuntimeThreadSuspended(this));
         make!(self, RuntimeSuspendFinished, |callback| callback.RuntimeSuspendFinished());

@@ -91,7 +91,7 @@ impl ImportAnswers for ImportFace {
 
     unsafe fn FindTypeDefByName(&self, name: *const u16, enclosing: u32, token: *mut u32) -> HRESULT {
         // SAFETY: the trait's promise.
-        let name = unsafe { crate::wire::utf16_z(name) };
+        let name = unsafe { crate::session::wire::utf16_z(name) };
         // Nil, of whatever table, means that it is not nested.
         let outer = if enclosing & 0x00FF_FFFF == 0 { 0 } else { enclosing };
         let found = self.ask(|tables| {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -13,6 +13,7 @@ use crate::event_mask::{Event, EventMask};
 use crate::generated::contract_table::{CALLS, DELIVERIES};
 use crate::generated::events::ALTERNATIVES;
 use crate::generated::{fake_info, fake_metadata};
+use crate::lock::unpoisoned;
 
 use super::contract::{self, Circumstances, Delivery, Release, Status};
 use super::here;
@@ -65,7 +66,7 @@ struct Fault {
 
 /// Takes a lock that nobody's panic can have left in a bad state: no code of a test runs under one.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 impl Runtime {
@@ -105,11 +106,11 @@ impl Runtime {
     }
 
     pub(crate) fn world(&self) -> RwLockReadGuard<'_, World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.world.read())
     }
 
     pub(crate) fn world_mut(&self) -> RwLockWriteGuard<'_, World> {
-        self.world.write().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.world.write())
     }
 
     fn circumstances(&self) -> Circumstances {

@@ -29,7 +29,7 @@
 //! # assert_eq!(corprof::testing::standstill::violations(), 0);
 //! ```
 
-use crate::walk::standstill;
+use crate::standstill;
 
 /// Whether the calling thread has stopped threads of the application and not yet resumed them.
 pub fn is_here() -> bool {

@@ -37,8 +37,7 @@
 
 mod ledger;
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use corprof_sys as sys;
 
@@ -47,16 +46,10 @@ use crate::context::InCallback;
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 use crate::id::ObjectId;
+use crate::lock::unpoisoned;
+use crate::session::reports;
 
 use ledger::Ledger;
-
-/// How many callbacks about moving objects there have been in this process, and times when there could have been unseen ones.
-static REPORTS: AtomicU64 = AtomicU64::new(0);
-
-/// Counts a callback that trackers must not miss; the answer is its number.
-pub(crate) fn count_report() -> u64 {
-    REPORTS.fetch_add(1, SeqCst) + 1
-}
 
 /// The name that a tracker has for an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -78,7 +71,7 @@ impl ObjectTracker {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.ledger.lock())
     }
 
     /// Follows `object` from now on.
@@ -93,7 +86,7 @@ impl ObjectTracker {
             return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
                 .about("tracker", "with MONITOR_GC off nobody hears where objects go: ask for it in `initialize`"));
         }
-        let id = self.ledger().track(object.as_raw(), REPORTS.load(SeqCst));
+        let id = self.ledger().track(object.as_raw(), reports());
         id.map(TrackedId).ok_or(Self::unsettled(CALL))
     }
 
@@ -110,7 +103,7 @@ impl ObjectTracker {
     pub fn find<'cx>(&self, cx: &'cx InCallback<'_>, id: TrackedId) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "find";
         cx.check_still(CALL)?;
-        match self.ledger().find(id.0, REPORTS.load(SeqCst)) {
+        match self.ledger().find(id.0, reports()) {
             // SAFETY: the ledger has followed the object through every collection up to this one, and `check_still` says that
             // nothing moves it while `cx` is borrowed.
             Some(address) => Ok(address.and_then(|address| unsafe { ObjectId::from_raw(address) })),

@@ -1,12 +1,11 @@
 //! What a walk shows of one frame.
 
 use std::fmt;
-use std::marker::PhantomData;
-use std::num::NonZeroUsize;
 
 use corprof_sys as sys;
 
 use crate::id::FunctionId;
+use crate::session::FrameInfo;
 
 use super::Registers;
 
@@ -33,19 +32,7 @@ pub struct Frame<'w> {
     registers: Option<Registers<'w>>,
 }
 
-/// What the runtime knows of a managed frame besides its function: good as long as the frame is being shown.
-///
-/// [`function_info_in_frame`](crate::Info::function_info_in_frame) makes use of it.
-#[derive(Clone, Copy)]
-pub struct FrameInfo<'w> {
-    function: FunctionId,
-    raw: NonZeroUsize,
-    /// It points into the runtime's own frame, on the thread that walks.
-    _valid: PhantomData<(&'w (), *mut ())>,
-}
-
 static_assertions::assert_not_impl_any!(Frame<'static>: Send, Sync);
-static_assertions::assert_not_impl_any!(FrameInfo<'static>: Send, Sync);
 
 impl<'w> Frame<'w> {
     /// # Safety
@@ -66,7 +53,7 @@ impl<'w> Frame<'w> {
     /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
     #[inline]
     pub fn function(&self) -> Option<FunctionId> {
-        self.info.map(|info| info.function)
+        self.info.map(|info| info.function())
     }
 
     /// Whether it is a block of native frames.
@@ -94,38 +81,11 @@ impl<'w> Frame<'w> {
     }
 }
 
-impl<'w> FrameInfo<'w> {
-    /// # Safety
-    /// `raw` is 0 or what the runtime told of a frame of `function`, and is good as long as the lifetime lasts: until the hook or
-    /// the callback that brought it returns.
-    pub(crate) unsafe fn new(function: FunctionId, raw: sys::COR_PRF_FRAME_INFO) -> Option<Self> {
-        NonZeroUsize::new(raw).map(|raw| Self { function, raw, _valid: PhantomData })
-    }
-}
-
-impl FrameInfo<'_> {
-    /// The function that the frame is of.
-    pub fn function(&self) -> FunctionId {
-        self.function
-    }
-
-    /// The value that goes over the wire.
-    pub(crate) fn as_raw(&self) -> sys::COR_PRF_FRAME_INFO {
-        self.raw.get()
-    }
-}
-
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.function() {
             Some(function) => write!(f, "{function:?} at {:#x}", self.ip),
             None => write!(f, "native code at {:#x}", self.ip),
         }
-    }
-}
-
-impl fmt::Debug for FrameInfo<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FrameInfo({:?})", self.function)
     }
 }

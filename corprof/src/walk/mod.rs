@@ -16,9 +16,9 @@
 //!
 //! 1. Only a thread that never runs managed code may stop others. The sampler's thread is one of corprof's own, it alone has
 //!    what stops threads, there is one in the process, and it refuses to go on should it ever become a managed one.
-//! 2. A thread must not end while it is walked. The adapter lets its `ThreadDestroyed` wait (`corprof/src/alive/`).
+//! 2. A thread must not end while it is walked. The adapter lets its `ThreadDestroyed` wait (`corprof/src/session/liveness/`).
 //! 3. While threads stand still, no memory is asked for and no lock taken, for a stopped thread may have it
-//!    (`standstill.rs`; the memory is set aside before, `tape.rs`). For the same reason a lock is not held over a call that
+//!    (`corprof/src/standstill.rs`; the memory is set aside before, `tape.rs`). For the same reason a lock is not held over a call that
 //!    may start a collection ([`sync`](crate::sync)).
 //!
 //! Threads run again whatever happens in between: resuming is what the drop of a guard does.
@@ -33,19 +33,16 @@ mod round;
 mod sampler;
 mod sampling;
 mod schedule;
-pub(crate) mod standstill;
 mod start;
 mod strategy;
 mod tape;
-mod thread_names;
 
-pub use frame::{Frame, FrameInfo};
+pub use crate::session::FrameInfo;
+pub use frame::Frame;
 pub use registers::Registers;
 pub use report::{CodeCounts, Report, SkippedRounds, StandstillTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};
 pub use sampler::{Mode, Sampler, SamplerError};
-pub(crate) use start::WalkStart;
 pub use strategy::Strategy;
 pub(crate) use strategy::{thread_assigned, thread_ending};
 pub use tape::SampledFrame;
-pub(crate) use thread_names::ThreadNames;

@@ -10,8 +10,8 @@ use crate::context::{InCallback, Place};
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
 use crate::info::Info;
+use crate::session::wire;
 use crate::visitor::Visitor;
-use crate::wire;
 
 use super::start::Seed;
 use super::{Frame, Registers};

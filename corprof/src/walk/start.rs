@@ -3,16 +3,7 @@
 //! In a hook of the slow path .NET 10 has no frame of its own on the stack any more (dotnet/runtime pull request 107152), so it
 //! finds none to begin at, or begins at one further out. It takes registers to begin with instead.
 
-/// The registers of a managed function that waits for the code that walks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct WalkStart {
-    /// Where the function goes on.
-    pub(crate) ip: usize,
-    /// The stack pointer that it has there.
-    pub(crate) stack_pointer: usize,
-    /// The frame pointer that it has there.
-    pub(crate) frame_pointer: usize,
-}
+use crate::session::WalkStart;
 
 /// A `CONTEXT` of this processor with these registers, as the runtime takes it.
 ///

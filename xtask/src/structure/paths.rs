@@ -76,12 +76,20 @@ macro_rules! where_counted {
 impl<'ast> Visit<'ast> for Paths {
     where_counted! {
         visit_item_const ItemConst, visit_item_enum ItemEnum, visit_item_fn ItemFn, visit_item_impl ItemImpl,
-        visit_item_macro ItemMacro, visit_item_static ItemStatic, visit_item_struct ItemStruct,
+        visit_item_static ItemStatic, visit_item_struct ItemStruct,
         visit_item_trait ItemTrait, visit_item_type ItemType, visit_item_union ItemUnion,
         visit_impl_item_const ImplItemConst, visit_impl_item_fn ImplItemFn, visit_impl_item_type ImplItemType,
         visit_impl_item_macro ImplItemMacro, visit_trait_item_fn TraitItemFn, visit_field Field, visit_variant Variant,
         visit_field_value FieldValue, visit_arm Arm, visit_local Local, visit_stmt_macro StmtMacro,
         visit_expr_block ExprBlock, visit_expr_call ExprCall, visit_expr_method_call ExprMethodCall,
+    }
+
+    // What an exported macro names, the crate names that calls it.
+    fn visit_item_macro(&mut self, node: &'ast syn::ItemMacro) {
+        let is_exported = node.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"));
+        if is_counted(&node.attrs) && !is_exported {
+            visit::visit_item_macro(self, node);
+        }
     }
 
     fn visit_item_mod(&mut self, node: &'ast syn::ItemMod) {

@@ -32,12 +32,13 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::context::{Heap, InCallback};
 use crate::event_mask::Event;
 use crate::id::ObjectId;
 use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo, RuntimeKind};
+use crate::lock::unpoisoned;
 
 use stack::Stack;
 use wrapped::Wrapper;
@@ -202,14 +203,14 @@ impl ExceptionPins {
     }
 
     fn threads(&self) -> MutexGuard<'_, HashMap<usize, Arc<ThreadPins>>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.threads.lock())
     }
 }
 
 impl ThreadPins {
     /// Changes the stack, outside of the lock: to make and to free handles are calls into the runtime, which makes callbacks.
     fn change(&self, change: impl FnOnce(&mut Stack<Handles>)) {
-        let lock = || self.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || unpoisoned(self.stack.lock());
         let mut stack = std::mem::take(&mut *lock());
         let was_at_work = IS_AT_WORK.replace(true);
         change(&mut stack);

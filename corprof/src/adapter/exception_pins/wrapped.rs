@@ -46,7 +46,7 @@ impl Wrapper {
     fn find_layout(&self, cx: &InCallback<'_>, class: usize) -> Option<(usize, usize)> {
         let class = ClassId::from_raw(class)?;
         // It cannot die while an object of it is there.
-        let found = cx.ask_class(class).ok()?;
+        let found = cx.runtime().ask_class(class).ok()?;
         let definition = match self.definition.get() {
             Some(definition) => *definition,
             // No lock is held meanwhile: several threads may find it out at once.
@@ -67,13 +67,13 @@ impl Wrapper {
 
 /// Where the class is defined: in the module of the class that all others derive from.
 fn find_definition(cx: &InCallback<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
-    let mut info = cx.ask_class(class).ok()?;
+    let mut info = cx.runtime().ask_class(class).ok()?;
     for _ in 0..MOST_BASES {
         let Some(parent) = info.parent else {
             let definition = cx.metadata(info.module).ok()?.find_type_def(NAME, None).ok()??;
             return Some((info.module, definition));
         };
-        info = cx.ask_class(parent).ok()?;
+        info = cx.runtime().ask_class(parent).ok()?;
     }
     None
 }

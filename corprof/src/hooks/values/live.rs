@@ -5,13 +5,14 @@
 //! are. If two loaded assemblies have the name, it is not decided which one is meant.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use corprof_sys as sys;
 
 use crate::context::InTriggers;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::lock::unpoisoned;
 use crate::metadata::signature::{MethodSignature, Primitive, Type};
 use crate::metadata::{AssemblyRef, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
 
@@ -43,7 +44,7 @@ struct ByName {
 impl Assemblies {
     /// Nothing is asked of the runtime under this lock.
     fn lock(&self) -> MutexGuard<'_, ByName> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.lock())
     }
 }
 

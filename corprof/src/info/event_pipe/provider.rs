@@ -129,11 +129,13 @@ unsafe extern "system" fn changed<L: EventPipeProviderListener>(
 ) {
     // SAFETY: the filter is null or describes bytes that live for the length of this call.
     let filter = unsafe {
-        filter.as_ref().map_or(&[][..], |filter| crate::wire::slice(filter.Size, filter.Ptr as usize as *const u8))
+        filter
+            .as_ref()
+            .map_or(&[][..], |filter| crate::session::wire::slice(filter.Size, filter.Ptr as usize as *const u8))
     };
     let is_enabled = is_enabled != 0;
     let state = EventPipeProviderState { is_enabled, level, match_any_keywords, match_all_keywords, filter };
-    crate::adapter::catch(
+    crate::session::panics::catch(
         || L::changed(state),
         || report::line(format_args!("the listener {} panicked; the application runs on", std::any::type_name::<L>())),
     );

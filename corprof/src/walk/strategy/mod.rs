@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use windows_core::HRESULT;
 
-use crate::alive::Claim;
 use crate::error::Result;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::own_thread::OwnThread;
+use crate::session::liveness::Claim;
 
 use super::sampler::Sampler;
 use super::tape::Tape;

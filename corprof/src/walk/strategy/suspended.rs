@@ -6,13 +6,13 @@ use std::time::Duration;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::alive::Held;
 use crate::error::Result;
 use crate::generated::contract::contract;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::own_thread::OwnThread;
-use crate::walk::standstill::Mark;
+use crate::session::liveness::Held;
+use crate::standstill::Mark;
 use crate::walk::tape::{Pen, Tape};
 
 use super::{Outcome, Stopwatch, Target, Walker};

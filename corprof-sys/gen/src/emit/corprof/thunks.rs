@@ -30,7 +30,7 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
         use crate::id::*;
         use crate::metadata::MethodDef;
         use crate::profiler::Profiler;
-        use crate::wire;
+        use crate::session::wire;
 
         #vtable
         #thunks

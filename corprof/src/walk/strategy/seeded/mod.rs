@@ -20,15 +20,15 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::alive::Held;
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
 use crate::own_thread::OwnThread;
+use crate::session::liveness::Held;
+use crate::standstill::Mark;
 use crate::system::probe::{self, Probe};
 use crate::system::thread::{self, Registers, Stopped, Thread};
 use crate::system::unwind::{self, Seed, UnwindError};
-use crate::walk::standstill::Mark;
 use crate::walk::tape::{Pen, SampledFrame, Tape};
 
 use super::{Outcome, Target, Walker};

@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::id::ThreadId;
 use crate::info::Info;
+use crate::lock::unpoisoned;
 use crate::system;
 use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
 
@@ -61,7 +62,7 @@ impl Threads {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// Those that have become ready since the last time.
@@ -115,7 +116,7 @@ pub(crate) fn thread_assigned(info: &Info) {
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
     let Some((watched, alternate)) = threads.state().ready.remove(&thread) else { return };
-    let sending = watched.sending.lock().unwrap_or_else(PoisonError::into_inner);
+    let sending = unpoisoned(watched.sending.lock());
     watched.has_ended.store(true, Ordering::Release);
     drop(sending);
     // Now and then another thread clears up after one: then the system's own end of the thread frees what it had.
@@ -127,7 +128,7 @@ pub(crate) fn thread_ending(thread: usize) {
 impl Watched {
     /// Asks it for a sample.
     pub(super) fn request(&self) -> Sending {
-        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let _sending = unpoisoned(self.sending.lock());
         if self.has_ended() { Sending::NotNow } else { self.slot.request(self.address) }
     }
 

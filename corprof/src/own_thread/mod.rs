@@ -27,15 +27,19 @@
 //! not come to an end in two seconds is reported and left behind, for the application must end. A panic on one of them is
 //! like one in a callback: it is reported, and the profiler goes quiet.
 
+mod rejit;
+
 use std::io;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::time::Duration;
 
-use crate::adapter::catch;
-use crate::adapter::own_threads::Seat;
-use crate::context::InTriggers;
+use crate::context::{Context, InTriggers, sealed};
+use crate::error::{Error, Result};
+use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::report;
+use crate::session::own_threads::Seat;
+use crate::session::panics::{PanicPlace, catch};
 
 /// The calling thread is one that corprof has made, and that never ran managed code.
 ///
@@ -48,6 +52,10 @@ pub struct OwnThread<'t> {
 
 static_assertions::assert_not_impl_any!(OwnThread<'static>: Send, Sync, Clone);
 
+impl Context for OwnThread<'_> {}
+
+impl sealed::Sealed for OwnThread<'_> {}
+
 impl OwnThread<'_> {
     /// Whether the thread should come to an end: the application ends, or the profiler has gone quiet.
     pub fn is_stopping(&self) -> bool {
@@ -57,6 +65,16 @@ impl OwnThread<'_> {
     /// Sleeps for `duration`, or until the thread should come to an end: `Break` says that it should.
     pub fn wait(&mut self, duration: Duration) -> ControlFlow<()> {
         if self.own_threads().sleep(duration) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Collects the whole heap, and returns when that is done.
+    #[doc = contract!(ForceGC)]
+    ///
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little.
+    #[doc(alias = "ForceGC")]
+    pub fn force_gc(&mut self) -> Result<()> {
+        // SAFETY: the call takes nothing.
+        Error::check(unsafe { self.first_version().ForceGC() }, "ForceGC")
     }
 }
 
@@ -89,7 +107,7 @@ impl InTriggers<'_> {
 
 /// The thread's whole life. The closure is gone before the seat is given up.
 fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'_>)) {
-    let threads = seat.take();
+    seat.take();
     let life = || {
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls on it.
         let mut cx = OwnThread { inner: unsafe { InTriggers::new(info) } };
@@ -98,7 +116,7 @@ fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'
             Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),
         }
     };
-    catch(life, || threads.panicked(name));
+    catch(life, || info.profiler().disable_after_panic(PanicPlace::OwnThread(name)));
 }
 
 impl<'t> Deref for OwnThread<'t> {

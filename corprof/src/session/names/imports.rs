@@ -5,17 +5,19 @@
 //! hence a lock, held for the look-up or the insertion alone and never across a call into the runtime. An answer is worked out
 //! between the two, so a miss gives a [`Ticket`] that an eviction voids.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::id::ModuleId;
-use crate::metadata::MetadataImport;
+use crate::lock::unpoisoned;
 
-pub(super) type KeptImport = Arc<MetadataImport<'static>>;
-pub(super) type PassingImports = Imports<ModuleId, KeptImport>;
+/// A module's metadata, of a type that only `names/` knows.
+pub(crate) type KeptImport = Arc<dyn Any + Send + Sync>;
+pub(crate) type PassingImports = Imports<ModuleId, KeptImport>;
 
-pub(super) struct Imports<K, V> {
+pub(crate) struct Imports<K, V> {
     shelf: RwLock<Shelf<K, V>>,
 }
 
@@ -27,7 +29,7 @@ struct Shelf<K, V> {
 
 /// The right to add what a look-up did not find, good until the next eviction.
 #[derive(Clone, Copy)]
-pub(super) struct Ticket(u64);
+pub(crate) struct Ticket(u64);
 
 impl<K: Eq + Hash, V: Clone> Imports<K, V> {
     pub(super) fn new() -> Self {
@@ -35,13 +37,13 @@ impl<K: Eq + Hash, V: Clone> Imports<K, V> {
     }
 
     /// What is kept for `key`, or the right to add it.
-    pub(super) fn get(&self, key: &K) -> Result<V, Ticket> {
+    pub(crate) fn get(&self, key: &K) -> Result<V, Ticket> {
         let shelf = self.read();
         shelf.entries.get(key).cloned().ok_or(Ticket(shelf.evictions))
     }
 
     /// Keeps `value`, unless there was an eviction after `ticket` was given.
-    pub(super) fn insert(&self, ticket: Ticket, key: K, value: V) {
+    pub(crate) fn insert(&self, ticket: Ticket, key: K, value: V) {
         let mut shelf = self.write();
         let replaced = if shelf.evictions == ticket.0 { shelf.entries.insert(key, value) } else { Some(value) };
         // Dropping a value may call into the runtime (a COM release), which must not happen under the lock.
@@ -60,11 +62,11 @@ impl<K: Eq + Hash, V: Clone> Imports<K, V> {
 
     // A panic cannot leave the map half-changed: no user code runs under the lock. So a poisoned lock is as good as any.
     fn read(&self) -> RwLockReadGuard<'_, Shelf<K, V>> {
-        self.shelf.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.shelf.read())
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Shelf<K, V>> {
-        self.shelf.write().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.shelf.write())
     }
 }
 

@@ -25,7 +25,7 @@ impl Name {
     }
 
     /// What the name begins with, up to `end`. Both share the memory of the whole.
-    pub(super) fn beginning(&self, end: usize) -> Self {
+    pub(crate) fn beginning(&self, end: usize) -> Self {
         Self { text: Arc::clone(&self.text), end: end.min(self.end) }
     }
 }

@@ -8,12 +8,13 @@
 //! uses it last.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::id::EventPipeSessionId;
+use crate::lock::unpoisoned;
 
 /// The sessions that this profiler has started and not stopped.
 #[derive(Default)]
@@ -30,16 +31,16 @@ struct Session {
 impl Sessions {
     /// Held for single changes, never across a call into the runtime.
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Session>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.lock())
     }
 
-    pub(super) fn started(&self, session: EventPipeSessionId) {
+    pub(crate) fn started(&self, session: EventPipeSessionId) {
         self.lock().insert(session.as_raw(), Session::default());
     }
 
     /// Notes that the session ends, and answers whether the caller is to stop it: else the last call about it does. An error
     /// if it has ended already.
-    pub(super) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<bool> {
+    pub(crate) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<bool> {
         let mut sessions = self.lock();
         match sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop) {
             None => Err(Self::gone(call)),
@@ -55,7 +56,7 @@ impl Sessions {
     }
 
     /// Keeps the session from being stopped until [`end_use`](Self::end_use); an error if it has been.
-    pub(super) fn begin_use(&self, session: EventPipeSessionId, call: &'static str) -> Result<()> {
+    pub(crate) fn begin_use(&self, session: EventPipeSessionId, call: &'static str) -> Result<()> {
         let mut sessions = self.lock();
         let known = sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop).ok_or(Self::gone(call))?;
         known.uses += 1;
@@ -64,7 +65,7 @@ impl Sessions {
 
     /// Answers whether the caller is to stop the session now.
     #[must_use]
-    pub(super) fn end_use(&self, session: EventPipeSessionId) -> bool {
+    pub(crate) fn end_use(&self, session: EventPipeSessionId) -> bool {
         let mut sessions = self.lock();
         let Some(known) = sessions.get_mut(&session.as_raw()) else { return false };
         known.uses = known.uses.saturating_sub(1);

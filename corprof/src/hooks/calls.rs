@@ -5,14 +5,18 @@ use corprof_sys as sys;
 use crate::context::{InCallback, InInitialize};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
-use crate::hooks::{ArgumentRoom, EitherHooks, HookKinds, Installed, SlowStub, SlowStubs, Stub, Stubs};
 use crate::id::FunctionId;
+
+use super::either::EitherHooks;
+use super::slow::ArgumentRoom;
+use super::stubs::{SlowStub, SlowStubs, Stub, Stubs};
+use super::{HookKinds, Installed};
 
 impl InInitialize<'_> {
     /// Has `hooks` asked about each function that is compiled.
     #[doc = contract!(SetFunctionIDMapper2)]
     #[doc(alias = "SetFunctionIDMapper2")]
-    pub(crate) fn set_function_mapper<H: EitherHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
+    pub(super) fn set_function_mapper<H: EitherHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
         const CALL: &str = "SetFunctionIDMapper2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let data = std::ptr::from_ref(hooks).cast_mut().cast();
@@ -24,7 +28,7 @@ impl InInitialize<'_> {
     /// Has compiled code call those of `stubs` that `kinds` names.
     #[doc = contract!(SetEnterLeaveFunctionHooks3)]
     #[doc(alias = "SetEnterLeaveFunctionHooks3")]
-    pub(crate) fn set_fast_hooks(&self, kinds: HookKinds, stubs: Stubs) -> Result<()> {
+    pub(super) fn set_fast_hooks(&self, kinds: HookKinds, stubs: Stubs) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
@@ -44,7 +48,7 @@ impl InInitialize<'_> {
     /// Has the runtime's wrapper call those of `stubs` that `kinds` names.
     #[doc = contract!(SetEnterLeaveFunctionHooks3WithInfo)]
     #[doc(alias = "SetEnterLeaveFunctionHooks3WithInfo")]
-    pub(crate) fn set_slow_hooks(&self, kinds: HookKinds, stubs: SlowStubs) -> Result<()> {
+    pub(super) fn set_slow_hooks(&self, kinds: HookKinds, stubs: SlowStubs) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3WithInfo";
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID, sys::COR_PRF_ELT_INFO);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
@@ -71,7 +75,7 @@ impl InCallback<'_> {
     /// # Safety
     /// `elt` is what the runtime gave to the enter hook of `function` that is under way on this thread.
     #[doc(alias = "GetFunctionEnter3Info")]
-    pub(crate) unsafe fn function_enter_info(
+    pub(super) unsafe fn function_enter_info(
         &self,
         function: FunctionId,
         elt: sys::COR_PRF_ELT_INFO,
@@ -92,7 +96,7 @@ impl InCallback<'_> {
     /// # Safety
     /// `elt` is what the runtime gave to the leave hook of `function` that is under way on this thread.
     #[doc(alias = "GetFunctionLeave3Info")]
-    pub(crate) unsafe fn function_leave_info(
+    pub(super) unsafe fn function_leave_info(
         &self,
         function: FunctionId,
         elt: sys::COR_PRF_ELT_INFO,
@@ -112,7 +116,7 @@ impl InCallback<'_> {
     /// # Safety
     /// `elt` is what the runtime gave to the tailcall hook of `function` that is under way on this thread.
     #[doc(alias = "GetFunctionTailcall3Info")]
-    pub(crate) unsafe fn function_tailcall_info(
+    pub(super) unsafe fn function_tailcall_info(
         &self,
         function: FunctionId,
         elt: sys::COR_PRF_ELT_INFO,

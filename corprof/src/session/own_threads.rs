@@ -4,18 +4,16 @@
 //! told to stop before anything is waited for, so that a callback which waits for one of them is let go, too.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::gate::Gate;
+use crate::lock::unpoisoned;
 use crate::report;
-use crate::walk::standstill;
+use crate::standstill;
 
 /// The threads of one profiler.
 pub(crate) struct OwnThreads {
-    /// Closed to callbacks when one of the threads panics.
-    gate: Arc<Gate>,
     profiler: &'static str,
     state: Mutex<State>,
     changed: Condvar,
@@ -39,23 +37,14 @@ pub(crate) struct Seat {
 }
 
 impl OwnThreads {
-    pub(crate) fn new(gate: Arc<Gate>, profiler: &'static str) -> Arc<Self> {
-        Arc::new(Self { gate, profiler, state: Mutex::default(), changed: Condvar::new() })
-    }
-
-    /// The gate of their profiler.
-    pub(crate) fn gate(&self) -> &Arc<Gate> {
-        &self.gate
-    }
-
-    /// The name of their profiler, for messages.
-    pub(crate) fn profiler(&self) -> &'static str {
-        self.profiler
+    /// Those of the profiler of this name.
+    pub(super) fn new(profiler: &'static str) -> Arc<Self> {
+        Arc::new(Self { profiler, state: Mutex::default(), changed: Condvar::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         standstill::forbid("the lock of the profiler's threads");
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// A place for a thread that is about to be made; none any more when the others are being stopped.
@@ -75,6 +64,11 @@ impl OwnThreads {
         self.state().is_stopping
     }
 
+    /// One of them has panicked; answers whether it is the first.
+    pub(super) fn note_panic(&self) -> bool {
+        !std::mem::replace(&mut self.state().has_panicked, true)
+    }
+
     /// Whether one of them has panicked.
     pub(crate) fn has_panicked(&self) -> bool {
         self.state().has_panicked
@@ -89,7 +83,7 @@ impl OwnThreads {
     /// Sleeps for `duration`, or until the threads are told to stop; answers whether they are.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
         let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping);
-        awake.unwrap_or_else(PoisonError::into_inner).0.is_stopping
+        unpoisoned(awake).0.is_stopping
     }
 
     /// Waits for the threads to end, at most `patience` long; those that have not are reported. The calling thread is not
@@ -104,7 +98,7 @@ impl OwnThreads {
             if left.is_zero() {
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = unpoisoned(self.changed.wait_timeout(state, left)).0;
         }
         let late: Vec<_> = state.running.iter().filter(|&&(number, _)| Some(number) != own).collect();
         let late: Vec<_> = late.iter().map(|(_, name)| name.as_str()).collect();
@@ -142,21 +136,6 @@ impl OwnThreads {
             let _ = handle.join();
         }
     }
-
-    /// A thread has panicked: the profiler goes quiet, as after a panic in a callback.
-    #[cold]
-    pub(crate) fn panicked(&self, name: &str) {
-        let was_open = self.gate.quieten();
-        let is_first = !std::mem::replace(&mut self.state().has_panicked, true);
-        // A gate that is closed because the application ends says nothing about who has panicked.
-        if was_open || is_first && !self.gate.is_quiet() {
-            report::line(format_args!(
-                "the profiler {} panicked on its thread {name} and is quiet from now on; the application runs on",
-                self.profiler
-            ));
-        }
-        self.stop();
-    }
 }
 
 std::thread_local! {
@@ -176,9 +155,8 @@ impl Seat {
     }
 
     /// Called on the thread itself, first of all.
-    pub(crate) fn take(&self) -> &OwnThreads {
+    pub(crate) fn take(&self) {
         NUMBER.set(Some(self.number));
-        &self.threads
     }
 }
 
@@ -194,15 +172,17 @@ mod tests {
     use super::*;
 
     fn threads() -> Arc<OwnThreads> {
-        OwnThreads::new(Arc::new(Gate::new()), "Test")
+        OwnThreads::new("Test")
     }
 
     #[test]
     fn a_thread_that_sleeps_is_woken_to_stop_and_waited_for() {
         let threads = threads();
         let seat = threads.seat("sleeper").unwrap();
+        let sleepers = Arc::clone(&threads);
         let sleeper = std::thread::spawn(move || {
-            let threads = seat.take();
+            seat.take();
+            let threads = sleepers;
             assert!(!threads.sleep(Duration::from_millis(1)), "nobody has said stop");
             assert!(threads.sleep(Duration::from_secs(3600)));
             std::thread::sleep(Duration::from_millis(20));
@@ -233,14 +213,5 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn a_panic_makes_the_profiler_quiet_and_stops_the_others() {
-        let gate = Arc::new(Gate::new());
-        let threads = OwnThreads::new(Arc::clone(&gate), "Test");
-        threads.panicked("first");
-        assert!(gate.is_quiet() && threads.has_panicked());
-        assert!(threads.is_stopping());
     }
 }

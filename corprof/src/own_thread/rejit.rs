@@ -11,13 +11,13 @@
 
 use corprof_sys as sys;
 
-use crate::alive::Held;
+use super::OwnThread;
 use crate::error::{E_INVALIDARG, Error, Result, S_OK};
 use crate::generated::contract::contract;
 use crate::id::ModuleId;
 use crate::info::Info;
 use crate::metadata::MethodDef;
-use crate::own_thread::OwnThread;
+use crate::session::liveness::Held;
 
 /// Methods as the runtime takes them: modules and tokens side by side.
 struct Methods<'a> {

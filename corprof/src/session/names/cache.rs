@@ -22,27 +22,27 @@ use arc_swap::{ArcSwap, Guard};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 
 /// Everything that is forgotten at once.
-pub(super) struct Cache<T>(ArcSwap<T>);
+pub(crate) struct Cache<T>(ArcSwap<T>);
 
 impl<T: Default> Cache<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(ArcSwap::default())
     }
 
     /// What is known, and where to put what is found out; for the length of one look-up.
     #[inline]
-    pub(super) fn now(&self) -> Guard<Arc<T>> {
+    pub(crate) fn now(&self) -> Guard<Arc<T>> {
         self.0.load()
     }
 
     /// Forgets everything.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.store(Arc::default());
     }
 }
 
 /// An identifier by which something is kept.
-pub(super) trait Key: Copy {
+pub(crate) trait Key: Copy {
     /// Its kind: the runtime may give things of two kinds the same number.
     const KIND: usize;
 
@@ -69,7 +69,7 @@ macro_rules! keys {
 keys!(FunctionId 0, ClassId 1, ModuleId 2, AssemblyId 3);
 
 /// What is kept by identifier. It only grows.
-pub(super) struct Table<V> {
+pub(crate) struct Table<V> {
     indexes: [Index<V>; KINDS],
     /// The values themselves. None is ever moved: a chunk that is full is followed by another.
     chunks: Mutex<Vec<Vec<V>>>,
@@ -80,7 +80,7 @@ const FEWEST_VALUES: usize = 64;
 const MOST_VALUES: usize = 1024;
 
 /// The right to add to a table, which one thread has at a time.
-pub(super) struct Writer<'t, V> {
+pub(crate) struct Writer<'t, V> {
     indexes: &'t [Index<V>; KINDS],
     chunks: MutexGuard<'t, Vec<Vec<V>>>,
 }
@@ -95,7 +95,7 @@ impl<V> Default for Table<V> {
 impl<V: Send + Sync> Table<V> {
     /// What is known about `key`.
     #[inline]
-    pub(super) fn get<K: Key>(&self, key: K) -> Option<&V> {
+    pub(crate) fn get<K: Key>(&self, key: K) -> Option<&V> {
         let value = self.indexes.get(K::KIND)?.find(key.number())?;
         // SAFETY: an index has only what the writer of this table has put into a chunk before. There it stays, and is only read,
         // until the table is dropped.
@@ -104,7 +104,7 @@ impl<V: Send + Sync> Table<V> {
 
     /// Lets the caller add something, unless another thread is just doing so.
     #[inline]
-    pub(super) fn writer(&self) -> Option<Writer<'_, V>> {
+    pub(crate) fn writer(&self) -> Option<Writer<'_, V>> {
         let chunks = match self.chunks.try_lock() {
             Ok(chunks) => chunks,
             // No code of others runs meanwhile, so nothing is left half-done.
@@ -118,7 +118,7 @@ impl<V: Send + Sync> Table<V> {
 impl<'t, V: Send + Sync> Writer<'t, V> {
     /// Keeps `value`, unless another thread was first.
     #[inline]
-    pub(super) fn insert(&mut self, key: impl Key, value: V) {
+    pub(crate) fn insert(&mut self, key: impl Key, value: V) {
         if let Some(place) = self.place(key)
             && let Some(value) = self.keep(value)
         {
@@ -128,7 +128,7 @@ impl<'t, V: Send + Sync> Writer<'t, V> {
 
     /// Keeps `value` once, to be found by either key.
     #[inline]
-    pub(super) fn insert_for_both(&mut self, one: impl Key, other: impl Key, value: V) {
+    pub(crate) fn insert_for_both(&mut self, one: impl Key, other: impl Key, value: V) {
         let places = [self.place(one), self.place(other)];
         if places.iter().any(Option::is_some)
             && let Some(value) = self.keep(value)

@@ -1,12 +1,13 @@
 //! What the application's threads are called.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::id::ThreadId;
-use crate::names::Name;
+use crate::lock::unpoisoned;
+use crate::standstill;
 
-use super::standstill;
+use super::names::Name;
 
 /// The names that the runtime has told of, of threads that have not ended.
 #[derive(Default)]
@@ -15,7 +16,7 @@ pub(crate) struct ThreadNames(Mutex<HashMap<usize, Name>>);
 impl ThreadNames {
     fn names(&self) -> MutexGuard<'_, HashMap<usize, Name>> {
         standstill::forbid("the lock of the names of threads");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.0.lock())
     }
 
     /// A thread has been given a name, perhaps before it is there.

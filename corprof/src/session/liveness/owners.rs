@@ -7,7 +7,7 @@ use windows_core::HRESULT;
 use super::Alive;
 use super::table::State;
 use crate::id::{ClassId, FunctionId, ModuleId};
-use crate::info::Info;
+use crate::session::Runtime;
 
 /// How deep type arguments and array elements are followed.
 const DEPTH: u32 = 16;
@@ -24,16 +24,16 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Those of a function that is in memory until this returns.
-    pub(super) fn of_function(alive: &Alive, info: &Info, function: FunctionId) -> Self {
+    pub(super) fn of_function(alive: &Alive, runtime: &Runtime, function: FunctionId) -> Self {
         let mut owners = Self::default();
-        match info.ask_function(function) {
+        match runtime.ask_function(function) {
             // A dynamic method has a class of no significance, or none.
             Ok(answer) if answer.token.is_nil() => owners.add_module(alive, answer.module),
             Ok(answer) => {
                 owners.is_uncertain |= answer.class.is_none();
                 owners.add_module(alive, answer.module);
                 let classes = answer.class.into_iter().chain(answer.type_args);
-                classes.for_each(|class| owners.add_class(alive, info, class, DEPTH));
+                classes.for_each(|class| owners.add_class(alive, runtime, class, DEPTH));
             }
             Err(_) => owners.is_uncertain = true,
         }
@@ -41,9 +41,9 @@ impl Owners {
     }
 
     /// Those of a class that is in memory until this returns.
-    pub(super) fn of_class(alive: &Alive, info: &Info, class: ClassId) -> Self {
+    pub(super) fn of_class(alive: &Alive, runtime: &Runtime, class: ClassId) -> Self {
         let mut owners = Self::default();
-        owners.add_class(alive, info, class, DEPTH);
+        owners.add_class(alive, runtime, class, DEPTH);
         owners
     }
 
@@ -55,11 +55,11 @@ impl Owners {
         }
     }
 
-    fn add_class(&mut self, alive: &Alive, info: &Info, class: ClassId, depth: u32) {
+    fn add_class(&mut self, alive: &Alive, runtime: &Runtime, class: ClassId, depth: u32) {
         if !self.seen.insert(class) {
             return;
         }
-        let parts = parts(info, class);
+        let parts = parts(runtime, class);
         let (Ok((module, parts)), Some(depth)) = (parts, depth.checked_sub(1)) else {
             self.is_uncertain = true;
             return;
@@ -67,16 +67,16 @@ impl Owners {
         if let Some(module) = module {
             self.add_module(alive, module);
         }
-        parts.into_iter().for_each(|part| self.add_class(alive, info, part, depth));
+        parts.into_iter().for_each(|part| self.add_class(alive, runtime, part, depth));
     }
 }
 
 /// What a class that is in memory is made of: the module that defines it, unless it is an array, and its type arguments or the
 /// class of its elements.
-pub(super) fn parts(info: &Info, class: ClassId) -> Result<(Option<ModuleId>, Vec<ClassId>), HRESULT> {
-    match info.ask_array(class).map_err(|error| error.code())? {
+pub(super) fn parts(runtime: &Runtime, class: ClassId) -> Result<(Option<ModuleId>, Vec<ClassId>), HRESULT> {
+    match runtime.ask_array(class).map_err(|error| error.code())? {
         // An array of what has no class, such as pointers, could be of anything.
         Some(array) => Ok((None, vec![array.element.ok_or(crate::error::E_FAIL)?])),
-        None => info.ask_class(class).map(|class| (Some(class.module), class.type_args)),
+        None => runtime.ask_class(class).map(|class| (Some(class.module), class.type_args)),
     }
 }

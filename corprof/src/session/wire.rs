@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::{
     AppDomainId, AssemblyId, ClassId, EventPipeProviderId, FunctionId, HandleId, Inert, ModuleId, ObjectId, ThreadId,
 };
-use crate::info::Info;
+use crate::session::Info;
 
 /// A type that one wire argument is made into.
 pub(crate) trait FromWire<W>: Sized {

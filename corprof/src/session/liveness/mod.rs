@@ -31,8 +31,8 @@ use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
-use crate::info::Info;
 use crate::report;
+use crate::session::Info;
 
 pub(crate) use lookups::LookUp;
 use lookups::LookUps;
@@ -168,10 +168,10 @@ impl Info {
     pub(crate) fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
         match self.alive().hold(id, call) {
             Err(_) if I::IS_FUNCTION && Subject::is(id.as_wire()) => {
-                self.alive().note(self, Kind::Function, id.as_wire());
+                self.alive().note(self.runtime(), Kind::Function, id.as_wire());
                 self.alive().hold(id, call)
             }
-            Err(_) if id.is_in_doubt(self.alive()) && self.alive().settle(self, id.as_wire()) => {
+            Err(_) if id.is_in_doubt(self.alive()) && self.alive().settle(self.runtime(), id.as_wire()) => {
                 self.alive().hold(id, call)
             }
             answer => answer,
@@ -195,7 +195,7 @@ impl Info {
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
         if self.alive().is_unloading_possible() {
-            self.alive().note(self, Kind::Class, class.as_raw());
+            self.alive().note(self.runtime(), Kind::Class, class.as_raw());
         }
     }
 
@@ -209,7 +209,7 @@ impl Info {
     #[inline]
     pub(crate) fn note_function(&self, function: FunctionId) {
         if self.alive().is_unloading_possible() {
-            self.alive().note(self, Kind::Function, function.as_raw());
+            self.alive().note(self.runtime(), Kind::Function, function.as_raw());
         }
     }
 
@@ -222,9 +222,9 @@ impl Info {
         let is_alive = !alive.is_unloading_possible()
             || match alive.functions.get(raw) {
                 Some(entry) if entry.is_alive() => true,
-                Some(_) => is_all_gone && alive.note(self, Kind::Function, raw),
+                Some(_) => is_all_gone && alive.note(self.runtime(), Kind::Function, raw),
                 // All compiled code of what is going has been noted, so this is none of it.
-                None => (is_all_gone || alive.is_code_listed()) && alive.note(self, Kind::Function, raw),
+                None => (is_all_gone || alive.is_code_listed()) && alive.note(self.runtime(), Kind::Function, raw),
             };
         FunctionId::from_raw(raw).filter(|_| is_alive)
     }

@@ -6,8 +6,8 @@
 //! Nothing tells when a window closes, but looking up an address in the module's own code does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -17,7 +17,8 @@ use super::owners::{Owners, parts};
 use super::table::{Entry, State, Table};
 use super::{Alive, end};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
-use crate::info::Info;
+use crate::lock::unpoisoned;
+use crate::session::Runtime;
 
 /// What is known of collectible modules and of what goes with them. The lock is held for single changes, never across a call of the
 /// runtime or a wait.
@@ -99,7 +100,7 @@ fn begin_life(table: &Table, id: usize, state: State) -> u32 {
 
 impl Alive {
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.records.lock())
     }
 
     fn table(&self, kind: Kind) -> &Table {
@@ -110,32 +111,36 @@ impl Alive {
         }
     }
 
-    fn owners(&self, info: &Info, kind: Kind, id: usize) -> Owners {
+    fn owners(&self, runtime: &Runtime, kind: Kind, id: usize) -> Owners {
         let owners = match kind {
             Kind::Module => None,
-            Kind::Class => ClassId::from_raw(id).map(|class| Owners::of_class(self, info, class)),
-            Kind::Function => FunctionId::from_raw(id).map(|function| Owners::of_function(self, info, function)),
+            Kind::Class => ClassId::from_raw(id).map(|class| Owners::of_class(self, runtime, class)),
+            Kind::Function => FunctionId::from_raw(id).map(|function| Owners::of_function(self, runtime, function)),
         };
         owners.unwrap_or_default()
     }
 
     /// A module has been loaded, or has got its assembly: can they be unloaded?
-    pub(crate) fn module_loaded(&self, info: &Info, module: usize) {
+    pub(crate) fn module_loaded(&self, runtime: &Runtime, module: usize) {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        self.note_module(info, module);
+        self.note_module(runtime, module);
     }
 
     /// Modules that the runtime has listed: it lists one that it is just about to tell another thread's callback of.
-    pub(crate) fn modules_listed(&self, info: &Info, modules: &[ModuleId]) {
+    pub(crate) fn modules_listed(&self, runtime: &Runtime, modules: &[ModuleId]) {
         // What is not known yet has not begun to go, and does not before this is dropped.
         let _look_up = self.look_up();
         let is_new = |module: &usize| self.modules.get(*module).is_none();
-        modules.iter().map(|module| module.as_raw()).filter(is_new).for_each(|module| self.note_module(info, module));
+        modules
+            .iter()
+            .map(|module| module.as_raw())
+            .filter(is_new)
+            .for_each(|module| self.note_module(runtime, module));
     }
 
-    fn note_module(&self, info: &Info, module: usize) {
+    fn note_module(&self, runtime: &Runtime, module: usize) {
         let Some(id) = ModuleId::from_raw(module) else { return };
-        let Ok((assembly, flags)) = info.ask_module(id) else { return };
+        let Ok((assembly, flags)) = runtime.ask_module(id) else { return };
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
             // Before anything in it can be handed out.
             self.is_unloading_possible.store(true, Ordering::SeqCst);
@@ -169,10 +174,10 @@ impl Alive {
     /// Answers whether it is alive.
     #[cold]
     #[inline(never)]
-    pub(super) fn note(&self, info: &Info, kind: Kind, id: usize) -> bool {
+    pub(super) fn note(&self, runtime: &Runtime, kind: Kind, id: usize) -> bool {
         match self.table(kind).get(id) {
             Some(entry) if entry.is_alive() => true,
-            _ => self.classify(&self.owners(info, kind, id), kind, id),
+            _ => self.classify(&self.owners(runtime, kind, id), kind, id),
         }
     }
 
@@ -203,12 +208,12 @@ impl Alive {
     }
 
     /// A module begins to go, and the profiler has heard of it.
-    pub(crate) fn module_going(&self, info: &Info, module: usize) {
+    pub(crate) fn module_going(&self, runtime: &Runtime, module: usize) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         let Some(id) = ModuleId::from_raw(module) else { return };
-        let assembly = info.ask_module(id).ok().and_then(|(assembly, _)| assembly);
+        let assembly = runtime.ask_module(id).ok().and_then(|(assembly, _)| assembly);
         // Of the batches before, not of this one.
-        let is_all_gone = self.is_all_gone(info);
+        let is_all_gone = self.is_all_gone(runtime);
         // First, so that what is noted from here on counts as dead, and nothing in doubt as alive.
         let (loaded, mut window) = {
             let mut records = self.records();
@@ -239,11 +244,11 @@ impl Alive {
             self.end_life(dependent, State::Dead);
         }
         // So that a look-up of an address finds them dead while the module's code is still there.
-        let is_listed = self.note_code(info, &mut window, is_all_gone);
-        let mut is_in_doubt = self.doubt(info, loaded.load);
+        let is_listed = self.note_code(runtime, &mut window, is_all_gone);
+        let mut is_in_doubt = self.doubt(runtime, loaded.load);
         self.look_ups.wait();
         // A look-up that had begun before may have found something in doubt alive.
-        is_in_doubt |= self.doubt(info, loaded.load);
+        is_in_doubt |= self.doubt(runtime, loaded.load);
         window.is_blind = !is_listed || is_in_doubt && !window.is_exact;
         let mut records = self.records();
         records.windows.retain(|window| window.module != module);
@@ -263,8 +268,8 @@ impl Alive {
 
     /// Takes note of all functions that have been compiled, those of the module that goes among them. All are in memory, as it is
     /// the thread that unloads that asks. Answers whether the runtime could list them.
-    fn note_code(&self, info: &Info, window: &mut Window, is_all_gone: bool) -> bool {
-        let Ok(functions) = info.ask_jitted_functions() else {
+    fn note_code(&self, runtime: &Runtime, window: &mut Window, is_all_gone: bool) -> bool {
+        let Ok(functions) = runtime.ask_jitted_functions() else {
             self.is_code_unlisted.store(true, Ordering::SeqCst);
             return false;
         };
@@ -274,7 +279,7 @@ impl Alive {
                 Some(State::Doubtful) if is_all_gone => {}
                 Some(_) => continue,
             }
-            let owners = self.owners(info, Kind::Function, id);
+            let owners = self.owners(runtime, Kind::Function, id);
             self.classify(&owners, Kind::Function, id);
             if window.is_exact || !owners.modules.contains(&window.module) {
                 continue;
@@ -285,7 +290,7 @@ impl Alive {
                 window.probes.clear();
             }
             let life = self.functions.get(id).map_or(0, Entry::life);
-            match FunctionId::from_raw(id).and_then(|function| info.ask_code(function)) {
+            match FunctionId::from_raw(id).and_then(|function| runtime.ask_code(function)) {
                 Some(code) => window.probes.push(Probe { code, function: id, life }),
                 None => window.is_exact = false,
             }
@@ -294,7 +299,7 @@ impl Alive {
     }
 
     /// What may go with a module that was the `load`th, and may not, is in doubt. Answers whether there is any such code.
-    fn doubt(&self, info: &Info, load: u64) -> bool {
+    fn doubt(&self, runtime: &Runtime, load: u64) -> bool {
         let table = |dependent: Dependent| self.table(dependent.kind).get(dependent.id);
         let in_doubt: Vec<_> = {
             let mut records = self.records();
@@ -306,8 +311,8 @@ impl Alive {
         let mut is_code_in_doubt = false;
         for dependent in in_doubt {
             let function = FunctionId::from_raw(dependent.id).filter(|_| dependent.kind == Kind::Function);
-            let code = function.and_then(|function| info.ask_code(function));
-            if code.is_some_and(|code| self.is_in_immortal_heap(info, code)) {
+            let code = function.and_then(|function| runtime.ask_code(function));
+            if code.is_some_and(|code| self.is_in_immortal_heap(runtime, code)) {
                 self.settle_as_immortal(dependent);
                 continue;
             }
@@ -324,12 +329,12 @@ impl Alive {
     ///
     /// Among precompiled code it may look in vain at thousands of addresses, for a third of a second (seen on .NET 8), while the
     /// application waits for the finalizer thread. So it gives up, and the function stays in doubt.
-    fn is_in_immortal_heap(&self, info: &Info, code: usize) -> bool {
+    fn is_in_immortal_heap(&self, runtime: &Runtime, code: usize) -> bool {
         const PATIENCE: Duration = Duration::from_millis(5);
         let begin = Instant::now();
         let function_at = |at| {
             let may_ask = begin.elapsed() < PATIENCE;
-            may_ask.then(|| info.ask_function_at(at).ok().flatten()).flatten()
+            may_ask.then(|| runtime.ask_function_at(at).ok().flatten()).flatten()
         };
         let is_immortal = |function| self.functions.get(function).is_some_and(|entry| entry.state() == State::Immortal);
         neighbours::are_immortal(code, function_at, is_immortal)
@@ -346,7 +351,7 @@ impl Alive {
     }
 
     /// Whether all code of modules that were going has gone, so that what a look-up finds **from now on** is alive.
-    pub(crate) fn is_all_gone(&self, info: &Info) -> bool {
+    pub(crate) fn is_all_gone(&self, runtime: &Runtime) -> bool {
         let windows = {
             let records = self.records();
             if records.windows.is_empty() {
@@ -357,7 +362,7 @@ impl Alive {
         let is_there = |probe: &Probe| {
             // If it has begun to live again, the function is another one.
             let is_another = self.functions.get(probe.function).is_some_and(|entry| entry.life() != probe.life);
-            !is_another && info.ask_function_at(probe.code).is_ok_and(|found| found == Some(probe.function))
+            !is_another && runtime.ask_function_at(probe.code).is_ok_and(|found| found == Some(probe.function))
         };
         let is_open = |window: &Window| window.is_blind || window.probes.iter().any(is_there);
         let (open, closed): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_open);
@@ -370,13 +375,13 @@ impl Alive {
     /// As long as the module is going, that cannot be told. It takes a millisecond, so it is waited for; not for long, as the
     /// caller may be in a callback that the runtime has to wait for.
     #[cold]
-    pub(super) fn settle(&self, info: &Info, function: usize) -> bool {
+    pub(super) fn settle(&self, runtime: &Runtime, function: usize) -> bool {
         const PATIENCE: Duration = Duration::from_millis(50);
         let Some(entry) = self.functions.get(function) else { return true };
         loop {
             let look_up = self.look_ups.begin();
-            if self.is_all_gone(info) {
-                return self.is_code_there(info, function);
+            if self.is_all_gone(runtime) {
+                return self.is_code_there(runtime, function);
             }
             drop(look_up);
             let is_recent = self.records().windows.iter().any(|window| window.since.elapsed() < PATIENCE);
@@ -387,10 +392,10 @@ impl Alive {
         }
     }
 
-    fn is_code_there(&self, info: &Info, function: usize) -> bool {
+    fn is_code_there(&self, runtime: &Runtime, function: usize) -> bool {
         let code = self.records().code_in_doubt.get(&function).copied();
-        match code.map(|code| info.ask_function_at(code)) {
-            Some(Ok(Some(found))) if found == function => self.note(info, Kind::Function, function),
+        match code.map(|code| runtime.ask_function_at(code)) {
+            Some(Ok(Some(found))) if found == function => self.note(runtime, Kind::Function, function),
             Some(Err(_)) => false, // cannot be looked up just now
             _ => {
                 let mut records = self.records();
@@ -407,10 +412,10 @@ impl Alive {
 
     /// The runtime tells of a class that goes, after its module began to: for so long it can be asked about once more, and what it is
     /// made of, as far as that goes with the same module.
-    pub(crate) fn class_going(&self, info: &Info, class: usize) {
+    pub(crate) fn class_going(&self, runtime: &Runtime, class: usize) {
         let Some(id) = ClassId::from_raw(class) else { return };
         let mut revived = Vec::new();
-        self.revive(info, id, &mut revived, &mut BTreeSet::new());
+        self.revive(runtime, id, &mut revived, &mut BTreeSet::new());
         if !revived.contains(&(Kind::Class, class)) {
             revived.push((Kind::Class, class));
         }
@@ -422,13 +427,19 @@ impl Alive {
 
     /// Collects what is dead of a class that is in memory, unless it went with a module that is no longer there. Of what has been
     /// `seen` there is no more to collect.
-    fn revive(&self, info: &Info, class: ClassId, revived: &mut Vec<(Kind, usize)>, seen: &mut BTreeSet<ClassId>) {
+    fn revive(
+        &self,
+        runtime: &Runtime,
+        class: ClassId,
+        revived: &mut Vec<(Kind, usize)>,
+        seen: &mut BTreeSet<ClassId>,
+    ) {
         if !seen.insert(class) {
             return;
         }
-        let Ok((module, args)) = parts(info, class) else { return };
+        let Ok((module, args)) = parts(runtime, class) else { return };
         let is_dead = |kind, id| self.table(kind).get(id).is_none_or(|entry| !entry.is_alive());
-        let owners = Owners::of_class(self, info, class);
+        let owners = Owners::of_class(self, runtime, class);
         let mut going: Vec<_> = {
             let records = self.records();
             if !owners.modules.iter().all(|id| records.modules.contains_key(id) || records.going.contains(id)) {
@@ -442,7 +453,7 @@ impl Alive {
         }
         revived.extend(going.into_iter().filter(|&(kind, id)| is_dead(kind, id)));
         for arg in args {
-            self.revive(info, arg, revived, seen);
+            self.revive(runtime, arg, revived, seen);
         }
     }
 

@@ -1,0 +1,77 @@
+//! The event mask: what the runtime tells of. It is changed by one thread at a time.
+
+use std::sync::MutexGuard;
+
+use corprof_sys as sys;
+
+use super::{Info, count_report};
+use crate::error::{Error, Result};
+use crate::event_mask::EventMask;
+use crate::lock::unpoisoned;
+
+impl Info {
+    /// The events that are on.
+    pub(crate) fn current_event_mask(&self) -> Result<EventMask> {
+        const CALL: &str = "GetEventMask2";
+        let (mut low, mut high) = (0, 0);
+        // SAFETY: the call writes the two words and keeps nothing.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.GetEventMask2(&mut low, &mut high) };
+        Error::check(code, CALL)?;
+        Ok(EventMask::from_words(low, high))
+    }
+
+    /// What stands between event masks: whether they are sealed. No user code runs under this lock.
+    fn mask_lock(&self) -> MutexGuard<'_, bool> {
+        unpoisoned(self.0.is_mask_sealed.lock())
+    }
+
+    /// Reads, checks and sets the mask, one thread at a time, so that no change is lost.
+    pub(crate) fn change_event_mask(&self, change: impl FnOnce(EventMask) -> EventMask) -> Result<()> {
+        let is_sealed = self.mask_lock();
+        if *is_sealed {
+            return Err(Error::new(sys::CORPROF_E_PROFILER_DETACHING, "SetEventMask2")
+                .about("after Shutdown", "the application ends, and no event is made any more"));
+        }
+        let current = self.current_event_mask()?;
+        let mask = change(current).with_bookkeeping();
+        EventMask::check(current, mask, self.phase())?;
+        // Before or after, objects may move without anybody hearing of it.
+        let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
+        if is_unheard {
+            count_report();
+        }
+        if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
+            && let Some(hooks) = self.hooks()
+        {
+            hooks.note_unasked();
+        }
+        let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
+        if is_unheard {
+            count_report();
+        }
+        if !mask.watches_dynamic_methods() {
+            self.alive().stop_watching_dynamic_methods();
+        }
+        set
+    }
+
+    fn put_event_mask(&self, mask: EventMask) -> Result<()> {
+        const CALL: &str = "SetEventMask2";
+        let (low, high) = mask.words();
+        // SAFETY: the call takes two numbers.
+        let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.SetEventMask2(low, high) };
+        Error::check(code, CALL)
+    }
+
+    /// Turns everything off, the SDK's own events as well.
+    pub(crate) fn silence(&self) -> Result<()> {
+        let mut is_sealed = self.mask_lock();
+        *is_sealed = true;
+        self.put_event_mask(EventMask::empty())
+    }
+
+    /// Refuses every later change of the mask.
+    pub(crate) fn seal_event_mask(&self) {
+        *self.mask_lock() = true;
+    }
+}

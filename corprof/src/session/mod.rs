@@ -1,0 +1,180 @@
+//! The session: the state of one profiler that a runtime has loaded.
+//!
+//! Everything above is over it: [`Info`] is the handle that all contexts lead to. Its public calls are in `info/`; what is here
+//! is for the rest of the SDK. No feature is known here: hooks are a [trait](HookSlot), and names are kept without knowing how
+//! they are spelt.
+//!
+//! `runtime.rs` has the pointer to the runtime and `questions.rs` what is asked of it on behalf of the SDK itself, `liveness`
+//! which identifiers are alive, `names` the names that have been looked up, `event_mask.rs` what the runtime tells of.
+//! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` says what becomes of a profiler that
+//! panics, `own_threads.rs` who runs on threads of its own. `wire.rs` makes values of what the runtime passes to callbacks.
+
+mod event_mask;
+mod event_pipe_sessions;
+mod frame;
+pub(crate) mod gate;
+mod hook_slot;
+mod late_handles;
+pub(crate) mod liveness;
+mod moves;
+pub(crate) mod names;
+pub(crate) mod own_threads;
+pub(crate) mod panics;
+mod questions;
+mod runtime;
+pub(crate) mod slot;
+mod thread_names;
+pub(crate) mod wire;
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use windows_core::IUnknown;
+
+use crate::error::Result;
+use crate::event_mask::Phase;
+
+pub(crate) use event_pipe_sessions::Sessions;
+pub use frame::FrameInfo;
+pub(crate) use frame::WalkStart;
+pub(crate) use hook_slot::HookSlot;
+pub(crate) use late_handles::LateHandles;
+use liveness::Alive;
+pub(crate) use moves::{count_report, reports};
+use names::NameStore;
+use own_threads::OwnThreads;
+use panics::ProfilerState;
+pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
+pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
+pub use runtime::InfoVersion;
+pub(crate) use runtime::{LEAST_INFO, Runtime, first_runtime_with};
+use thread_names::ThreadNames;
+
+/// The runtime. Anybody may have one, on any thread, for as long as the profiler lives; it offers the calls that the runtime
+/// answers everywhere. Calls that need a callback around them are methods of its context ([`context`](crate::context)).
+#[derive(Clone)]
+pub struct Info(Arc<Session>);
+
+/// What all handles share.
+struct Session {
+    runtime: Runtime,
+    /// A [`Phase`], which decides what may be asked of the event mask.
+    phase: AtomicU8,
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has let go of
+    /// what the call needs.
+    is_mask_sealed: Mutex<bool>,
+    alive: Arc<Alive>,
+    names: NameStore,
+    profiler: Arc<ProfilerState>,
+    /// Set in `initialize`, if at all.
+    hooks: OnceLock<&'static dyn HookSlot>,
+    thread_names: ThreadNames,
+    event_pipe_sessions: Sessions,
+    late_handles: LateHandles,
+}
+
+impl Info {
+    /// The session of a profiler that `runtime` has loaded.
+    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase, profiler: Arc<ProfilerState>) -> Result<Self> {
+        Ok(Self(Arc::new(Session {
+            runtime: Runtime::negotiate(runtime)?,
+            phase: AtomicU8::new(phase as u8),
+            is_mask_sealed: Mutex::new(false),
+            alive: Arc::new(Alive::new()),
+            names: NameStore::new(),
+            profiler,
+            hooks: OnceLock::new(),
+            thread_names: ThreadNames::default(),
+            event_pipe_sessions: Sessions::default(),
+            late_handles: LateHandles::default(),
+        })))
+    }
+
+    /// The runtime itself.
+    #[inline]
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+
+    /// The runtime's interface in its first version, which every runtime has.
+    #[inline]
+    pub(crate) fn first_version(&self) -> &corprof_sys::ICorProfilerInfo {
+        self.0.runtime.first_version()
+    }
+
+    /// The runtime's interface in the version that `call` needs.
+    #[inline]
+    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+        self.0.runtime.as_version(call)
+    }
+
+    /// Which identifiers are alive.
+    #[inline]
+    pub(crate) fn alive(&self) -> &Arc<Alive> {
+        &self.0.alive
+    }
+
+    /// The names that have been looked up.
+    pub(crate) fn known_names(&self) -> &NameStore {
+        &self.0.names
+    }
+
+    /// What the application's threads are called.
+    pub(crate) fn thread_names(&self) -> &ThreadNames {
+        &self.0.thread_names
+    }
+
+    /// The sessions of EventPipe that the profiler has started.
+    pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
+        &self.0.event_pipe_sessions
+    }
+
+    /// The handles that are still to be freed.
+    pub(crate) fn late_handles(&self) -> &LateHandles {
+        &self.0.late_handles
+    }
+
+    /// Who lets the profiler's code in, and what becomes of it after a panic.
+    pub(crate) fn profiler(&self) -> &Arc<ProfilerState> {
+        &self.0.profiler
+    }
+
+    /// The threads that the profiler has made.
+    pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
+        self.0.profiler.own_threads()
+    }
+
+    /// The hooks that functions have, if any.
+    pub(crate) fn hooks(&self) -> Option<&'static dyn HookSlot> {
+        self.0.hooks.get().copied()
+    }
+
+    /// Makes hooks known to the rest of the SDK; only the first are.
+    pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
+        let _ = self.0.hooks.set(hooks);
+    }
+
+    /// Whether anybody but the adapter has it.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.0.phase.load(Ordering::Relaxed) {
+            phase if phase == Phase::Initialize as u8 => Phase::Initialize,
+            phase if phase == Phase::Running as u8 => Phase::Running,
+            _ => Phase::Attached,
+        }
+    }
+
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.0.phase.store(phase as u8, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Info(ICorProfilerInfo{})", self.0.runtime.version())
+    }
+}

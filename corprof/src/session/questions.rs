@@ -1,0 +1,238 @@
+//! What the SDK asks the runtime for its own purposes: raw answers, of which nothing is held or noted.
+
+use corprof_il::token::{MethodDef, TypeDef};
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use super::Runtime;
+use crate::buffer::read_short_list;
+use crate::enumerate::read_all;
+use crate::error::{E_FAIL, E_INVALIDARG, Error, Result, S_FALSE};
+use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+
+/// Where a function is defined, and with which type arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct FunctionInfo {
+    /// The class. None before .NET 10, if the function is shared between instantiations and only a frame could tell which;
+    /// .NET 10 tells the class over `System.__Canon` then.
+    pub class: Option<ClassId>,
+    /// The module whose metadata defines it.
+    pub module: ModuleId,
+    /// Its definition there; nil for a function without metadata.
+    pub token: MethodDef,
+    /// The type arguments of the function itself, without those of its class.
+    pub type_args: Vec<ClassId>,
+}
+
+/// Where a class is defined, and with which type arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ClassInfo {
+    /// The module whose metadata defines it.
+    pub module: ModuleId,
+    /// Its definition there.
+    pub token: TypeDef,
+    /// The class it derives from.
+    pub parent: Option<ClassId>,
+    /// Its type arguments, those of the classes around it first.
+    pub type_args: Vec<ClassId>,
+}
+
+/// What an array is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ArrayClass {
+    /// The kind of its elements.
+    pub element_type: sys::CorElementType,
+    /// The class of its elements.
+    pub element: Option<ClassId>,
+    /// The number of dimensions.
+    pub rank: u32,
+}
+
+/// The call behind [`Runtime::ask_function`].
+pub(crate) const FUNCTION_INFO: &str = "GetFunctionInfo2";
+
+/// The call behind [`Runtime::ask_class`].
+pub(crate) const CLASS_INFO: &str = "GetClassIDInfo2";
+
+impl Runtime {
+    /// As [`function_info`](crate::Info::function_info), for a function that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
+        self.ask_function_of(function, 0)
+    }
+
+    pub(crate) fn ask_function_of(
+        &self,
+        function: FunctionId,
+        frame: sys::COR_PRF_FRAME_INFO,
+    ) -> Result<FunctionInfo, HRESULT> {
+        let ask = |type_args: &mut [_]| self.ask_function_into(function, frame, type_args);
+        let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
+        Ok(FunctionInfo { type_args, ..info })
+    }
+
+    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    #[inline]
+    pub(crate) fn ask_function_into(
+        &self,
+        function: FunctionId,
+        frame: sys::COR_PRF_FRAME_INFO,
+        type_args: &mut [sys::ClassID],
+    ) -> Result<(FunctionInfo, usize), HRESULT> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
+        let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
+        // SAFETY: the function is in memory: it is sure to stay, or the caller holds it, or it has a frame, or the caller is the
+        // thread that unloads, in a callback before anything is freed. No frame is given, or one of this function's that is
+        // alive. The call writes at most as many type arguments as there is room for.
+        let code = unsafe {
+            info.GetFunctionInfo2(
+                function.as_raw(),
+                frame,
+                &mut class,
+                &mut module,
+                &mut token,
+                u32::try_from(type_args.len()).unwrap_or(u32::MAX),
+                &mut count,
+                type_args.as_mut_ptr(),
+            )
+        };
+        if code.is_err() {
+            return Err(code);
+        }
+        let info = FunctionInfo {
+            class: ClassId::from_raw(class),
+            module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
+            token: MethodDef::from_raw(token),
+            type_args: Vec::new(),
+        };
+        Ok((info, count as usize))
+    }
+
+    /// As [`class_info`](crate::Info::class_info), for a class that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
+        let ask = |type_args: &mut [_]| self.ask_class_into(class, type_args);
+        let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
+        Ok(ClassInfo { type_args, ..info })
+    }
+
+    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    #[inline]
+    pub(crate) fn ask_class_into(
+        &self,
+        class: ClassId,
+        type_args: &mut [sys::ClassID],
+    ) -> Result<(ClassInfo, usize), HRESULT> {
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
+        let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
+        // SAFETY: the class is in memory: nothing can be unloaded, or the caller holds it, or a callback about it is under way. The
+        // call writes the locals, and at most as many type arguments as there is room for.
+        let code = unsafe {
+            info.GetClassIDInfo2(
+                class.as_raw(),
+                &mut module,
+                &mut token,
+                &mut parent,
+                u32::try_from(type_args.len()).unwrap_or(u32::MAX),
+                &mut count,
+                type_args.as_mut_ptr(),
+            )
+        };
+        if code.is_err() {
+            return Err(code);
+        }
+        let info = ClassInfo {
+            module: ModuleId::from_raw(module).ok_or(E_INVALIDARG)?,
+            token: TypeDef::from_raw(token),
+            parent: ClassId::from_raw(parent),
+            type_args: Vec::new(),
+        };
+        Ok((info, count as usize))
+    }
+
+    /// As [`array_class`](crate::Info::array_class), for a class that cannot die meanwhile, and for no user's eyes.
+    pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
+        const CALL: &str = "IsArrayClass";
+        let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
+        // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing.
+        let code =
+            unsafe { self.first_version().IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank) };
+        Error::check(code, CALL)?;
+        Ok((code != S_FALSE).then(|| ArrayClass { element_type, element: ClassId::from_raw(element), rank }))
+    }
+
+    /// The assembly and the flags of a module that cannot go meanwhile.
+    pub(crate) fn ask_module(&self, module: ModuleId) -> Result<(Option<AssemblyId>, sys::COR_PRF_MODULE_FLAGS)> {
+        const CALL: &str = "GetModuleInfo2";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
+        let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
+        // SAFETY: the call writes the four locals, and no text where there is room for none.
+        let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
+        Error::check(code, CALL)?;
+        Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
+    }
+
+    /// The function whose code an address lies in, dead or alive, unless it has no metadata.
+    #[inline]
+    pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
+        let mut function = 0;
+        // SAFETY: the runtime looks the address up among those of its code, and does not read there. What it finds is in memory: the
+        // lists of code are changed under a lock of the runtime's, before the memory of functions is freed. It writes one id.
+        let code = unsafe { self.first_version().GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
+        if code == E_FAIL {
+            return Ok(None);
+        }
+        Error::check(code, "GetFunctionFromIP")?;
+        Ok(Some(function))
+    }
+
+    /// The start of the code of a function that cannot go meanwhile.
+    pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
+        /// Hot and cold are the most that a compiler makes.
+        const RANGES: usize = 2;
+        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
+        let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
+        // SAFETY: the function is in memory by the caller's promise; the call writes the count and at most as many ranges as there
+        // is room for.
+        let code =
+            unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
+        let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
+        (start != 0).then_some(start)
+    }
+
+    /// As [`ask_function_at`](Self::ask_function_at), also for functions without metadata. To be called with room for the body only
+    /// while what is found is kept alive.
+    pub(crate) fn ask_function_version_at(&self, ip: usize, rejit: *mut usize) -> Result<Option<usize>> {
+        const CALL: &str = "GetFunctionFromIP3";
+        let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
+        let mut function = 0;
+        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id. Of the
+        // function it reads only if there is room for the body: then the caller keeps it alive.
+        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
+        if code == E_FAIL {
+            return Ok(None);
+        }
+        Error::check(code, CALL)?;
+        Ok(Some(function))
+    }
+
+    /// The functions that have been compiled just in time, dead or alive. To be called where `EnumJITedFunctions` may be.
+    ///
+    /// From .NET 10 on nothing may be unloaded meanwhile: the runtime goes through its lists without their lock, code that is unloaded
+    /// then stays on them after its memory is freed (`EECodeGenManager::Unload` in codeman.cpp), and whoever goes through them next
+    /// crashes. The thread that unloads may call it, and whoever has seen that all is gone, during a look-up.
+    pub(crate) fn ask_jitted_functions(&self) -> Result<Vec<usize>> {
+        const CALL: &str = "EnumJITedFunctions";
+        let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        read_all(
+            CALL,
+            // SAFETY: the runtime goes through its lists of code and reads of each function whether it has metadata and code. Code is
+            // taken off the lists before the memory of its function is freed: before .NET 10 by the lists' lock; since then by the
+            // caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps nothing.
+            |functions| unsafe { info.EnumJITedFunctions(functions) },
+            |function: sys::COR_PRF_FUNCTION| Some(function.functionId),
+        )
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Runtime`]: the pointer to the runtime, and which version of its interface that is.
+//!
+//! The runtime's interface is negotiated once, from the newest version down, and from then on one pointer serves all
+//! versions: each extends the one before. A call says which version it needs, and a runtime that is older answers with an
+//! error.
+
+use corprof_sys as sys;
+use windows_core::{IUnknown, Interface};
+
+use crate::error::{E_NOINTERFACE, Error, Result};
+
+/// The runtime, as COM has it.
+pub(crate) struct Runtime {
+    /// The newest version the runtime has; all older ones are its prefix.
+    raw: sys::ICorProfilerInfo,
+    /// The number in that version's name.
+    version: u8,
+}
+
+// SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
+// are for), and AddRef and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as
+// long as the process, but for a failed `Initialize`, which the adapter therefore does not report while anybody has a clone of
+// `Info`.
+unsafe impl Send for Runtime {}
+// SAFETY: as above.
+unsafe impl Sync for Runtime {}
+
+/// What `SetEventMask2` needs, and so every profiler: a runtime with less gets none.
+pub(crate) const LEAST_INFO: u8 = 5;
+
+/// One version of the runtime's interface: [`ICorProfilerInfo`](sys::ICorProfilerInfo) and its successors, for
+/// [`as_raw`](crate::Info::as_raw).
+pub trait InfoVersion: Interface + sealed::Sealed {
+    /// The number in its name, 1 for the first.
+    const VERSION: u8;
+    /// Its name.
+    const NAME: &'static str;
+    /// What to say when the runtime lacks it.
+    #[doc(hidden)]
+    const LACKING: &'static str;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for sys::ICorProfilerInfo {}
+impl InfoVersion for sys::ICorProfilerInfo {
+    const VERSION: u8 = 1;
+    const NAME: &'static str = "ICorProfilerInfo";
+    const LACKING: &'static str = "every runtime has it";
+}
+
+macro_rules! info_versions {
+    ($($version:literal $runtime:literal,)*) => { paste::paste! {
+        $(impl sealed::Sealed for sys::[<ICorProfilerInfo $version>] {}
+        impl InfoVersion for sys::[<ICorProfilerInfo $version>] {
+            const VERSION: u8 = $version;
+            const NAME: &'static str = stringify!([<ICorProfilerInfo $version>]);
+            const LACKING: &'static str =
+                concat!("this runtime lacks the interface, the first to have it is ", $runtime);
+        })*
+
+        /// The newest version that the runtime has, and its number.
+        fn negotiate(runtime: &IUnknown) -> Option<(sys::ICorProfilerInfo, u8)> {
+            $(if let Ok(info) = runtime.cast::<sys::[<ICorProfilerInfo $version>]>() {
+                // SAFETY: every version's vtable begins with the first version's, so the pointer serves as either.
+                return Some((unsafe { sys::ICorProfilerInfo::from_raw(info.into_raw()) }, $version));
+            })*
+            runtime.cast().ok().map(|info| (info, 1))
+        }
+
+        /// The first runtime that has a version, for messages.
+        pub(crate) const fn first_runtime_with(version: u8) -> &'static str {
+            match version {
+                $($version => $runtime,)*
+                _ => ".NET Framework 2.0",
+            }
+        }
+    } };
+}
+
+info_versions! {
+    15 ".NET 9", 14 ".NET 8", 13 ".NET 7", 12 ".NET 5", 11 ".NET Core 3.1", 10 ".NET Core 3.0", 9 ".NET Core 2.1",
+    8 ".NET Core 2.0", 7 ".NET Core 2.0", 6 ".NET Core 2.0", 5 ".NET Core 2.0", 4 ".NET Core 2.0", 3 ".NET Core 2.0",
+    2 ".NET Core 2.0",
+}
+
+impl Runtime {
+    /// Asks the runtime for its newest interface.
+    pub(super) fn negotiate(runtime: &IUnknown) -> Result<Self> {
+        let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
+        Ok(Self { raw, version })
+    }
+
+    /// The number of the newest version that the runtime has.
+    pub(crate) fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The interface in its first version, which every runtime has.
+    #[inline]
+    pub(crate) fn first_version(&self) -> &sys::ICorProfilerInfo {
+        &self.raw
+    }
+
+    /// The interface in the version that `call` needs.
+    #[inline]
+    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+        // Nobody has an `Info` of an older runtime than that.
+        if V::VERSION > LEAST_INFO && self.version < V::VERSION {
+            return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
+        }
+        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
+        // version that is at least as new, whose vtable begins with that of `V`.
+        Ok(unsafe { &*std::ptr::from_ref(&self.raw).cast::<V>() })
+    }
+}
