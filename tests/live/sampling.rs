@@ -94,8 +94,9 @@ fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
             let sampled = told(&outcome, &format!("thread-weight-us {worker}"))?;
             ensure!(sampled > 10 * waiter, "{worker} {sampled} us, the waiter {waiter} us: {outcome}");
             // Judged by what the system says the thread got, which on a busy machine is less than the time that has passed.
-            // The runtime starts before the sampler does, and the last round is not the last moment.
-            if !runtime.is_windows() {
+            // The runtime starts before the sampler does, and the last round is not the last moment. .NET Core 3.1 does not tell
+            // the system the names of threads.
+            if !runtime.is_windows() && runtime.major >= 5 {
                 let got = told(&outcome, &format!("system-cpu-us {worker}"))?;
                 println!("{runtime}: {worker} was sampled for {sampled} us of the {got} us that it was on a processor");
                 ensure!((got / 2..=got + 10_000).contains(&sampled), "{worker}: {sampled} us of {got} us: {outcome}");

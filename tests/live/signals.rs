@@ -48,8 +48,10 @@ fn known_shares_come_out_on_a_full_machine() -> Result<()> {
                 *count += told(&outcome, &format!("chain Shares.{chain}()"))?;
             }
             torn += told(&outcome, "torn")?;
-            // Every thread's time is accounted for, but for its start and its end.
-            for worker in 0..2 * processors {
+            // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not tell the system the names
+            // of threads, by which their times are known.
+            let workers = if runtime.major >= 5 { 2 * processors } else { 0 };
+            for worker in 0..workers {
                 let [sampled, got] =
                     ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
                 let (sampled, got) = (sampled?, got?);

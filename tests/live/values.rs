@@ -113,7 +113,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
         "a={ In: { S: 1, E: 2 }, O: null, F: { F: 1.5 } }",
         "{ In: { S: 2, E: 2 }, O: null, F: { F: 1.5 } }",
     ),
-    ("Values.Structs.Overlaid", "a={ I: 1065353216, F: 1, B: 9 }", "REGISTERS{ I: 1065353216, F: 1, B: 10 }"),
+    ("Values.Structs.Overlaid", "a={ I: 1065353216, F: 1, B: 9 }", "{ I: 1065353216, F: 1, B: 10 }"),
     ("Values.Structs.Empty", "a={ } b=3", "3"),
     ("Values.Structs.Vector2", "a={ X: 1.5, Y: 2.5 }", "REGISTERS{ X: 3, Y: 5 }"),
     ("Values.Structs.Vector3", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "REGISTERS{ X: 3, Y: 5, Z: 7 }"),

@@ -13,7 +13,8 @@ using System.Threading;
 
 static class Pool
 {
-    static readonly Queue<int> pieces = new Queue<int>();
+    // No Queue: .NET Core 3.1 does not find it where the compiler here does.
+    static readonly List<int> pieces = new List<int>();
     static readonly object gate = new object();
     static bool isOver;
     static int done, turns;
@@ -57,7 +58,7 @@ static class Pool
         {
             lock (gate)
             {
-                pieces.Enqueue(random.Next());
+                pieces.Add(random.Next());
                 Monitor.Pulse(gate);
             }
             Thread.Sleep(random.Next(1, 4));
@@ -77,7 +78,8 @@ static class Pool
                     if (isOver) return;
                     Monitor.Wait(gate);
                 }
-                piece = pieces.Dequeue();
+                piece = pieces[0];
+                pieces.RemoveAt(0);
             }
             long result = Works(piece);
             Interlocked.Add(ref sum, result);
