@@ -16,7 +16,7 @@ use crate::exit::Outcome;
 /// Show the body of a method: regions, names, and what is on the stack before each instruction.
 ///
 /// A method is named by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that (Type::Method,
-/// Method); overloads are all shown.
+/// Method); overloads are all shown. A name as profilers print it, Namespace.Type.Method(int32), is found as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il dump App.dll Program::Main
@@ -65,14 +65,14 @@ fn find(here: &InAssembly<'_>, wanted: &str) -> Result<Vec<Method>> {
     let named = |is_it: &dyn Fn(&str) -> bool| -> Vec<Method> {
         assembly.methods().filter(|method| is_it(&assembly.method_name(method.token))).collect()
     };
-    let mut found = named(&|name| name == wanted);
-    if found.is_empty() {
-        let is_end = |name: &str| {
-            let before = name.strip_suffix(wanted);
-            before
-                .is_some_and(|before| before.ends_with("::") || (wanted.contains("::") && before.ends_with(['.', '/'])))
-        };
-        found = named(&is_end);
+    let mut found = Vec::new();
+    for wanted in [wanted.to_owned(), of_profilers(wanted)] {
+        if found.is_empty() {
+            found = named(&|name| name == wanted);
+        }
+        if found.is_empty() {
+            found = named(&|name| is_end(name, &wanted));
+        }
     }
     let list = |methods: &[Method]| -> String {
         let line = |method: &Method| format!("\n  {} {}", method.token, assembly.method_name(method.token));
@@ -82,6 +82,26 @@ fn find(here: &InAssembly<'_>, wanted: &str) -> Result<Vec<Method>> {
         0 => bail!("the assembly defines no method {wanted}: is it in another one, or spelt otherwise (Type::.ctor)?"),
         1..=MOST => Ok(found),
         count => bail!("{count} methods are called {wanted}; name one by its token or in full:{}\n  …", list(&found)),
+    }
+}
+
+/// Whether a method's full name ends with this one.
+fn is_end(name: &str, wanted: &str) -> bool {
+    let before = name.strip_suffix(wanted);
+    before.is_some_and(|before| before.ends_with("::") || (wanted.contains("::") && before.ends_with(['.', '/'])))
+}
+
+/// A name as profilers print it, `Namespace.Outer+Inner.Method(int32)`, as metadata has it: `Namespace.Outer/Inner::Method`.
+fn of_profilers(name: &str) -> String {
+    let name = name.split('(').next().unwrap_or_default().replace('+', "/");
+    let constructor = name.strip_suffix(".ctor").or_else(|| name.strip_suffix(".cctor"));
+    let end_of_type = match constructor {
+        Some(before) => before.strip_suffix('.').map(str::len),
+        None => name.rfind('.'),
+    };
+    match end_of_type {
+        Some(at) if !name.contains("::") => format!("{}::{}", &name[..at], &name[at + 1..]),
+        _ => name,
     }
 }
 
@@ -108,4 +128,21 @@ fn text(here: &InAssembly<'_>, method: Method) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_profilers_become_those_of_metadata() {
+        assert_eq!(of_profilers("Shop.Order.Pack(Shop.Sku, int32)"), "Shop.Order::Pack");
+        assert_eq!(of_profilers("Shop.Order+Line..ctor(int32)"), "Shop.Order/Line::.ctor");
+        assert_eq!(of_profilers("Shop.Order..cctor()"), "Shop.Order::.cctor");
+        assert_eq!(of_profilers("Shop.Order::Pack"), "Shop.Order::Pack");
+        assert_eq!(of_profilers("Pack"), "Pack");
+        assert_eq!(of_profilers(".ctor"), ".ctor");
+        assert!(is_end("Shop.Order::Pack", "Order::Pack") && is_end("Shop.Order::Pack", "Pack"));
+        assert!(!is_end("Shop.Order::Repack", "pack"));
+    }
 }
