@@ -45,8 +45,8 @@ use table::Line;
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
   logger    events a second that the example `logger` writes to /dev/null
   calls     single calls of corprof, against the same through the vtable in C. At most 1.05; a name that is looked up for
-            the first time at most 1.2 of C that makes the same calls and keeps the same name, with what the calls alone
-            take beside it; one that is known under 100 ns, without allocating
+            the first time, against C that makes the same calls and keeps the same name, and what the calls alone take; one
+            that is known under 100 ns, without allocating
   walks     a frame of one's own stack: frames a second at least 0.95 of C. How long 50 threads of 40 frames stand still in
             a round of the sampler: at most 1.05 of C
   sampling  how much slower an application that computes is when it is sampled: at 100 Hz by at most 2 %, at 1 kHz stated.
