@@ -232,22 +232,26 @@ mod tests {
         assert!(gate.close(Duration::ZERO));
     }
 
+    /// Four threads that enter until they are turned away, and find nobody `gone` while they are inside.
+    pub(super) fn pushing(gate: &Arc<Gate>, gone: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
+        let push = |_| {
+            let (gate, gone) = (gate.clone(), gone.clone());
+            std::thread::spawn(move || {
+                while let Some(_inside) = gate.enter() {
+                    assert!(!gone.load(Ordering::SeqCst), "inside a closed gate");
+                }
+            })
+        };
+        (0..4).map(push).collect()
+    }
+
     #[test]
     fn nobody_is_inside_after_closing_however_many_threads_push() {
         let _turn = ONE_AT_A_TIME.lock();
         for _ in 0..200 {
             let gate = Arc::new(Gate::new());
             let gone = Arc::new(AtomicBool::new(false));
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    let (gate, gone) = (gate.clone(), gone.clone());
-                    std::thread::spawn(move || {
-                        while let Some(_inside) = gate.enter() {
-                            assert!(!gone.load(Ordering::SeqCst), "inside a closed gate");
-                        }
-                    })
-                })
-                .collect();
+            let threads = pushing(&gate, &gone);
             std::thread::sleep(Duration::from_micros(200));
             assert!(gate.close(Duration::from_secs(60)));
             gone.store(true, Ordering::SeqCst);

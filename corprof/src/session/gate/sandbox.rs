@@ -12,16 +12,7 @@ fn nobody_is_inside_after_closing_without_the_barrier() {
         let gate = Arc::new(Gate::new());
         assert_eq!(gate.open, OPEN, "this system has the barrier");
         let gone = Arc::new(AtomicBool::new(false));
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
-                let (gate, gone) = (gate.clone(), gone.clone());
-                std::thread::spawn(move || {
-                    while let Some(_inside) = gate.enter() {
-                        assert!(!gone.load(Ordering::SeqCst), "inside a closed gate");
-                    }
-                })
-            })
-            .collect();
+        let threads = super::tests::pushing(&gate, &gone);
         // On a thread of its own, which takes the filter with it.
         std::thread::scope(|scope| {
             scope.spawn(|| {
