@@ -240,7 +240,7 @@ fn no_call_by_shared_reference_lets_a_collection_in_or_waits_for_one() -> Result
     for runtime in Runtime::all()? {
         for check in ["leaves", "waits"] {
             let run = Run::new(&runtime, "Matrix").profiler("matrix").env("COMPlus_TieredCompilation", "0");
-            let outcome = run.env("MATRIX_MODES", check).timeout(Duration::from_secs(180)).run()?;
+            let outcome = run.env("MATRIX_MODES", check).timeout(Duration::from_secs(480)).run()?;
             outcome.exited_with(0)?;
             let mut seen = BTreeSet::new();
             for line in outcome.stderr.lines().filter_map(|line| line.strip_prefix("modes|")) {

@@ -33,7 +33,7 @@ fn agrees_with(
 ) -> Result<Outcome> {
     let bare = Run::new(runtime, app).run()?;
     bare.exited_with(0)?;
-    let mut run = Run::new(runtime, app).profiler("shadow").timeout(Duration::from_secs(180));
+    let mut run = Run::new(runtime, app).profiler("shadow").timeout(Duration::from_secs(480));
     if let Some(remainder) = leaves_out {
         run = run.env("SHADOW_LEAVES_OUT", remainder.to_string());
     }
@@ -140,7 +140,7 @@ fn the_shadow_stack_is_the_stack_on_the_slow_path_too() -> Result<()> {
 fn balances(runtime: &Runtime, rounds: u64) -> Result<Outcome> {
     const THREADS: u64 = 2;
     let args = [rounds.to_string(), THREADS.to_string()];
-    let timeout = Duration::from_secs(60 + rounds / 10_000);
+    let timeout = Duration::from_secs(240 + rounds / 1000);
     let run = || Run::new(runtime, "Balance").args(&args).timeout(timeout);
     let bare = run().run()?;
     let outcome = run().profiler("shadow").env("SHADOW_SELECT", "Known.").run()?;

@@ -16,6 +16,8 @@ mod book;
 #[cfg(test)]
 #[path = "../book_pages.rs"]
 mod book_pages;
+mod patience;
 mod run;
 
+pub use patience::{TooShort, patiently};
 pub use run::{Outcome, Run, Runtime};

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
 
 /// Long enough for any step on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 fn runtimes(all: Vec<Runtime>) -> Vec<Runtime> {
     let (here, elsewhere): (Vec<_>, Vec<_>) =
