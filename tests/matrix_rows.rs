@@ -18,16 +18,16 @@ const ASKS_MORE: &[(&str, &str, &str)] = &[
     ("CreateHandle", "ObjectId", "it takes an object"),
     ("DoStackSnapshot", "InCallback", "it walks the stack that led to a callback; other stacks are the sampler's"),
     ("EnumerateObjectReferences", "ObjectId", "it takes an object"),
-    ("ForceGC", "OwnThread", "it is refused in callbacks, and marks the thread that calls it"),
+    ("ForceGC", "ProfilerThread", "it is refused in callbacks, and marks the thread that calls it"),
     ("GetArrayObjectInfo", "ObjectId", "it takes an object"),
     ("GetClassFromObject", "ObjectId", "it takes an object"),
     ("GetObjectGeneration", "ObjectId", "it takes an object"),
     ("GetObjectIDFromHandle", "ObjectId", "its answer is an object, good where none moves"),
     ("GetObjectSize2", "ObjectId", "it takes an object"),
     ("IsFrozenObject", "ObjectId", "it takes an object"),
-    ("RequestReJIT", "OwnThread", "it marks the thread that calls it"),
-    ("RequestReJITWithInliners", "OwnThread", "it marks the thread that calls it"),
-    ("RequestRevert", "OwnThread", "it marks the thread that calls it"),
+    ("RequestReJIT", "ProfilerThread", "it marks the thread that calls it"),
+    ("RequestReJITWithInliners", "ProfilerThread", "it marks the thread that calls it"),
+    ("RequestRevert", "ProfilerThread", "it marks the thread that calls it"),
 ];
 
 /// The rows, by method.
@@ -37,7 +37,7 @@ fn levels() -> BTreeMap<&'static str, &'static str> {
         ("InCallback", rows::IN_CALLBACK.iter().map(|row| row.0).collect()),
         ("ObjectId", rows::OF_OBJECTS.iter().map(|row| row.0).collect()),
         ("InTriggers", rows::IN_TRIGGERS.iter().map(|row| row.0).collect()),
-        ("OwnThread", rows::ON_OWN_THREAD.iter().map(|row| row.0).collect()),
+        ("ProfilerThread", rows::ON_PROFILER_THREAD.iter().map(|row| row.0).collect()),
     ];
     let mut found = BTreeMap::new();
     for (level, methods) in levels {

@@ -9,11 +9,11 @@
 //! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those that hand out objects | those of `Info`, and calls from inside a callback that let no collection in |
 //! | [`InTriggers`] | the other callbacks | those of `InCallback`, and by `&mut self` calls that start a collection or let one in |
 //! | [`InInitialize`] | `initialize` | those of `InTriggers`, and what can be asked for at start-up only |
-//! | [`OwnThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
+//! | [`ProfilerThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
 //! | [`InHook`] | enter, leave and tailcall hooks | those of `Info`, and whose hook it is |
 //! | [`InSlowHook`] | the same hooks, if they are told arguments and results | those of `InCallback` |
 //!
-//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`] and `OwnThread` to
+//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`] and `ProfilerThread` to
 //! [`InTriggers`]. They cannot outlive their callback and cannot leave
 //! its thread:
 //!
@@ -38,7 +38,7 @@ use crate::event_mask::EventMask;
 #[cfg(doc)]
 use crate::hooks::{InHook, InSlowHook};
 #[cfg(doc)]
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::session::{Info, WalkStart};
 
 /// Whether objects stay where they are while a context lives.

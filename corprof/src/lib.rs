@@ -56,8 +56,8 @@ mod lock;
 pub mod metadata;
 pub mod misplaced;
 pub mod names;
-pub mod own_thread;
 mod profiler;
+pub mod profiler_thread;
 mod report;
 mod session;
 pub mod settings;
@@ -86,8 +86,8 @@ pub use id::{
 };
 pub use info::Info;
 pub use names::{Name, Names};
-pub use own_thread::OwnThread;
 pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
+pub use profiler_thread::ProfilerThread;
 pub use tracker::{ObjectTracker, TrackedId};
 pub use walk::{Frame, Sampler};
 
@@ -104,7 +104,7 @@ pub mod prelude {
     pub use crate::misplaced::{
         OnlyInsideACallback as _, OnlyOnAThreadOfTheProfiler as _, OnlyWhereACollectionMayStart as _,
     };
-    pub use crate::own_thread::OwnThread;
+    pub use crate::profiler_thread::ProfilerThread;
     pub use crate::walk::{Frame, Sampler};
     pub use crate::{
         BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, ResultExt, Subscriber,

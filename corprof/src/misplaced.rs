@@ -16,9 +16,9 @@ pub trait InsideACallback {}
 /// No type implements it.
 pub trait WhereACollectionMayStart {}
 
-/// Met on a thread of the profiler's own, by [`OwnThread`](crate::OwnThread) alone.
+/// Met on a profiler thread, by [`ProfilerThread`](crate::ProfilerThread) alone.
 ///
-/// A stand-in for messages: have a thread made by [`spawn_own_thread`](crate::InTriggers::spawn_own_thread), and ask there.
+/// A stand-in for messages: have a thread made by [`spawn_profiler_thread`](crate::InTriggers::spawn_profiler_thread), and ask there.
 /// No type implements it.
 pub trait OnAThreadOfTheProfiler {}
 
@@ -55,7 +55,7 @@ shadows! {
         enum_threads enumerate_gc_heap_objects event_pipe_add_provider_to_session event_pipe_create_provider
         event_pipe_create_provider_with event_pipe_define_event event_pipe_start_session event_pipe_stop_session
         function_from_token_and_type_args function_version_from_ip jitted_function_versions native_code_ranges
-        ngen_inliners rejit_ids set_il_function_body set_il_instrumented_code_map spawn_own_thread
+        ngen_inliners rejit_ids set_il_function_body set_il_instrumented_code_map spawn_profiler_thread
     }
     OnlyOnAThreadOfTheProfiler if OnAThreadOfTheProfiler {
         force_gc request_rejit request_rejit_with_inliners request_revert

@@ -38,7 +38,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
 fn offered() -> BTreeSet<String> {
     const MARK: &str = "#[doc = contract!(";
     let mut offered = BTreeSet::new();
-    let folders = ["info", "own_thread", "walk", "hooks"];
+    let folders = ["info", "profiler_thread", "walk", "hooks"];
     let folders = folders.map(|folder| format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/{}"), folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = fs::read_to_string(file).unwrap();
@@ -84,7 +84,7 @@ fn methods_of_contexts() -> BTreeMap<&'static str, BTreeSet<String>> {
         for line in text.lines() {
             if line.starts_with("impl") {
                 let is_of = |name: &&str| line.contains(&format!(" {name}<'")) && !line.contains(" for ");
-                context = ["InCallback", "InTriggers", "OwnThread"].into_iter().find(is_of);
+                context = ["InCallback", "InTriggers", "ProfilerThread"].into_iter().find(is_of);
             }
             let (Some(context), Some(rest)) = (context, line.strip_prefix("    pub ")) else { continue };
             let Some(rest) = rest.strip_prefix("unsafe ").unwrap_or(rest).strip_prefix("fn ") else { continue };
@@ -104,11 +104,11 @@ fn every_method_of_a_context_has_a_shadow_that_names_its_rule() {
         rest.split_once('}').unwrap().0.split_whitespace().map(str::to_owned).collect()
     };
     let mut methods = methods_of_contexts();
-    methods.get_mut("OwnThread").unwrap().retain(|name| name != "wait" && name != "is_stopping");
+    methods.get_mut("ProfilerThread").unwrap().retain(|name| name != "wait" && name != "is_stopping");
     for (context, name) in [
         ("InCallback", "OnlyInsideACallback"),
         ("InTriggers", "OnlyWhereACollectionMayStart"),
-        ("OwnThread", "OnlyOnAThreadOfTheProfiler"),
+        ("ProfilerThread", "OnlyOnAThreadOfTheProfiler"),
     ] {
         assert_eq!(shadows(name), methods[context], "the methods of {context}, and {name} in src/misplaced.rs");
     }

@@ -14,7 +14,7 @@ use crate::contract;
 
 const MANAGED_THREAD: &str = "a managed thread outside of callbacks";
 const FOREIGN_THREAD: &str = "a foreign thread";
-const OWN_THREADS: [&str; 2] = ["own thread", "own thread that is marked"];
+const PROFILER_THREADS: [&str; 2] = ["profiler thread", "profiler thread that is marked"];
 const NOT_ALLOWED: &str = "CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
 const NOTHING_YET: &str = "nothing to ask about yet";
 
@@ -23,8 +23,8 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("initialize", "*", NOTHING_YET, "there is nothing yet that an id could name"),
     ("initialize", "GetGenerationBounds", "E_FAIL", "the heap is not there yet"),
     ("initialize", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "no thread is managed yet"),
-    ("own thread", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
-    ("own thread", "GetRVAStaticAddress", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
+    ("profiler thread", "GetNotifiedExceptionClauseInfo", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
+    ("profiler thread", "GetRVAStaticAddress", "CORPROF_E_NOT_MANAGED_THREAD", "it is none"),
     ("*", "GetRVAStaticAddress", "CORPROF_E_DATAINCOMPLETE", "10 never marks the compiler's class as initialized"),
     ("initialize", "EnumerateGCHeapObjects", "CORPROF_E_RUNTIME_UNINITIALIZED", "there is no heap to walk yet"),
     ("*", "ReadInMemorySymbols", "E_INVALIDARG", "the module came from a file, and has no symbols to read"),
@@ -109,7 +109,7 @@ fn check_answers(contracts: &Contracts, runtime: &Runtime, lines: &[Line<'_>]) -
     for line in lines {
         // Threads of the runtime ask from places of their own while another unloads; the program's wait for its end.
         let is_programs =
-            ["scratch", MANAGED_THREAD, FOREIGN_THREAD].contains(&line.place) || OWN_THREADS.contains(&line.place);
+            ["scratch", MANAGED_THREAD, FOREIGN_THREAD].contains(&line.place) || PROFILER_THREADS.contains(&line.place);
         is_unloading = line.place.contains("unload") || is_unloading && !is_programs;
         check_answer(contracts, runtime, line, is_unloading)?;
     }
@@ -150,8 +150,8 @@ fn by_place<'o>(lines: &[Line<'o>]) -> BTreeMap<&'o str, BTreeMap<&'o str, BTree
 fn expected_levels(contracts: &Contracts, place: &str) -> Result<&'static [&'static str]> {
     Ok(match place {
         MANAGED_THREAD | FOREIGN_THREAD => &["Info"],
-        "own thread" => &["Info", "InCallback", "InTriggers", "OwnThread"],
-        "own thread that is marked" => &["Info", "InCallback", "InTriggers"],
+        "profiler thread" => &["Info", "InCallback", "InTriggers", "ProfilerThread"],
+        "profiler thread that is marked" => &["Info", "InCallback", "InTriggers"],
         "scratch" => &[],
         // Where the runtime would let more in than is good, or there is an object to be kept in place.
         "object_allocated" | "exception_thrown" | "finalizeable_object_queued" => &["Info", "InCallback", "ObjectId"],
@@ -197,7 +197,7 @@ fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
                     "{place} asked {levels:?}, not all of {expected:?}"
                 );
             }
-            for place in [MANAGED_THREAD, FOREIGN_THREAD].into_iter().chain(OWN_THREADS) {
+            for place in [MANAGED_THREAD, FOREIGN_THREAD].into_iter().chain(PROFILER_THREADS) {
                 ensure!(places.contains_key(place), "nothing was asked on {place}: {outcome}");
             }
             seen.extend(places.keys().filter_map(|place| Some(&contract::callback(&contracts, place)?.method)));

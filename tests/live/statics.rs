@@ -20,7 +20,8 @@ fn static_fields_of_generic_classes_and_constants_are_refused_with_the_reason() 
         ] {
             ensure!(outcome.stderr.contains(&format!("statics| {expected}")), "not told: {expected}: {outcome}");
         }
-        let line = outcome.stderr.lines().find(|line| line.contains("own thread's Generic<int32>.PerThread: error "));
+        let line =
+            outcome.stderr.lines().find(|line| line.contains("profiler thread's Generic<int32>.PerThread: error "));
         ensure!(line.is_some_and(|line| line.contains(per_thread)), "{outcome}");
     }
     Ok(())

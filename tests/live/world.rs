@@ -1,5 +1,5 @@
 //! What the runtime says when it is asked about classes, objects, the heap, threads and so on, each from the weakest context
-//! that may ask; and the end of the profiler's own threads.
+//! that may ask; and the end of the profiler threads.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ const EVERYWHERE: &[(&str, &str)] = &[
     ("read_in_memory_symbols", "[2, 3, 4, 5]"),
     ("force_gc", "()"),
     ("force_gc again", "()"),
-    ("own thread done", "true"),
+    ("profiler thread done", "true"),
     ("idle", "true"),
     ("shutdown", "()"),
 ];
@@ -78,7 +78,7 @@ fn every_call_is_answered_from_its_weakest_context() -> Result<()> {
         // .NET 10 never marks the class that has such fields as initialized.
         let rva_static = if runtime.major >= 10 { "error GetRVAStaticAddress" } else { "[1, 2, 3, 4]" };
         expect(&outcome, &[("rva_static_address", rva_static)])?;
-        for place in ["in jit_compilation_started", "on own thread", "on own thread after force_gc"] {
+        for place in ["in jit_compilation_started", "on profiler thread", "on profiler thread after force_gc"] {
             for call in ["enum_modules", "app_domains_containing_module"] {
                 expect(&outcome, &[(&format!("{call} {place}"), "*")])?;
             }
@@ -89,15 +89,15 @@ fn every_call_is_answered_from_its_weakest_context() -> Result<()> {
             let walked = if runtime.major >= 10 { "*" } else { lacking };
             expect(&outcome, &[(&format!("enumerate_gc_heap_objects {place}"), walked)])?;
         }
-        for place in ["in jit_compilation_started", "on own thread"] {
+        for place in ["in jit_compilation_started", "on profiler thread"] {
             expect(&outcome, &[(&format!("enum_threads {place}"), "*")])?;
         }
-        for place in ["in thread_assigned_to_os_thread", "in jit_compilation_started", "on own thread"] {
+        for place in ["in thread_assigned_to_os_thread", "in jit_compilation_started", "on profiler thread"] {
             for call in ["thread_app_domain", "thread_context", "handle_from_thread", "os_thread_id"] {
                 expect(&outcome, &[(&format!("{call} {place}"), "()")])?;
             }
         }
-        for place in ["in jit_compilation_started", "in exception_thrown", "on own thread"] {
+        for place in ["in jit_compilation_started", "in exception_thrown", "on profiler thread"] {
             let layout = "StringLayout { length_offset: 8, buffer_offset: 12 }";
             expect(&outcome, &[(&format!("generation_bounds {place}"), "true")])?;
             expect(&outcome, &[(&format!("loh_object_size_threshold {place}"), "85000")])?;
@@ -199,10 +199,11 @@ fn threads_end_before_the_profilers_last_word() -> Result<()> {
 }
 
 #[test]
-fn a_panic_on_an_own_thread_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
+fn a_panic_on_a_profiler_thread_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
     for runtime in Runtime::all()? {
-        let outcome = unharmed(&runtime, "PanicsOnOwnThread")?;
-        let report = "corprof: the profiler PanicsOnOwnThread panicked on its thread panicker and is quiet from now on";
+        let outcome = unharmed(&runtime, "PanicsOnProfilerThread")?;
+        let report =
+            "corprof: the profiler PanicsOnProfilerThread panicked on its thread panicker and is quiet from now on";
         ensure!(outcome.stderr.matches(report).count() == 1, "{outcome}");
         ensure!(outcome.stderr.contains("the waiter was told"), "{outcome}");
         ensure!(!outcome.stderr.contains("shutdown of a quiet profiler"), "{outcome}");

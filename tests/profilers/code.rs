@@ -258,7 +258,8 @@ impl Callbacks for CompilesAgain {
             return;
         }
         let is_in = cx.function_info(function).unwrap();
-        cx.spawn_own_thread("requests", move |cx| cx.request_rejit(&[(is_in.module, is_in.token)]).unwrap()).unwrap();
+        cx.spawn_profiler_thread("requests", move |cx| cx.request_rejit(&[(is_in.module, is_in.token)]).unwrap())
+            .unwrap();
     }
 
     fn get_rejit_parameters(

@@ -72,8 +72,8 @@ impl Callbacks for Tells {
         if provider == "Corprof-Own" {
             self.own_delivered.fetch_add(1, Relaxed);
         } else {
-            let is_own_thread = cx.current_thread() == Ok(event.thread) && event.thread.is_some();
-            tell(&format!("event {} of {provider}", event.id), Ok((is_own_thread, event.activity)));
+            let is_current_thread = cx.current_thread() == Ok(event.thread) && event.thread.is_some();
+            tell(&format!("event {} of {provider}", event.id), Ok((is_current_thread, event.activity)));
         }
         // Delivered from within this callback, it would be written again, and so on.
         if let Some(own) = *self.own.lock(cx) {

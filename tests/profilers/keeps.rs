@@ -31,7 +31,7 @@ impl Keeps {
 impl Callbacks for Keeps {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let (ids, answers) = (Arc::clone(&self.ids), Arc::clone(&self.answers));
-        cx.spawn_own_thread("asker", move |cx| {
+        cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 let kept: Vec<_> = ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
                 for id in kept {

@@ -154,7 +154,7 @@ impl Callbacks for Liveness {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let (seen, counts) = (Arc::clone(&self.seen), Arc::clone(&self.counts));
         // Addresses in the code of what was compiled, be it alive or not, and everything else.
-        cx.spawn_own_thread("asker", move |cx| {
+        cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 if let Some(method) = lock(&seen).rejit.take() {
                     cx.request_rejit(&[method]).unwrap();

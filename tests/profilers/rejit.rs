@@ -57,7 +57,7 @@ fn returns(number: u8) -> [u8; 4] {
     [3 << 2 | 0b10, 0x1F, number, 0x2A]
 }
 
-fn fulfil(cx: &mut OwnThread<'_>, wishes: &Wishes, wish: &str) {
+fn fulfil(cx: &mut ProfilerThread<'_>, wishes: &Wishes, wish: &str) {
     let [answer, inlined, caller, never] =
         ["Answer", "Inlined", "Caller", "NeverAsked"].map(|name| wishes.method(name));
     let no_method = (answer.0, MethodDef::from_raw(0x06FF_FFFF));
@@ -74,7 +74,8 @@ fn fulfil(cx: &mut OwnThread<'_>, wishes: &Wishes, wish: &str) {
         "AskForRevert" => {
             eprintln!("rejit| revert none: {}", cx.request_revert(&[]).unwrap_err());
             eprintln!("rejit| revert no method: {:?}", cx.request_revert(&[no_method]));
-            let bodies = |cx: &mut OwnThread<'_>| wishes.answer().map(|answer| cx.rejit_ids(answer).unwrap().len());
+            let bodies =
+                |cx: &mut ProfilerThread<'_>| wishes.answer().map(|answer| cx.rejit_ids(answer).unwrap().len());
             let before = bodies(cx);
             eprintln!("rejit| revert: {:?}", cx.request_revert(&[answer, inlined, caller, never]));
             eprintln!("rejit| bodies of Answer: {before:?}, then {:?}", bodies(cx));
@@ -101,7 +102,7 @@ struct Replaces {
 impl Callbacks for Replaces {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let wishes = Arc::clone(&self.wishes);
-        cx.spawn_own_thread("requests", move |cx| {
+        cx.spawn_profiler_thread("requests", move |cx| {
             while !cx.is_stopping() {
                 if let Some(wish) = wishes.next() {
                     fulfil(cx, &wishes, &wish);
@@ -189,7 +190,7 @@ impl Callbacks for LacksFlag {
         }
         let info = cx.function_info(function).unwrap();
         let (tell, told) = mpsc::channel();
-        let requests = cx.spawn_own_thread("requests", move |cx| {
+        let requests = cx.spawn_profiler_thread("requests", move |cx| {
             let methods = [(info.module, info.token)];
             let rejit = cx.request_rejit(&methods).unwrap_err();
             let inliners = cx.request_rejit_with_inliners(&methods, true).unwrap_err();

@@ -29,7 +29,10 @@ impl Asks {
             let what = format!("{name}.{}", import.field(field)?.name);
             tell(&format!("kind of {what}"), cx.static_field_info(class, field));
             tell(&format!("address of {what}"), cx.app_domain_static_address(class, field, domain).map(|_| ()));
-            tell(&format!("own thread's {what}"), cx.thread_static_address(class, field, domain, None).map(|_| ()));
+            tell(
+                &format!("profiler thread's {what}"),
+                cx.thread_static_address(class, field, domain, None).map(|_| ()),
+            );
         }
         Ok(())
     }

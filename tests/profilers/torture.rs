@@ -204,7 +204,7 @@ impl Callbacks for Torture {
         }
         if has("keeps") {
             let shared = self.0.clone();
-            cx.spawn_own_thread("asker", move |cx| {
+            cx.spawn_profiler_thread("asker", move |cx| {
                 while cx.wait(Duration::from_millis(1)).is_continue() {
                     let kept = lock(&shared.kept).clone();
                     kept.into_iter().take_while(|_| !cx.is_stopping()).for_each(|id| shared.answers.ask(cx, id));

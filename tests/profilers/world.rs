@@ -19,7 +19,7 @@ use corprof::prelude::*;
 use corprof::sync::Mutex;
 use corprof::{ObjectTracker, TrackedId};
 
-/// What is shared with the profiler's own thread.
+/// What is shared with the profiler thread.
 #[derive(Default)]
 struct Signals {
     go: AtomicBool,
@@ -219,7 +219,7 @@ impl Callbacks for World {
         tell("set_environment_variable none", cx.set_environment_variable("CORPROF_WORLD", None));
         tell("environment_variable after", cx.environment_variable("CORPROF_WORLD"));
         let signals = Arc::clone(&self.signals);
-        cx.spawn_own_thread("world", move |cx| {
+        cx.spawn_profiler_thread("world", move |cx| {
             tell("force_gc early", cx.force_gc());
             while !signals.go.load(SeqCst) {
                 if cx.wait(Duration::from_millis(1)).is_break() {
@@ -227,14 +227,14 @@ impl Callbacks for World {
                 }
             }
             tell("current_thread before force_gc", cx.current_thread());
-            World::default().ask_in_triggers(cx, "on own thread");
+            World::default().ask_in_triggers(cx, "on profiler thread");
             tell("force_gc", cx.force_gc());
             tell("force_gc again", cx.force_gc());
-            World::default().ask_in_triggers(cx, "on own thread after force_gc");
-            ask_heap(cx, "on own thread");
+            World::default().ask_in_triggers(cx, "on profiler thread after force_gc");
+            ask_heap(cx, "on profiler thread");
             signals.done.store(true, SeqCst);
         })?;
-        cx.spawn_own_thread("idle", |cx| {
+        cx.spawn_profiler_thread("idle", |cx| {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("world| idle: {}", cx.is_stopping());
         })?;
@@ -287,7 +287,7 @@ impl Callbacks for World {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            tell("own thread done", Ok(self.signals.done.load(SeqCst)));
+            tell("profiler thread done", Ok(self.signals.done.load(SeqCst)));
             if let Some(handle) = self.handles.lock(cx).first() {
                 tell("handle in jit_compilation_started", handle.get(cx).map(|_| ()));
             }
@@ -398,16 +398,16 @@ impl Callbacks for World {
 /// Its own thread panics at once.
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1002", no_export)]
-struct PanicsOnOwnThread;
+struct PanicsOnProfilerThread;
 
 #[callbacks]
-impl Callbacks for PanicsOnOwnThread {
+impl Callbacks for PanicsOnProfilerThread {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.spawn_own_thread("waiter", |cx| {
+        cx.spawn_profiler_thread("waiter", |cx| {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("the waiter was told");
         })?;
-        cx.spawn_own_thread("panicker", |_| panic!("on its own thread"))?;
+        cx.spawn_profiler_thread("panicker", |_| panic!("on its own thread"))?;
         Ok(())
     }
 
@@ -424,12 +424,12 @@ struct DoesNotListen;
 #[callbacks]
 impl Callbacks for DoesNotListen {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.spawn_own_thread("deaf", |_| std::thread::sleep(Duration::from_secs(3600)))?;
+        cx.spawn_profiler_thread("deaf", |_| std::thread::sleep(Duration::from_secs(3600)))?;
         Ok(())
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let refused = cx.spawn_own_thread("late", |_| eprintln!("a late thread")).is_err();
+        let refused = cx.spawn_profiler_thread("late", |_| eprintln!("a late thread")).is_err();
         eprintln!("shutdown all the same, late thread refused: {refused}");
     }
 }
@@ -442,7 +442,7 @@ struct RefusesWithThread;
 #[callbacks]
 impl Callbacks for RefusesWithThread {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.spawn_own_thread("orphan", |cx| {
+        cx.spawn_profiler_thread("orphan", |cx| {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("the orphan was told");
         })?;
@@ -450,4 +450,4 @@ impl Callbacks for RefusesWithThread {
     }
 }
 
-corprof::export!(World, PanicsOnOwnThread, DoesNotListen, RefusesWithThread);
+corprof::export!(World, PanicsOnProfilerThread, DoesNotListen, RefusesWithThread);

@@ -31,7 +31,7 @@ const ORDER: [&[&str]; 29] = [
     &["walk"],
     &["names"],
     &["misplaced"],
-    &["own_thread"],
+    &["profiler_thread"],
     &["info"],
     &["settings"],
     &["args"],

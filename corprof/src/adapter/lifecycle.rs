@@ -21,7 +21,7 @@ use crate::session::{LEAST_INFO, first_runtime_with};
 use super::Adapter;
 use super::exception_pins::ExceptionPins;
 
-/// How long Shutdown waits for callbacks that are still running, and then for the profiler's own threads. Callbacks are short,
+/// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short,
 /// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -112,9 +112,9 @@ impl<P: Profiler> Adapter<P> {
             None => (E_FAIL, "it panicked".to_owned()),
         };
         self.state.gate.quieten();
-        self.end_own_threads();
+        self.end_profiler_threads();
         if let Some(info) = self.info.get() {
-            info.own_threads().join(); // whoever of them has `Info` is done with it then
+            info.profiler_threads().join(); // whoever of them has `Info` is done with it then
         }
         report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
         // A failure makes the runtime delete the object behind `Info`. Whoever has a clone must not be left with that, so
@@ -145,7 +145,7 @@ impl<P: Profiler> Adapter<P> {
         if let Some(info) = self.info.get() {
             info.event_pipe_sessions().end_all();
             // A callback that waits for one of them is let go.
-            info.own_threads().stop();
+            info.profiler_threads().stop();
         }
         let is_empty = self.state.gate.close(PATIENCE);
         if !is_empty {
@@ -155,14 +155,14 @@ impl<P: Profiler> Adapter<P> {
                 P::NAME
             ));
         }
-        self.end_own_threads();
+        self.end_profiler_threads();
         let hooks = self.info.get().and_then(Info::hooks).filter(|_| is_empty);
         if let Some(hooks) = hooks {
             // SAFETY: the gate is closed and nobody is inside.
             unsafe { hooks.end_all_threads(is_quiet) };
         }
         if let Some(info) = self.info.get() {
-            if is_empty && !is_quiet && !info.own_threads().has_panicked() {
+            if is_empty && !is_quiet && !info.profiler_threads().has_panicked() {
                 // SAFETY: only what follows drops the profiler, and this is the only time. The runtime has called `Shutdown`, in
                 // which the table allows all sync calls, and waits for its answer.
                 let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
@@ -183,10 +183,10 @@ impl<P: Profiler> Adapter<P> {
 
 impl<P: Profiler> Adapter<P> {
     /// Stops the threads that the profiler has made, and waits for them: what they run may be about to go.
-    fn end_own_threads(&self) {
+    fn end_profiler_threads(&self) {
         if let Some(info) = self.info.get() {
-            info.own_threads().stop();
-            info.own_threads().wait(PATIENCE);
+            info.profiler_threads().stop();
+            info.profiler_threads().wait(PATIENCE);
         }
     }
 }

@@ -137,7 +137,7 @@ impl<F: Send + 'static> CallLog<F> {
     /// Has `reader` read from now on, `every` so often or sooner, on a thread called `name`: see [`Events::start`].
     ///
     /// # Errors
-    /// Those of [`spawn_own_thread`](InTriggers::spawn_own_thread).
+    /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
     pub fn start<R: CallReader<F>>(
         &self,
         cx: &InTriggers<'_>,

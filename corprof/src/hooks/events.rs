@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a hook sleeps before it looks for room again. A reader is woken by nobody, as that is a system call too.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Buffers of events, one for each thread that writes, which a thread of the profiler's own reads.
+/// Buffers of events, one for each thread that writes, which a profiler thread reads.
 ///
 /// A hook may not wait for a disk. So it puts an event into its thread's buffer, which takes no lock, and somebody else does
 /// what takes time. Memory is bounded however long the application runs and however slow the reader is: there are at most
@@ -180,7 +180,7 @@ impl<E: Send + 'static> Events<E> {
     /// At the end call [`finish`](Self::finish). The longer `every`, the more room events need.
     ///
     /// # Errors
-    /// Those of [`spawn_own_thread`](InTriggers::spawn_own_thread).
+    /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
     pub fn start<R: EventReader<E>>(
         &self,
         cx: &InTriggers<'_>,
@@ -192,7 +192,7 @@ impl<E: Send + 'static> Events<E> {
         let shared = self.0.clone();
         let profiler = Arc::clone(cx.profiler());
         let reads = Reads::begin(shared.clone());
-        cx.spawn_own_thread(name, move |cx| {
+        cx.spawn_profiler_thread(name, move |cx| {
             let _reads = reads;
             let mut pause = every;
             loop {

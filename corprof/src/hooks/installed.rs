@@ -271,7 +271,7 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
     }
 
     fn end_thread(&'static self, state: State) {
-        self.end_own_thread(state);
+        self.end_current_thread(state);
     }
 }
 

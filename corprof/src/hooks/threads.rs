@@ -106,7 +106,7 @@ impl<H: EitherHooks> Installed<H> {
     }
 
     /// The calling thread's state, as the thread ends.
-    pub(super) fn end_own_thread(&'static self, state: State) {
+    pub(super) fn end_current_thread(&'static self, state: State) {
         // Once the gate is closed, Shutdown takes it.
         let Some(inside) = self.gate().enter() else { return };
         inside.set_local(self.tag, None);

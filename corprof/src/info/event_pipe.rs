@@ -13,7 +13,7 @@ use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
-use crate::session::own_threads;
+use crate::session::profiler_threads;
 
 pub use payload::EventPipePayload;
 pub use provider::{
@@ -91,10 +91,10 @@ impl ConfigText {
 /// Makes a call about a session, on a thread beside the calling one if that is the profiler's or the collector's.
 ///
 /// To stop a session makes a managed thread of the caller (seen on .NET 8), and to start one may run the managed code of an
-/// event source on it. From then on the runtime would refuse an [`OwnThread`](crate::OwnThread) what it refuses an
+/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::ProfilerThread) what it refuses an
 /// application's thread outside of callbacks.
 fn apart<T: Send>(call: &'static str, info: &Info, make: impl FnOnce(&Info) -> Result<T> + Send) -> Result<T> {
-    if !own_threads::is_own() && info.current_thread()?.is_some() {
+    if !profiler_threads::is_current() && info.current_thread()?.is_some() {
         return make(info);
     }
     std::thread::scope(|scope| {

@@ -17,8 +17,8 @@ use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
 #[cfg(doc)]
-use crate::own_thread::OwnThread;
-use crate::session::own_threads;
+use crate::profiler_thread::ProfilerThread;
+use crate::session::profiler_threads;
 use crate::visitor::Visitor;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
@@ -174,7 +174,7 @@ impl InTriggers<'_> {
     /// about the object, with the context that it is given.
     ///
     /// The runtime has to know whether the calling thread has suspended it already, and can tell for managed threads only. So a
-    /// callback on a thread of the collector is refused (`CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`). On an [`OwnThread`] corprof
+    /// callback on a thread of the collector is refused (`CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`). On a [`ProfilerThread`] corprof
     /// suspends the runtime itself, and tries again for up to ten seconds while a collection is under way.
     #[doc = contract!(EnumerateGCHeapObjects)]
     #[doc(alias = "EnumerateGCHeapObjects")]
@@ -210,10 +210,10 @@ impl InTriggers<'_> {
         if self.phase() == Phase::Initialize || self.current_thread()?.is_some() {
             return Ok(None);
         }
-        if !own_threads::is_own() {
+        if !profiler_threads::is_current() {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
                 "a thread that is not managed",
-                "the heap is walked on a managed thread or on one of the profiler's own: ask on a thread of `spawn_own_thread`",
+                "the heap is walked on a managed thread or on a profiler thread (`spawn_profiler_thread`)",
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo10>(call)?;
@@ -225,7 +225,7 @@ impl InTriggers<'_> {
                 Error::check(code, call)?;
                 return Ok(Some(HeapSuspension(info)));
             }
-            if begun.elapsed() > SUSPENSION_PATIENCE || self.own_threads().is_stopping() {
+            if begun.elapsed() > SUSPENSION_PATIENCE || self.profiler_threads().is_stopping() {
                 return Err(Error::new(code, call));
             }
             std::thread::sleep(wait);
@@ -234,7 +234,7 @@ impl InTriggers<'_> {
     }
 }
 
-/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits on an [`OwnThread`] for other suspensions.
+/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits on a [`ProfilerThread`] for other suspensions.
 const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The runtime is suspended by this thread until this is dropped.

@@ -9,7 +9,7 @@ use crate::event_mask::Phase;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
-use crate::session::own_threads;
+use crate::session::profiler_threads;
 
 impl Info {
     /// The managed thread that the calling thread carries; none on a thread that never ran managed code.
@@ -93,7 +93,7 @@ impl InCallback<'_> {
 
     /// Sets aside what the runtime needs to answer a thread that has never run managed code.
     ///
-    /// An [`OwnThread`](crate::OwnThread) has done so before it begins, and a managed thread need not.
+    /// A [`ProfilerThread`](crate::ProfilerThread) has done so before it begins, and a managed thread need not.
     #[doc = contract!(InitializeCurrentThread)]
     #[doc(alias = "InitializeCurrentThread")]
     pub fn initialize_current_thread(&self) -> Result<()> {
@@ -112,13 +112,13 @@ impl InTriggers<'_> {
     /// [`ObjectId`](crate::ObjectId) and no guard of a [`sync::Mutex`](crate::sync::Mutex) is held meanwhile.
     #[doc = contract!(EnumThreads)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on one of the collector's own threads, which a server collection
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection
     /// makes; the runtime would wait for a lock that the collection holds, for ever.
     #[doc(alias = "EnumThreads")]
     pub fn enum_threads(&mut self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";
         let is_collectors =
-            self.phase() != Phase::Initialize && !own_threads::is_own() && self.current_thread()?.is_none();
+            self.phase() != Phase::Initialize && !profiler_threads::is_current() && self.current_thread()?.is_none();
         if is_collectors {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "a thread of the collector",

@@ -7,7 +7,7 @@
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` what is asked of it on behalf of the SDK itself, `liveness`
 //! which identifiers are alive, `names` the names that have been looked up, `event_mask.rs` what the runtime tells of.
 //! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` says what becomes of a profiler that
-//! panics, `own_threads.rs` who runs on threads of its own. `wire.rs` makes values of what the runtime passes to callbacks.
+//! panics, `profiler_threads.rs` who runs on threads of its own. `wire.rs` makes values of what the runtime passes to callbacks.
 
 mod event_mask;
 mod event_pipe_sessions;
@@ -18,8 +18,8 @@ mod late_handles;
 pub(crate) mod liveness;
 mod moves;
 pub(crate) mod names;
-pub(crate) mod own_threads;
 pub(crate) mod panics;
+pub(crate) mod profiler_threads;
 mod questions;
 mod runtime;
 pub(crate) mod slot;
@@ -43,8 +43,8 @@ pub(crate) use late_handles::LateHandles;
 use liveness::Alive;
 pub(crate) use moves::{count_report, reports};
 use names::NameStore;
-use own_threads::OwnThreads;
 use panics::ProfilerState;
+use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
 pub use runtime::InfoVersion;
@@ -141,8 +141,8 @@ impl Info {
     }
 
     /// The threads that the profiler has made.
-    pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
-        self.0.profiler.own_threads()
+    pub(crate) fn profiler_threads(&self) -> &Arc<ProfilerThreads> {
+        self.0.profiler.profiler_threads()
     }
 
     /// The hooks that functions have, if any.

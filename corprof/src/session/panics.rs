@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::gate::Gate;
-use super::own_threads::OwnThreads;
+use super::profiler_threads::ProfilerThreads;
 use crate::report;
 
 /// A profiler's own part of a session, which is there before the runtime is asked for anything.
@@ -15,7 +15,7 @@ pub(crate) struct ProfilerState {
     name: &'static str,
     /// What callbacks and hooks pass.
     pub(crate) gate: Gate,
-    own_threads: Arc<OwnThreads>,
+    profiler_threads: Arc<ProfilerThreads>,
     has_panicked: AtomicBool,
 }
 
@@ -24,19 +24,24 @@ pub(crate) struct ProfilerState {
 pub(crate) enum PanicPlace<'a> {
     /// In this method of a callback or a hook.
     Method(&'a str),
-    /// On the profiler's own thread of this name.
-    OwnThread(&'a str),
+    /// On the profiler thread of this name.
+    ProfilerThread(&'a str),
 }
 
 impl ProfilerState {
     /// That of a profiler of this name.
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, gate: Gate::new(), own_threads: OwnThreads::new(name), has_panicked: AtomicBool::new(false) }
+        Self {
+            name,
+            gate: Gate::new(),
+            profiler_threads: ProfilerThreads::new(name),
+            has_panicked: AtomicBool::new(false),
+        }
     }
 
     /// The threads that the profiler has made.
-    pub(crate) fn own_threads(&self) -> &Arc<OwnThreads> {
-        &self.own_threads
+    pub(crate) fn profiler_threads(&self) -> &Arc<ProfilerThreads> {
+        &self.profiler_threads
     }
 
     /// Whether the profiler's code has panicked in any place.
@@ -55,19 +60,19 @@ impl ProfilerState {
     #[cold]
     pub(crate) fn disable_after_panic(&self, place: PanicPlace<'_>) {
         self.note_panic();
-        self.own_threads.stop();
+        self.profiler_threads.stop();
         let was_open = self.gate.quieten();
         // A gate that is closed because the application ends says nothing about who has panicked.
         let is_reported = match place {
             PanicPlace::Method(_) => was_open,
-            PanicPlace::OwnThread(_) => self.own_threads.note_panic() && !self.gate.is_quiet() || was_open,
+            PanicPlace::ProfilerThread(_) => self.profiler_threads.note_panic() && !self.gate.is_quiet() || was_open,
         };
         if !is_reported {
             return;
         }
         let (at, name) = match place {
             PanicPlace::Method(method) => ("in", method),
-            PanicPlace::OwnThread(thread) => ("on its thread", thread),
+            PanicPlace::ProfilerThread(thread) => ("on its thread", thread),
         };
         report::line(format_args!(
             "the profiler {} panicked {at} {name} and is quiet from now on; the application runs on",
@@ -112,14 +117,14 @@ mod tests {
     #[test]
     fn a_panic_disables_the_profiler_and_stops_its_threads() {
         let on_a_thread = ProfilerState::new("Test");
-        on_a_thread.disable_after_panic(PanicPlace::OwnThread("first"));
-        assert!(on_a_thread.gate.is_quiet() && on_a_thread.own_threads.has_panicked());
-        assert!(on_a_thread.own_threads.is_stopping());
+        on_a_thread.disable_after_panic(PanicPlace::ProfilerThread("first"));
+        assert!(on_a_thread.gate.is_quiet() && on_a_thread.profiler_threads.has_panicked());
+        assert!(on_a_thread.profiler_threads.is_stopping());
 
         let in_a_method = ProfilerState::new("Test");
         in_a_method.disable_after_panic(PanicPlace::Method("shutdown"));
-        assert!(in_a_method.gate.is_quiet() && in_a_method.own_threads.is_stopping());
-        assert!(!in_a_method.own_threads.has_panicked(), "it was none of them");
+        assert!(in_a_method.gate.is_quiet() && in_a_method.profiler_threads.is_stopping());
+        assert!(!in_a_method.profiler_threads.has_panicked(), "it was none of them");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::id::{Inert, ThreadId};
 use crate::names::Name;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 
 use super::report::{Report, Verdict};
 use super::tape::{SampledFrame, Stack, Tape};
@@ -30,7 +30,7 @@ pub struct SampledThread {
 /// interval, rounds are skipped.
 #[derive(Debug)]
 pub struct Round<'r, 't> {
-    pub(crate) cx: &'r mut OwnThread<'t>,
+    pub(crate) cx: &'r mut ProfilerThread<'t>,
     pub(crate) threads: &'r [SampledThread],
     pub(crate) tape: &'r Tape,
     pub(crate) elapsed: Duration,
@@ -59,12 +59,12 @@ pub struct Sample<'r> {
 
 impl<'r, 't> Round<'r, 't> {
     /// The context of the sampler's thread, for names above all.
-    pub fn cx(&self) -> &OwnThread<'t> {
+    pub fn cx(&self) -> &ProfilerThread<'t> {
         self.cx
     }
 
     /// The same, for what may start a collection.
-    pub fn cx_mut(&mut self) -> &mut OwnThread<'t> {
+    pub fn cx_mut(&mut self) -> &mut ProfilerThread<'t> {
         self.cx
     }
 

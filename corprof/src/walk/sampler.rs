@@ -197,11 +197,11 @@ impl Sampler {
         let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
         cx.add_events(flags).map_err(SamplerError::Flags)?;
         strategy::prepare(&self);
-        let run = move |cx: &mut crate::OwnThread<'_>| {
+        let run = move |cx: &mut crate::ProfilerThread<'_>| {
             let _licence = licence;
             sampling::run(self, cx, &mut see);
         };
-        cx.spawn_own_thread(THREAD, run).map_err(SamplerError::Thread)
+        cx.spawn_profiler_thread(THREAD, run).map_err(SamplerError::Thread)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 
 use crate::id::{Inert, ThreadId};
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::report;
 
 use super::activity::{Activity, Look};
@@ -57,7 +57,7 @@ struct Chosen<'i> {
 }
 
 /// The thread's whole life.
-pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut OwnThread<'_>, see: See<'_>) {
+pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut ProfilerThread<'_>, see: See<'_>) {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if sampler.strategy == Strategy::Signals {
         match strategy::signals::run(&mut sampler, cx, see) {
@@ -72,7 +72,7 @@ pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut OwnThread<
     }
 }
 
-fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut OwnThread<'i>, see: See<'_>) {
+fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut ProfilerThread<'i>, see: See<'_>) {
     let now = Instant::now();
     let mut sampling = Sampling {
         budget: Budget::new(sampler.budget, now),
@@ -95,7 +95,7 @@ impl Sampling {
     /// Makes rounds until the thread should come to an end; the reason if that is before.
     fn run<'i>(
         &mut self,
-        cx: &mut OwnThread<'i>,
+        cx: &mut ProfilerThread<'i>,
         mut walker: Box<dyn Walker + 'i>,
         see: See<'_>,
     ) -> Result<(), String> {
@@ -137,7 +137,7 @@ impl Sampling {
     ///
     /// Where it matters who runs, threads are looked at shortly before, too: at the interval of a round a thread may have run
     /// and waited many times.
-    fn wait(&mut self, cx: &mut OwnThread<'_>) -> ControlFlow<()> {
+    fn wait(&mut self, cx: &mut ProfilerThread<'_>) -> ControlFlow<()> {
         let until = |time: Instant| time.saturating_duration_since(Instant::now());
         let before = self.schedule.due().checked_sub(LEAD).filter(|before| *before > self.marked + LEAD);
         if let Some(before) = before.filter(|_| self.sampler.mode == Mode::Cpu) {
@@ -150,7 +150,7 @@ impl Sampling {
     /// Has the threads walked onto the tape, and answers who they are; none if that could not be done.
     fn round(
         &mut self,
-        cx: &mut OwnThread<'_>,
+        cx: &mut ProfilerThread<'_>,
         walker: &mut dyn Walker,
         now: Instant,
         elapsed: Duration,
@@ -230,7 +230,7 @@ impl Sampling {
     }
 
     /// Chooses those of the `listed` threads that are to be walked. All that needs memory or a lock is done here.
-    fn choose<'i>(&mut self, cx: &'i OwnThread<'_>, mut listed: Vec<ThreadId>) -> Chosen<'i> {
+    fn choose<'i>(&mut self, cx: &'i ProfilerThread<'_>, mut listed: Vec<ThreadId>) -> Chosen<'i> {
         if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
             listed.rotate_left(first);
         }
@@ -295,7 +295,7 @@ mod tests {
         fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
             let rounds = Arc::clone(&self.0);
-            cx.spawn_own_thread("sampler", move |cx| {
+            cx.spawn_profiler_thread("sampler", move |cx| {
                 let sampler = Sampler { strategy: Strategy::Seeded, ..Sampler::every(Duration::from_millis(1)) };
                 run_with(Box::new(GivesUp(0)), sampler, cx, &mut |round| {
                     rounds.lock().unwrap().push((round.report().strategy, round.samples().count()));

@@ -46,7 +46,7 @@ fn ask(metadata: &MetadataImport<'_>) -> Result<String> {
     metadata.module_name()
 }
 
-fn keep(cx: &OwnThread<'_>, shared: &Shared) {
+fn keep(cx: &ProfilerThread<'_>, shared: &Shared) {
     let mut kept: Vec<(ModuleId, MetadataImport<'_>)> = Vec::new();
     while !cx.is_stopping() {
         let changes = std::mem::take(&mut *shared.changes.lock().unwrap());
@@ -73,7 +73,7 @@ fn keep(cx: &OwnThread<'_>, shared: &Shared) {
 impl Callbacks for Outlives {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let shared = Arc::clone(&self.0);
-        Ok(cx.spawn_own_thread("keeper", move |cx| keep(cx, &shared))?)
+        Ok(cx.spawn_profiler_thread("keeper", move |cx| keep(cx, &shared))?)
     }
 
     /// Waits until the keeper has the metadata, which it could not have of a module that has gone meanwhile.

@@ -102,7 +102,7 @@ fn wait_for(what: impl Fn() -> bool) {
 
 /// Starts the thread that collects, and makes the trials that need a thread in preemptive mode.
 pub(super) fn start(cx: &mut InTriggers<'_>) {
-    cx.spawn_own_thread("collects", |cx| {
+    cx.spawn_profiler_thread("collects", |cx| {
         while !cx.is_stopping() {
             if WANTED.load(SeqCst) > ASKED.load(SeqCst) {
                 ASKED.fetch_add(1, SeqCst);

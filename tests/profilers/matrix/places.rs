@@ -150,14 +150,14 @@ pub(super) fn on_thread(info: &Info, place: &'static str) {
     });
 }
 
-/// On a thread of the profiler's own, before it has asked for what marks it and after.
-fn on_own_thread(cx: &mut OwnThread<'_>) {
+/// On a profiler thread, before it has asked for what marks it and after.
+fn on_profiler_thread(cx: &mut ProfilerThread<'_>) {
     IS_UNCHECKED.set(true);
-    ask_in_triggers(cx, "own thread");
-    for (method, ask) in rows::ON_OWN_THREAD {
-        tell("own thread", "OwnThread", method, &ask(cx, &FACTS));
+    ask_in_triggers(cx, "profiler thread");
+    for (method, ask) in rows::ON_PROFILER_THREAD {
+        tell("profiler thread", "ProfilerThread", method, &ask(cx, &FACTS));
     }
-    ask_in_triggers(cx, "own thread that is marked");
+    ask_in_triggers(cx, "profiler thread that is marked");
 }
 
 /// Has the profiler's threads do their part, and waits for them, twenty seconds each at most.
@@ -177,8 +177,8 @@ pub(super) fn others(cx: &mut InTriggers<'_>) {
         let _ = tell.send(());
     });
     let is_foreign_done = is_told();
-    let spawned = cx.spawn_own_thread("own", move |cx| {
-        on_own_thread(cx);
+    let spawned = cx.spawn_profiler_thread("own", move |cx| {
+        on_profiler_thread(cx);
         let _ = done.send(());
     });
     let is_done = is_foreign_done && spawned.is_ok() && is_told();

@@ -174,8 +174,8 @@ rows! {
 }
 
 rows! {
-    /// On a thread of the profiler's own.
-    ON_OWN_THREAD: &mut OwnThread<'_>;
+    /// On a profiler thread.
+    ON_PROFILER_THREAD: &mut ProfilerThread<'_>;
 
     // Before the requests, which are to take effect.
     RequestRevert(cx, known) cx.request_revert(&[(known.module, known.method)]);

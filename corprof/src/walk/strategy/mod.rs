@@ -17,7 +17,7 @@ use windows_core::HRESULT;
 use crate::error::Result;
 use crate::id::ThreadId;
 use crate::info::Info;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Claim;
 
 use super::sampler::Sampler;
@@ -107,7 +107,7 @@ pub(crate) fn prepare(_sampler: &Sampler) {
 }
 
 /// Sets a strategy to work on the sampler's thread.
-pub(crate) fn begin<'i>(strategy: Strategy, cx: &OwnThread<'i>) -> Result<Box<dyn Walker + 'i>> {
+pub(crate) fn begin<'i>(strategy: Strategy, cx: &ProfilerThread<'i>) -> Result<Box<dyn Walker + 'i>> {
     match strategy {
         // Signals have a loop of their own, and are followed by this.
         Strategy::SuspendedRuntime | Strategy::Signals => Ok(Box::new(suspended::Suspender::new(cx)?)),

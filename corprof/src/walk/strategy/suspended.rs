@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::generated::contract::contract;
 use crate::id::ThreadId;
 use crate::info::Info;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Held;
 use crate::standstill::Mark;
 use crate::walk::tape::{Pen, Tape};
@@ -28,7 +28,7 @@ const FIRST_WAIT: Duration = Duration::from_micros(20);
 /// (suspension rule 1).
 pub(super) struct Suspender<'i> {
     info: &'i sys::ICorProfilerInfo10,
-    _own_thread: PhantomData<*mut ()>,
+    _profiler_thread: PhantomData<*mut ()>,
 }
 
 /// The runtime stands still until this is dropped. It offers walks and nothing else.
@@ -44,8 +44,8 @@ pub(super) fn check(info: &Info) -> Result<()> {
 }
 
 impl<'i> Suspender<'i> {
-    pub(super) fn new(cx: &OwnThread<'i>) -> Result<Self> {
-        Ok(Self { info: cx.info().as_version(SUSPEND)?, _own_thread: PhantomData })
+    pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
+        Ok(Self { info: cx.info().as_version(SUSPEND)?, _profiler_thread: PhantomData })
     }
 
     /// Stops all managed threads, and waits a little if another suspension is in the way: a collection, mostly.

@@ -1,8 +1,8 @@
-//! Only the sampler's own thread can stop others (suspension rule 1).
+//! Only the sampler's thread can stop others (suspension rule 1).
 use corprof::prelude::*;
 use corprof::walk::Strategy;
 
-fn stop(cx: &OwnThread<'_>) {
+fn stop(cx: &ProfilerThread<'_>) {
     let _ = cx.suspend_runtime();
     let _ = corprof::walk::strategy::begin(Strategy::SuspendedRuntime, cx);
 }

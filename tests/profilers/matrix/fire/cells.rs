@@ -19,14 +19,14 @@ pub(super) enum Level {
     InCallback,
     Object,
     InTriggers,
-    OwnThread,
+    ProfilerThread,
 }
 
 impl Level {
-    const ALL: [Self; 5] = [Self::Info, Self::InCallback, Self::Object, Self::InTriggers, Self::OwnThread];
+    const ALL: [Self; 5] = [Self::Info, Self::InCallback, Self::Object, Self::InTriggers, Self::ProfilerThread];
 
     pub(super) fn name(self) -> &'static str {
-        ["Info", "InCallback", "ObjectId", "InTriggers", "OwnThread"][self as usize]
+        ["Info", "InCallback", "ObjectId", "InTriggers", "ProfilerThread"][self as usize]
     }
 
     fn len(self) -> usize {
@@ -35,7 +35,7 @@ impl Level {
             Self::InCallback => rows::IN_CALLBACK.len(),
             Self::Object => rows::OF_OBJECTS.len(),
             Self::InTriggers => rows::IN_TRIGGERS.len(),
-            Self::OwnThread => rows::ON_OWN_THREAD.len(),
+            Self::ProfilerThread => rows::ON_PROFILER_THREAD.len(),
         }
     }
 
@@ -45,7 +45,7 @@ impl Level {
             Self::InCallback => rows::IN_CALLBACK[row].0,
             Self::Object => rows::OF_OBJECTS[row].0,
             Self::InTriggers => rows::IN_TRIGGERS[row].0,
-            Self::OwnThread => rows::ON_OWN_THREAD[row].0,
+            Self::ProfilerThread => rows::ON_PROFILER_THREAD[row].0,
         }
     }
 

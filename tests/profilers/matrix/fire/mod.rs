@@ -68,7 +68,7 @@ fn number(variable: &str) -> Option<u64> {
 fn plan() -> Option<&'static Plan> {
     let make = || {
         let condition = env::var("MATRIX_FIRE").ok()?;
-        let mut contexts = vec!["Info", "InCallback", "InTriggers", "OwnThread"];
+        let mut contexts = vec!["Info", "InCallback", "InTriggers", "ProfilerThread"];
         contexts.extend(match env::var("MATRIX_HOOKS").as_deref() {
             Ok("fast") => Some("InHook"),
             Ok("values") => Some("InSlowHook"),
@@ -128,10 +128,10 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
         }
     });
     std::thread::spawn(watch);
-    for (name, is_marked) in [("own thread", false), ("own thread that is marked", true)] {
-        let spawned = cx.spawn_own_thread(name, move |cx| {
+    for (name, is_marked) in [("profiler thread", false), ("profiler thread that is marked", true)] {
+        let spawned = cx.spawn_profiler_thread(name, move |cx| {
             while cx.wait(Duration::from_micros(200)).is_continue() {
-                on_own_thread(cx, name, is_marked);
+                on_profiler_thread(cx, name, is_marked);
                 ids::settle(cx);
             }
         });
@@ -227,12 +227,12 @@ fn ask_in_triggers(visit: &Visit, plan: &Plan, cx: &mut InTriggers<'_>, name: &'
     visit.ask(Level::InTriggers, |row| rows::IN_TRIGGERS[row].1(cx, &FACTS), |_| {});
 }
 
-/// On a thread of the profiler's own: with what marks it, or without.
-fn on_own_thread(cx: &mut OwnThread<'_>, name: &'static str, is_marked: bool) {
-    let Some((visit, plan)) = visit(name, "OwnThread") else { return };
+/// On a profiler thread: with what marks it, or without.
+fn on_profiler_thread(cx: &mut ProfilerThread<'_>, name: &'static str, is_marked: bool) {
+    let Some((visit, plan)) = visit(name, "ProfilerThread") else { return };
     ask_in_triggers(&visit, plan, cx, name);
     if is_marked {
-        visit.ask(Level::OwnThread, |row| rows::ON_OWN_THREAD[row].1(cx, &FACTS), |_| {});
+        visit.ask(Level::ProfilerThread, |row| rows::ON_PROFILER_THREAD[row].1(cx, &FACTS), |_| {});
     }
 }
 

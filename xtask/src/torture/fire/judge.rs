@@ -33,7 +33,12 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("thread_destroyed", "GetAppDomainsContainingModule", NOT_ALLOWED, "the same"),
     ("runtime_resume_finished", "EnumThreads", NOT_ALLOWED, "a thread of the server collector's would wait for itself"),
     ("runtime_resume_finished", "EnumerateGCHeapObjects", NOT_ALLOWED, "the same"),
-    ("own thread*", "EnumerateGCHeapObjects", "CORPROF_E_SUSPENSION_IN_PROGRESS", "another suspension is under way"),
+    (
+        "profiler thread*",
+        "EnumerateGCHeapObjects",
+        "CORPROF_E_SUSPENSION_IN_PROGRESS",
+        "another suspension is under way",
+    ),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
@@ -208,7 +213,10 @@ mod tests {
     fn each_fault_is_named() {
         for (stderr, fault) in [
             (full().replacen("|1000|1000", "|999|1000", 1), "was made 999 times by Info"),
-            (full().replace("|OwnThread|OwnThread|", "|OwnThread|Info|"), "OwnThread has asked nothing"),
+            (
+                full().replace("|ProfilerThread|ProfilerThread|", "|ProfilerThread|Info|"),
+                "ProfilerThread has asked nothing",
+            ),
             (format!("{}fire-cell|elsewhere|Info|Info|Ask|0|1000\n", full()), "Ask was not made in elsewhere"),
             (format!("{}fire-fault: an object is another\n", full()), "an object is another"),
             (

@@ -155,7 +155,7 @@ impl Plan {
             ("Info", &["Info"]),
             ("InCallback", &["Info", "InCallback", "ObjectId"]),
             ("InTriggers", &["Info", "InCallback", "InTriggers"]),
-            ("OwnThread", &["Info", "InCallback", "InTriggers", "OwnThread"]),
+            ("ProfilerThread", &["Info", "InCallback", "InTriggers", "ProfilerThread"]),
         ];
         match self.hooks {
             "fast" => contexts.push(("InHook", &["Info"])),

@@ -23,7 +23,7 @@ use windows_core::HRESULT;
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Held;
 use crate::standstill::Mark;
 use crate::system::probe::{self, Probe};
@@ -52,7 +52,7 @@ pub(super) struct Seeder<'i> {
     tally: Tally,
     /// Threads whose native frames were walked before, while the locks for it could be had.
     probed: HashSet<(ThreadId, u32)>,
-    _own_thread: PhantomData<*mut ()>,
+    _profiler_thread: PhantomData<*mut ()>,
 }
 
 /// The calls that are made while a thread stands still.
@@ -78,7 +78,7 @@ pub(super) fn check(info: &Info) -> Result<()> {
 }
 
 impl<'i> Seeder<'i> {
-    pub(super) fn new(cx: &OwnThread<'i>) -> Result<Self> {
+    pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
         let info = cx.info();
         let runtime = Runtime { info, raw: info.as_version(CALL)? };
         unwind::prepare();
@@ -90,7 +90,7 @@ impl<'i> Seeder<'i> {
         };
         let watchdog = Watchdog::new().map_err(no_thread)?;
         let (tally, probed) = (Tally::default(), HashSet::new());
-        Ok(Self { runtime, probe: None, watchdog, tally, probed, _own_thread: PhantomData })
+        Ok(Self { runtime, probe: None, watchdog, tally, probed, _profiler_thread: PhantomData })
     }
 
     /// Stops a thread, writes its stack, and lets it run again. `needs_probe` becomes false when the locks could be had.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::id::FunctionId;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::system;
 use crate::system::signals::RawSample;
 
@@ -44,12 +44,12 @@ struct Range {
 pub(super) struct Asking<'a, 'i> {
     pub(super) known: &'a mut KnownCode,
     pub(super) natives: &'a RefCell<Natives>,
-    pub(super) cx: &'a mut OwnThread<'i>,
+    pub(super) cx: &'a mut ProfilerThread<'i>,
 }
 
 impl KnownCode {
     /// To be called before each round: forgets what may have changed.
-    pub(super) fn refresh(&mut self, cx: &OwnThread<'_>) {
+    pub(super) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
         let changes = cx.alive().changes();
         if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
             self.ranges.clear();
@@ -65,7 +65,7 @@ impl KnownCode {
     }
 
     /// Takes note of the code of the function that an address lies in.
-    fn note(&mut self, cx: &mut OwnThread<'_>, address: usize) -> Code {
+    fn note(&mut self, cx: &mut ProfilerThread<'_>, address: usize) -> Code {
         // While the runtime starts it does not tell, and there is nothing to be told.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };

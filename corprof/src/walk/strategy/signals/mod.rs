@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::error::{E_FAIL, Error, Result, S_OK};
 use crate::id::Inert;
 use crate::names::Name;
-use crate::own_thread::OwnThread;
+use crate::profiler_thread::ProfilerThread;
 use crate::system::signals::{self, RawSample, Sending};
 use crate::walk::activity::Owed;
 use crate::walk::report::{Report, ThreadCounts};
@@ -107,7 +107,7 @@ impl Target {
 /// Samples until the thread should come to an end; the reason if it must stop before, for which another strategy takes over.
 pub(crate) fn run(
     sampler: &mut Sampler,
-    cx: &mut OwnThread<'_>,
+    cx: &mut ProfilerThread<'_>,
     see: &mut dyn FnMut(&mut Round<'_, '_>),
 ) -> Result<(), &'static str> {
     let depth = sampler.depth.min(MOST_FRAMES);
@@ -125,7 +125,11 @@ pub(crate) fn run(
 }
 
 impl Sampling<'_> {
-    fn run(&mut self, cx: &mut OwnThread<'_>, see: &mut dyn FnMut(&mut Round<'_, '_>)) -> Result<(), &'static str> {
+    fn run(
+        &mut self,
+        cx: &mut ProfilerThread<'_>,
+        see: &mut dyn FnMut(&mut Round<'_, '_>),
+    ) -> Result<(), &'static str> {
         let start = Instant::now();
         let (mut last, mut checked) = (start, start);
         loop {
@@ -155,7 +159,7 @@ impl Sampling<'_> {
     }
 
     /// Reads what threads have noted since the last round, and answers who they are.
-    fn collect(&mut self, cx: &mut OwnThread<'_>) -> Vec<SampledThread> {
+    fn collect(&mut self, cx: &mut ProfilerThread<'_>) -> Vec<SampledThread> {
         let joined = self.threads.joined();
         self.watched.extend(joined.into_iter().map(Target::new));
         let filled = self.watched.len();
@@ -204,7 +208,7 @@ impl Sampling<'_> {
     }
 
     /// Sends a signal to those that have run since the last round and are not waiting for anything now.
-    fn ask(&mut self, cx: &OwnThread<'_>, now: Instant) -> Result<(), &'static str> {
+    fn ask(&mut self, cx: &ProfilerThread<'_>, now: Instant) -> Result<(), &'static str> {
         for target in &mut self.watched {
             let Some(total) = target.watched.cpu_time() else { continue };
             let moved = total.saturating_sub(target.total);

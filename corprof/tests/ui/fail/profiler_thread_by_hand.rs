@@ -2,7 +2,7 @@
 use corprof::prelude::*;
 
 fn collect(info: &Info) {
-    let mut cx = OwnThread::new(info);
+    let mut cx = ProfilerThread::new(info);
     let _ = cx.force_gc();
 }
 

@@ -12,7 +12,7 @@ struct Collector {
 impl Callbacks for Collector {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let collections = Arc::clone(&self.collections);
-        cx.spawn_own_thread("collector", move |cx| {
+        cx.spawn_profiler_thread("collector", move |cx| {
             while cx.wait(Duration::from_secs(1)).is_continue() {
                 let done = cx.force_gc().is_ok();
                 *collections.lock(cx) += u32::from(done);

@@ -6,12 +6,12 @@
 //! [`rejit_compilation_finished`](crate::Callbacks::rejit_compilation_finished). What is wrong with a method is not the
 //! answer of the request, but told to [`rejit_error`](crate::Callbacks::rejit_error).
 //!
-//! The requests belong to threads of the profiler's own: a thread of the application that has made one is no longer checked
+//! The requests belong to profiler threads: a thread of the application that has made one is no longer checked
 //! by the runtime, which takes it for the profiler's from then on.
 
 use corprof_sys as sys;
 
-use super::OwnThread;
+use super::ProfilerThread;
 use crate::error::{E_INVALIDARG, Error, Result, S_OK};
 use crate::generated::contract::contract;
 use crate::id::ModuleId;
@@ -38,7 +38,7 @@ impl<'a> Methods<'a> {
     }
 }
 
-impl OwnThread<'_> {
+impl ProfilerThread<'_> {
     /// Asks for these methods to be compiled anew, in all their instantiations, when they are called next.
     ///
     /// Success says that the requests are noted, no more. [`get_rejit_parameters`] is called on the thread that calls a

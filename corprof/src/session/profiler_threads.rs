@@ -1,6 +1,6 @@
 //! The threads that a profiler has made: who runs, and how they are told to stop and waited for.
 //!
-//! A thread takes a [`Seat`] before it is made and gives it up when the user's code on it is done. At Shutdown the threads are
+//! A thread takes a [`ThreadSlot`] before it is made and gives it up when the user's code on it is done. At Shutdown the threads are
 //! told to stop before anything is waited for, so that a callback which waits for one of them is let go, too.
 
 use std::io;
@@ -13,7 +13,7 @@ use crate::report;
 use crate::standstill;
 
 /// The threads of one profiler.
-pub(crate) struct OwnThreads {
+pub(crate) struct ProfilerThreads {
     profiler: &'static str,
     state: Mutex<State>,
     changed: Condvar,
@@ -31,12 +31,12 @@ struct State {
 }
 
 /// A running thread's place among the others.
-pub(crate) struct Seat {
-    threads: Arc<OwnThreads>,
+pub(crate) struct ThreadSlot {
+    threads: Arc<ProfilerThreads>,
     number: u64,
 }
 
-impl OwnThreads {
+impl ProfilerThreads {
     /// Those of the profiler of this name.
     pub(super) fn new(profiler: &'static str) -> Arc<Self> {
         Arc::new(Self { profiler, state: Mutex::default(), changed: Condvar::new() })
@@ -48,7 +48,7 @@ impl OwnThreads {
     }
 
     /// A place for a thread that is about to be made; none any more when the others are being stopped.
-    pub(crate) fn seat(self: &Arc<Self>, name: &str) -> io::Result<Seat> {
+    pub(crate) fn slot(self: &Arc<Self>, name: &str) -> io::Result<ThreadSlot> {
         let mut state = self.state();
         if state.is_stopping {
             return Err(io::Error::other("the profiler is being shut down: no thread is started any more"));
@@ -56,7 +56,7 @@ impl OwnThreads {
         let number = state.next;
         state.next += 1;
         state.running.push((number, name.to_owned()));
-        Ok(Seat { threads: Arc::clone(self), number })
+        Ok(ThreadSlot { threads: Arc::clone(self), number })
     }
 
     /// Whether the threads are to come to an end.
@@ -112,7 +112,7 @@ impl OwnThreads {
         }
     }
 
-    /// Takes charge of a thread that has been made for a seat with this number.
+    /// Takes charge of a thread that has been made for a slot with this number.
     pub(crate) fn keep(&self, number: u64, handle: JoinHandle<()>) {
         let mut state = self.state();
         state.handles.retain(|(_, handle)| !handle.is_finished());
@@ -120,7 +120,7 @@ impl OwnThreads {
     }
 
     /// To be called after [`wait`](Self::wait) when the runtime is about to let go of the profiler and the process lives
-    /// on: a thread that gave up its seat may still have `Info`.
+    /// on: a thread that gave up its slot may still have `Info`.
     ///
     /// At the end of the process this must not be done: a thread that ran managed code may wait for ever in the runtime then.
     pub(crate) fn join(&self) {
@@ -144,11 +144,11 @@ std::thread_local! {
 }
 
 /// Whether the calling thread is one of a profiler's.
-pub(crate) fn is_own() -> bool {
+pub(crate) fn is_current() -> bool {
     NUMBER.get().is_some()
 }
 
-impl Seat {
+impl ThreadSlot {
     /// Which of its profiler's threads it is for.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -160,7 +160,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ThreadSlot {
     fn drop(&mut self) {
         self.threads.state().running.retain(|&(number, _)| number != self.number);
         self.threads.changed.notify_all();
@@ -171,17 +171,17 @@ impl Drop for Seat {
 mod tests {
     use super::*;
 
-    fn threads() -> Arc<OwnThreads> {
-        OwnThreads::new("Test")
+    fn threads() -> Arc<ProfilerThreads> {
+        ProfilerThreads::new("Test")
     }
 
     #[test]
     fn a_thread_that_sleeps_is_woken_to_stop_and_waited_for() {
         let threads = threads();
-        let seat = threads.seat("sleeper").unwrap();
+        let slot = threads.slot("sleeper").unwrap();
         let sleepers = Arc::clone(&threads);
         let sleeper = std::thread::spawn(move || {
-            seat.take();
+            slot.take();
             let threads = sleepers;
             assert!(!threads.sleep(Duration::from_millis(1)), "nobody has said stop");
             assert!(threads.sleep(Duration::from_secs(3600)));
@@ -192,21 +192,21 @@ mod tests {
         threads.wait(Duration::from_secs(60));
         assert!(threads.state().running.is_empty());
         sleeper.join().unwrap();
-        assert!(threads.seat("late").is_err());
+        assert!(threads.slot("late").is_err());
     }
 
     #[test]
     fn a_thread_that_does_not_stop_is_not_waited_for_for_ever_nor_is_ones_own() {
         let threads = threads();
-        let _stuck = threads.seat("stuck").unwrap();
+        let _stuck = threads.slot("stuck").unwrap();
         let start = Instant::now();
         threads.wait(Duration::from_millis(20));
         assert!(start.elapsed() >= Duration::from_millis(20));
 
         let own = self::threads();
-        let seat = own.seat("own").unwrap();
+        let slot = own.slot("own").unwrap();
         std::thread::spawn(move || {
-            seat.take();
+            slot.take();
             let start = Instant::now();
             own.wait(Duration::from_secs(60));
             assert!(start.elapsed() < Duration::from_secs(30));

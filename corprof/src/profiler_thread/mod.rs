@@ -1,4 +1,4 @@
-//! Threads of the profiler's own.
+//! Profiler threads: threads that corprof makes for a profiler.
 //!
 //! Some calls may not be made from any callback: a collection cannot be asked for from inside of one, and an application's
 //! thread on which it was once asked for is no longer checked by the runtime. They belong on a thread that the profiler has
@@ -13,7 +13,7 @@
 //! #[callbacks]
 //! impl Callbacks for Collector {
 //!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-//!         cx.spawn_own_thread("collector", |cx| {
+//!         cx.spawn_profiler_thread("collector", |cx| {
 //!             while cx.wait(Duration::from_secs(10)).is_continue() {
 //!                 let _ = cx.force_gc();
 //!             }
@@ -38,33 +38,33 @@ use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::report;
-use crate::session::own_threads::Seat;
 use crate::session::panics::{PanicPlace, catch};
+use crate::session::profiler_threads::ThreadSlot;
 
 /// The calling thread is one that corprof has made, and that never ran managed code.
 ///
 /// It offers what [`InTriggers`] offers, and what only such a thread may ask for. Calls about sessions of EventPipe are made
 /// on a thread beside it, for they could turn it into a managed one, which the runtime refuses most calls outside of callbacks.
 #[derive(Debug)]
-pub struct OwnThread<'t> {
+pub struct ProfilerThread<'t> {
     inner: InTriggers<'t>,
 }
 
-static_assertions::assert_not_impl_any!(OwnThread<'static>: Send, Sync, Clone);
+static_assertions::assert_not_impl_any!(ProfilerThread<'static>: Send, Sync, Clone);
 
-impl Context for OwnThread<'_> {}
+impl Context for ProfilerThread<'_> {}
 
-impl sealed::Sealed for OwnThread<'_> {}
+impl sealed::Sealed for ProfilerThread<'_> {}
 
-impl OwnThread<'_> {
+impl ProfilerThread<'_> {
     /// Whether the thread should come to an end: the application ends, or the profiler has gone quiet.
     pub fn is_stopping(&self) -> bool {
-        self.own_threads().is_stopping()
+        self.profiler_threads().is_stopping()
     }
 
     /// Sleeps for `duration`, or until the thread should come to an end: `Break` says that it should.
     pub fn wait(&mut self, duration: Duration) -> ControlFlow<()> {
-        if self.own_threads().sleep(duration) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.profiler_threads().sleep(duration) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Collects the whole heap, and returns when that is done.
@@ -79,47 +79,47 @@ impl OwnThread<'_> {
 }
 
 impl InTriggers<'_> {
-    /// Makes a thread called `name` that runs `run`, in a context in which more may be asked ([`OwnThread`]).
+    /// Makes a thread called `name` that runs `run`, in a context in which more may be asked ([`ProfilerThread`]).
     ///
     /// What the thread shares with the callbacks goes into `run` behind an `Arc`. `run` should return soon after
-    /// [`OwnThread::wait`] or [`OwnThread::is_stopping`] says so.
+    /// [`ProfilerThread::wait`] or [`ProfilerThread::is_stopping`] says so.
     ///
     /// # Errors
     /// If the system has no thread to give, the name has a NUL inside, or the profiler is being shut down.
-    pub fn spawn_own_thread(
+    pub fn spawn_profiler_thread(
         &self,
         name: &str,
-        run: impl FnOnce(&mut OwnThread<'_>) + Send + 'static,
+        run: impl FnOnce(&mut ProfilerThread<'_>) + Send + 'static,
     ) -> io::Result<()> {
         if name.contains('\0') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a thread's name can have no NUL inside"));
         }
-        let seat = self.own_threads().seat(name)?;
+        let slot = self.profiler_threads().slot(name)?;
         let info = Info::clone(self);
         let title = name.to_owned();
-        let number = seat.number();
+        let number = slot.number();
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let handle = thread.spawn(move || begin(&seat, &info, &title, run))?;
-        self.own_threads().keep(number, handle);
+        let handle = thread.spawn(move || begin(&slot, &info, &title, run))?;
+        self.profiler_threads().keep(number, handle);
         Ok(())
     }
 }
 
-/// The thread's whole life. The closure is gone before the seat is given up.
-fn begin(seat: &Seat, info: &Info, name: &str, run: impl FnOnce(&mut OwnThread<'_>)) {
-    seat.take();
+/// The thread's whole life. The closure is gone before the slot is given up.
+fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
+    slot.take();
     let life = || {
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls on it.
-        let mut cx = OwnThread { inner: unsafe { InTriggers::new(info) } };
+        let mut cx = ProfilerThread { inner: unsafe { InTriggers::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),
             Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),
         }
     };
-    catch(life, || info.profiler().disable_after_panic(PanicPlace::OwnThread(name)));
+    catch(life, || info.profiler().disable_after_panic(PanicPlace::ProfilerThread(name)));
 }
 
-impl<'t> Deref for OwnThread<'t> {
+impl<'t> Deref for ProfilerThread<'t> {
     type Target = InTriggers<'t>;
 
     fn deref(&self) -> &InTriggers<'t> {
@@ -127,7 +127,7 @@ impl<'t> Deref for OwnThread<'t> {
     }
 }
 
-impl DerefMut for OwnThread<'_> {
+impl DerefMut for ProfilerThread<'_> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.inner
     }
