@@ -50,20 +50,6 @@ impl fmt::Display for Program {
     }
 }
 
-/// .NET 8 on a busy machine aborts without a word, in one of some 150 runs of torture under a profiler that hears of exceptions: in
-/// the second pass of an exception that a method has thrown and caught which native code calls, as core dumps show. Why is not
-/// known.
-fn has_aborted_by_itself(outcome: &Outcome) -> bool {
-    const SIGABRT: i32 = 6;
-    #[cfg(unix)]
-    let signal = std::os::unix::process::ExitStatusExt::signal(&outcome.status);
-    #[cfg(not(unix))]
-    let signal = None;
-    let is_silent =
-        ["corprof:", "panicked", "Fatal error", "Unhandled"].iter().all(|word| !outcome.stderr.contains(word));
-    signal == Some(SIGABRT) && is_silent
-}
-
 impl Program {
     fn run(&self, runtime: &Runtime, switch: &str) -> Result<Outcome> {
         Run::new(runtime, self.name).args(self.args).profiler("exceptions").env(SWITCH, switch).run()
@@ -84,14 +70,8 @@ impl Program {
 
     /// All of `runs` runs with pins are right.
     fn lives_with_pins(&self, runtime: &Runtime, runs: usize) -> Result<()> {
-        let mut aborted = 0;
         for run in 1..=runs {
-            let mut outcome = self.run(runtime, "1")?;
-            if runtime.major == 8 && aborted == 0 && has_aborted_by_itself(&outcome) {
-                aborted += 1;
-                println!("{runtime}: run {run} of {self}: the runtime has aborted by itself; tried once more");
-                outcome = self.run(runtime, "1")?;
-            }
+            let outcome = self.run(runtime, "1")?;
             self.judge(&outcome).with_context(|| format!("run {run} of {runs}"))?;
         }
         println!("{runtime}: {self} with pins: 0 of {runs} runs died");

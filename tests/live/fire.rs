@@ -22,7 +22,7 @@ fn every_call_from_every_context_a_thousand_times_under_fire() -> Result<()> {
             is_windows: runtime.is_windows(),
             command: Box::new(|| Run::new(&runtime, "Fire").profiler("matrix").command()),
             folder: programs.join("fire").join(&runtime.name),
-            preloaded: runtime.preloaded()?,
+            preloaded: None, // `Run` has it
         };
         let seed = any_number();
         let summary = bed.fire(seed, Fire::Each)?;

@@ -17,8 +17,6 @@ fn sample(runtime: &Runtime, app: &str, args: &[u64], settings: &[(&str, u64)]) 
     let run =
         Run::new(runtime, app).args(args.iter().map(u64::to_string)).timeout(LIMIT).profiler_named(LIBRARY, "Counts");
     let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value.to_string()));
-    // Some of the programs have native threads that end: see tests/profilers/exited_threads.rs.
-    let run = runtime.preloaded()?.iter().fold(run, |run, library| run.env("LD_PRELOAD", library));
     let outcome = run.run()?;
     ensure!(told(&outcome, "violations")? == 0, "memory or a lock was touched while threads stood still: {outcome}");
     ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");

@@ -28,6 +28,10 @@ const EMULATED: u32 = 5;
 /// ends 100 threads a second on .NET 10.
 const UNDER_WINE: u32 = 2;
 
+/// Programs with native threads that end, for which older runtimes on Linux abort now and then, with or without a profiler: they run
+/// with tests/profilers/exited_threads.rs.
+const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Torture"];
+
 /// How often a running program is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -125,14 +129,6 @@ impl Runtime {
     #[must_use]
     pub fn processor(&self) -> &'static str {
         if self.is_emulated() { "aarch64" } else { std::env::consts::ARCH }
-    }
-
-    /// What to preload where native threads end, on Linux: see tests/profilers/exited_threads.rs.
-    ///
-    /// # Errors
-    /// If it has not been built.
-    pub fn preloaded(&self) -> Result<Option<PathBuf>> {
-        (!self.is_windows()).then(|| self.library(PRELOADED)).transpose()
     }
 
     /// The built library of the example `name`.
@@ -324,6 +320,9 @@ impl Run {
         }
         if let Some(emulator) = &self.runtime.emulator {
             command.envs(emulator.environment(self.profiler.is_some()));
+        }
+        if WITH_NATIVE_THREADS.contains(&self.app.as_str()) && !self.runtime.is_windows() {
+            command.env("LD_PRELOAD", self.runtime.library(PRELOADED)?);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
