@@ -5,7 +5,7 @@
 //!
 //! A .NET runtime (.NET Core 3.1 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
 //! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. [`nettrace::Reader`] reads the events
-//! that a session delivers, or a `.nettrace` file of any origin.
+//! that a session delivers, or a `.nettrace` file of any origin; [`events`] knows their names, fields and types.
 //!
 //! ```no_run
 //! use corprof_diagnostics::Process;
@@ -59,6 +59,9 @@ mod server;
 mod session;
 mod transport;
 
+pub use corprof_events as events;
+pub use corprof_events::{KeywordSet, Level};
+
 pub use client::{Client, DEFAULT_TIMEOUT};
 pub use discovery::{Process, Scan};
 pub use environment::Environment;
@@ -66,5 +69,5 @@ pub use error::{Error, Result};
 pub use hresult::HResult;
 pub use process_info::{ProcessInfo, ProcessInfoVersion};
 pub use server::{PortServer, Runtime, Start};
-pub use session::{EventFilter, EventPipeSession, Level, Provider, Rundown, SessionConfig};
+pub use session::{EventFilter, EventPipeSession, Provider, Rundown, SessionConfig};
 pub use uuid::Uuid;

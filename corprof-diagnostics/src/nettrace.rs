@@ -26,16 +26,14 @@
 //! Bounded by [`Limits`], whatever the input says: one block, the definitions of events, and the threads, stacks and labels
 //! between two sequence points. A trace that needs more is an error that names the limit.
 //!
-//! # What is not here
+//! # Names and fields
 //!
-//! Events of the runtime itself carry no names of fields ([`Metadata::fields`] is empty): their layouts are in the
-//! runtime's manifest. [`Event::payload`] has their bytes.
+//! [`Event::decoded`] gives the event to `corprof-events`, which knows its fields by their names, and the runtime's by their types.
 
 mod blocks;
 mod buffer;
 mod error;
 mod event;
-mod fields;
 mod header;
 mod labels;
 mod limits;
@@ -50,7 +48,6 @@ mod trace;
 
 pub use error::{Error, FormatError, FormatErrorKind};
 pub use event::{Event, Item, SequencePoint};
-pub use fields::{Field, Type};
 pub use labels::{Label, Labels};
 pub use limits::Limits;
 pub use metadata::Metadata;

@@ -3,29 +3,13 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
+use corprof_events::{KeywordSet, Level};
+
 use crate::client::{Client, read_reply, unsupported};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::ipc::{Command, Payload};
 use crate::transport::Stream;
-
-/// How important events are. A session gets those of its level and the more important ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u32)]
-pub enum Level {
-    /// Those that are always written.
-    LogAlways = 0,
-    /// The application cannot go on.
-    Critical = 1,
-    /// Something failed.
-    Error = 2,
-    /// Something may be wrong.
-    Warning = 3,
-    /// What happens.
-    Informational = 4,
-    /// What happens, in detail.
-    Verbose = 5,
-}
 
 /// Which events of a provider, by their numbers, besides keywords and level.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,6 +39,15 @@ impl Provider {
     #[must_use]
     pub fn new(name: impl Into<String>, keywords: u64, level: Level) -> Self {
         Self { name: name.into(), keywords, level, arguments: None, filter: None }
+    }
+
+    /// The runtime's own events of this set. Sets are put together by `|`.
+    ///
+    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and once more
+    /// when it ends.
+    #[must_use]
+    pub fn runtime(set: KeywordSet) -> Self {
+        Self::new(Self::RUNTIME, set.keywords().bits(), set.level())
     }
 
     /// With arguments for the provider, `KEY=VALUE;KEY=VALUE`.
@@ -89,10 +82,10 @@ pub enum Rundown {
 /// What a session is to deliver.
 ///
 /// ```
-/// use corprof_diagnostics::{Level, Provider, SessionConfig};
+/// use corprof_diagnostics::{KeywordSet, Level, Provider, SessionConfig};
 ///
-/// const GC: u64 = 1;
-/// let config = SessionConfig::new([Provider::new(Provider::RUNTIME, GC, Level::Informational)]);
+/// let requests = Provider::new("Microsoft.AspNetCore.Hosting", u64::MAX, Level::Informational);
+/// let config = SessionConfig::new([Provider::runtime(KeywordSet::GC | KeywordSet::CONTENTION), requests]);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionConfig {
@@ -198,14 +191,14 @@ impl SessionConfig {
 ///
 /// ```no_run
 /// use corprof_diagnostics::nettrace::Reader;
-/// use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
+/// use corprof_diagnostics::{KeywordSet, Process, Provider, SessionConfig};
 ///
-/// let config = SessionConfig::new([Provider::new(Provider::RUNTIME, 1, Level::Informational)]);
+/// let config = SessionConfig::new([Provider::runtime(KeywordSet::GC)]);
 /// let session = Process::open(4711)?.client().start_session(&config)?;
 /// let mut reader = Reader::new(session);
 /// let mut count = 0;
 /// while let Some(event) = reader.next_event()? {
-///     println!("event {}", event.metadata().event_id);
+///     println!("{}", event.decoded().name());
 ///     count += 1;
 ///     if count == 100 {
 ///         reader.get_mut().stop()?; // and read on to the end

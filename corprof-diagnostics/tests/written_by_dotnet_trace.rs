@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
+use corprof_diagnostics::events::views::{GcAllocationTick, GcEnd, GcHeapStats, GcStart, MethodDCEndVerbose};
+use corprof_diagnostics::events::{GcReason, Provider, Value};
 use corprof_diagnostics::nettrace::{Item, Reader};
 use lzma_rust2::XzReader;
 
@@ -110,5 +112,69 @@ fn trace_event_and_this_reader_agree() -> Result {
             assert!(differences.is_empty(), "{name}: {differences:#?}");
         }
     }
+    Ok(())
+}
+
+#[test]
+fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
+    let (mut ticks, mut methods) = (0, 0);
+    let (mut starts, mut ends) = (BTreeSet::new(), BTreeSet::new());
+    for name in ["gc", "sampled"] {
+        let bytes = unpacked(name)?;
+        let mut reader = Reader::new(&bytes[..]);
+        let mut seen = BTreeMap::<String, u64>::new();
+        while let Some(event) = reader.next_event()? {
+            let event = event.decoded();
+            let is_runtimes = [Provider::RUNTIME, Provider::RUNDOWN].contains(&event.provider());
+            if !is_runtimes {
+                continue;
+            }
+            *seen.entry(event.name().to_string()).or_default() += 1;
+            assert!(event.is_exact(), "{name}: {} {}: {:02x?}", event.name(), event.version(), event.payload());
+            if let Ok(start) = event.decode::<GcStart>() {
+                assert!(start.generation <= 2 && start.reason.name().is_some(), "{start:?}");
+                assert!(starts.insert(start.number), "{start:?} came before");
+            }
+            if event.name() == "GCFitBucketInfo" {
+                // Its entries are padded, which the manifest does not say: what they sum up to shows that they are read well.
+                let buckets = event.field("Values").and_then(Value::as_list).ok_or("no buckets")?;
+                let sizes = buckets.iter().filter_map(|bucket| bucket.as_record()?.field("Size")?.as_u64());
+                assert_eq!(Some(sizes.sum()), event.field("TotalSize").and_then(Value::as_u64));
+            }
+            if let Ok(end) = event.decode::<GcEnd>() {
+                ends.insert(end.number);
+            }
+            if let Ok(stats) = event.decode::<GcHeapStats>() {
+                assert!(stats.pinned_object_size.is_some(), "{stats:?}");
+            }
+            if let Ok(tick) = event.decode::<GcAllocationTick<'_>>() {
+                assert!(tick.allocation_amount >= 8192 && tick.object_size.is_some_and(|size| size >= 24), "{tick:?}");
+                assert_eq!(event.field("TypeName").and_then(|name| name.as_text()), Some(tick.type_name));
+                ticks += 1;
+            }
+            if let Ok(method) = event.decode::<MethodDCEndVerbose<'_>>() {
+                assert!(method.start_address > 0 && method.method_size > 0 && !method.method_name.is_empty());
+                methods += 1;
+            }
+        }
+        // As TraceEvent counts them, by number.
+        let expected = expected(name)?;
+        let of_number = |number: u32| {
+            let counts = expected.iter().filter(|(kind, _)| {
+                let mut parts = kind.split('/').skip(2);
+                kind.starts_with("e13c0d23") && parts.next() == Some(&number.to_string())
+            });
+            counts.filter_map(|(_, count)| count.parse::<u64>().ok()).sum::<u64>()
+        };
+        let numbers =
+            [("GCStart", 1), ("GCEnd", 2), ("GCAllocationTick", 10), ("GCPerHeapHistory", 204), ("GCTriggered", 35)];
+        for (name, number) in numbers {
+            assert_eq!(seen.get(name).copied().unwrap_or_default(), of_number(number), "{name}");
+        }
+    }
+    assert_eq!((starts.len(), ticks), (83, 13_618));
+    assert_eq!(starts, ends);
+    assert!(methods > 2000, "{methods}");
+    assert_eq!(GcReason::SMALL_OBJECTS.to_string(), "small objects allocated");
     Ok(())
 }

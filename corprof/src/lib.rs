@@ -70,6 +70,7 @@ pub mod tracker;
 mod visitor;
 pub mod walk;
 
+pub use corprof_events as events;
 pub use corprof_macros::{Profiler, callbacks};
 pub use corprof_sys as sys;
 /// What raw calls take and answer: `HRESULT`, `BOOL`, `GUID` and `Interface`, in the version that [`sys`] uses.

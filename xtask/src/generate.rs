@@ -1,4 +1,4 @@
-//! `cargo xtask generate`: writes the generated sources anew from the IDL, or checks that they are fresh.
+//! `cargo xtask generate`: writes the generated sources anew from the IDL and the runtime's manifest, or checks that they are fresh.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 
 use crate::cargo::workspace_root;
+use crate::event_tables;
 use crate::process::{announce, env_path};
 
-/// Write the generated sources anew from the IDL files.
+/// Write the generated sources anew from the IDL files and the runtime's manifest of events.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The folder of corprof.idl, corerror.h, metadata.idl and corhdr.idl [default: $CORPROF_IDL, else ../shared/idl]
@@ -25,6 +26,8 @@ pub struct Args {
 /// # Errors
 /// If there are no inputs, they are not understood, or, with `--check`, something differs.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    announce("The runtime's events, by corprof-events/manifest");
+    event_tables::run(workspace_root(), args.check)?;
     let idl = args.idl.clone().or_else(default_idl).context(
         "there are no IDL files: name their folder by --idl DIR or CORPROF_IDL.\n\
          They are in the public repository dotnet/diagnostics, commit 3c9f99e8251b0c68cb229afad5bf30a6edeb3c13:\n\

@@ -9,6 +9,7 @@ pub mod cache;
 pub mod cargo;
 pub mod demo;
 pub mod emulator;
+pub mod event_tables;
 pub mod folder;
 pub mod generate;
 pub mod known;

@@ -51,6 +51,16 @@ impl<'a> Event<'a> {
         self.payload
     }
 
+    /// The event with its name and its fields: those that it describes, or those of the runtime's manifest.
+    #[must_use]
+    pub fn decoded(&self) -> corprof_events::Event<'a> {
+        let Metadata { provider, event_id, version, name, .. } = self.metadata;
+        let provider = corprof_events::Provider::of(provider);
+        let event =
+            corprof_events::Event::new(provider, *event_id, *version, self.payload, self.trace.pointer_size == 8);
+        event.with_description(name.as_str(), self.metadata.fields())
+    }
+
     /// When it was written, in ticks of the [`Trace`].
     #[must_use]
     pub fn ticks(&self) -> u64 {

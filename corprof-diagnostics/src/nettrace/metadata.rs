@@ -1,8 +1,8 @@
 //! The definitions of events.
 
+use corprof_events::{FieldList, Layout};
 use uuid::Uuid;
 
-use super::fields::{self, Field};
 use crate::bytes::{Cursor, Malformed};
 
 /// The definition of an event, which many events refer to.
@@ -25,9 +25,8 @@ pub struct Metadata {
     pub level: u32,
     /// Its opcode, where the trace tells.
     pub opcode: Option<u8>,
-    /// Its fields, or `None` where they are described in a way that this reader does not know: then there are only the
-    /// bytes. Empty for the runtime's own events.
-    pub fields: Option<Vec<Field>>,
+    /// The description of its fields, which has been checked.
+    fields: Option<(Layout, Box<[u8]>)>,
     /// The provider's GUID (version 6).
     pub provider_guid: Option<Uuid>,
     /// A text with places for the fields (version 6).
@@ -38,11 +37,9 @@ pub struct Metadata {
     pub properties: Vec<(String, String)>,
 }
 
-/// The kinds of tags behind a definition: in version 5, and those of version 6.
-mod tag {
+/// The kinds of options of version 6.
+mod option {
     pub(super) const OPCODE: u8 = 1;
-    /// Version 5.
-    pub(super) const FIELDS_V2: u8 = 2;
     pub(super) const KEYWORDS: u8 = 3;
     pub(super) const MESSAGE: u8 = 4;
     pub(super) const DESCRIPTION: u8 = 5;
@@ -53,6 +50,13 @@ mod tag {
 }
 
 impl Metadata {
+    /// Its fields; nothing where they are described in a way that is not known: then there are only the bytes. Empty for the
+    /// runtime's own events, which are known otherwise: see [`Event::decoded`](super::Event::decoded).
+    #[must_use]
+    pub fn fields(&self) -> Option<FieldList<'_>> {
+        self.fields.as_ref().map(|(layout, bytes)| FieldList::kept(*layout, bytes))
+    }
+
     /// The payload of an event in a metadata block of versions 4 and 5.
     pub(crate) fn read(payload: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor::new(payload);
@@ -69,27 +73,14 @@ impl Metadata {
         self.version = cursor.u32()?;
         self.level = cursor.u32()?;
         // What is described in another way leaves the event without fields, and the trace readable.
-        self.fields = fields::read_v1(cursor).ok();
-        if self.fields.is_some() {
-            self.read_tags(cursor);
-        }
+        let (fields, opcode) = FieldList::read_v4(cursor.rest());
+        self.keep(fields);
+        self.opcode = opcode;
         Ok(())
     }
 
-    /// The tags of version 5, as far as they are known. Version 4 has none.
-    fn read_tags(&mut self, cursor: &mut Cursor<'_>) {
-        let mut next = || {
-            let size = cursor.count()?;
-            let kind = cursor.u8()?;
-            Ok::<_, Malformed>((kind, cursor.bytes(size)?))
-        };
-        while let Ok((kind, bytes)) = next() {
-            match (kind, bytes) {
-                (tag::OPCODE, [opcode, ..]) => self.opcode = Some(*opcode),
-                (tag::FIELDS_V2, _) => self.fields = fields::read_v2(&mut Cursor::new(bytes)).ok(),
-                _ => {}
-            }
-        }
+    fn keep(&mut self, fields: Option<FieldList<'_>>) {
+        self.fields = fields.map(FieldList::parts).map(|(layout, bytes)| (layout, bytes.into()));
     }
 
     /// A row of a metadata block of version 6.
@@ -100,8 +91,10 @@ impl Metadata {
         let event_id = cursor.varuint32()?;
         let name = cursor.utf8()?;
         let mut metadata = Self { id, provider, event_id, name, ..Self::default() };
-        metadata.fields = fields::read_v6(&mut cursor).ok();
-        if metadata.fields.is_some() {
+        let fields = FieldList::read_v6(cursor.rest());
+        metadata.keep(fields.map(|(fields, _)| fields));
+        if let Some((_, rest)) = fields {
+            let mut cursor = Cursor::new(rest);
             let size = cursor.u16()?.into();
             // A kind that is not known has no size, so that nothing behind it can be read.
             let _ = metadata.read_options(&mut Cursor::new(cursor.bytes(size)?));
@@ -112,14 +105,14 @@ impl Metadata {
     fn read_options(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
         while !cursor.is_empty() {
             match cursor.u8()? {
-                tag::OPCODE => self.opcode = Some(cursor.u8()?),
-                tag::KEYWORDS => self.keywords = cursor.u64()?,
-                tag::MESSAGE => self.message = Some(cursor.utf8()?),
-                tag::DESCRIPTION => self.description = Some(cursor.utf8()?),
-                tag::PROPERTY => self.properties.push((cursor.utf8()?, cursor.utf8()?)),
-                tag::PROVIDER_GUID => self.provider_guid = Some(Uuid::from_bytes_le(cursor.array()?)),
-                tag::LEVEL => self.level = cursor.u8()?.into(),
-                tag::VERSION => self.version = cursor.u8()?.into(),
+                option::OPCODE => self.opcode = Some(cursor.u8()?),
+                option::KEYWORDS => self.keywords = cursor.u64()?,
+                option::MESSAGE => self.message = Some(cursor.utf8()?),
+                option::DESCRIPTION => self.description = Some(cursor.utf8()?),
+                option::PROPERTY => self.properties.push((cursor.utf8()?, cursor.utf8()?)),
+                option::PROVIDER_GUID => self.provider_guid = Some(Uuid::from_bytes_le(cursor.array()?)),
+                option::LEVEL => self.level = cursor.u8()?.into(),
+                option::VERSION => self.version = cursor.u8()?.into(),
                 _ => return Err(Malformed),
             }
         }
@@ -133,6 +126,6 @@ impl Metadata {
         let properties: usize =
             self.properties.iter().map(|(key, value)| size_of::<(String, String)>() + key.len() + value.len()).sum();
         // As much again for the map that it is in.
-        2 * size_of::<Self>() + texts + properties + self.fields.as_deref().map_or(0, fields::cost)
+        2 * size_of::<Self>() + texts + properties + self.fields.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 }

@@ -80,7 +80,9 @@ pub(crate) fn read_trace(bytes: &[u8], limits: Limits) -> u64 {
             let frames: u64 = event.stack().addresses().fold(0, u64::wrapping_add);
             let labels = event.labels().count();
             let ids = (event.activity(), event.related_activity(), event.os_thread_id(), event.process_id());
-            let metadata = (&event.metadata().provider, &event.metadata().fields, event.thread_info());
+            let metadata = (&event.metadata().provider, event.thread_info());
+            let decoded = event.decoded();
+            black_box((decoded.name().is_empty(), decoded.fields().count(), decoded.is_exact()));
             black_box((frames, labels, ids, metadata, event.since_start(), event.payload().len()));
         }
     }

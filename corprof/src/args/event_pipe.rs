@@ -31,6 +31,36 @@ pub struct EventPipeEvent<'cb> {
     pub stack: &'cb [usize],
 }
 
+impl<'cb> EventPipeEvent<'cb> {
+    /// The event with its name and its fields: those that it describes, or those of the runtime's manifest. `provider` is the
+    /// name that [`event_pipe_provider_info`](crate::Info::event_pipe_provider_info) gives; ask it once for a provider, and keep it.
+    ///
+    /// ```
+    /// use corprof::events::views::GcStart;
+    /// use corprof::prelude::*;
+    ///
+    /// fn on_event(provider: &str, event: &EventPipeEvent<'_>) {
+    ///     let event = event.decoded(provider);
+    ///     if let Ok(start) = event.decode::<GcStart>() {
+    ///         println!("collection {} of generation {}: {}", start.number, start.generation, start.reason);
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn decoded<'a>(&self, provider: &'a str) -> corprof_events::Event<'a>
+    where
+        'cb: 'a,
+    {
+        use corprof_events::{Description, Event, Provider};
+
+        let event = Event::new(Provider::of(provider), self.id, self.version, self.data, usize::BITS == 64);
+        match Description::read(self.metadata) {
+            Some(description) => event.with_description(description.name(), description.fields()),
+            None => event,
+        }
+    }
+}
+
 impl EventPipeEvent<'_> {
     /// # Safety
     /// Each (count, pointer) pair describes an array that outlives the result; so do the GUIDs, which may be null.

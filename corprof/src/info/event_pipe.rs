@@ -4,6 +4,7 @@
 mod payload;
 mod provider;
 
+use corprof_events::{KeywordSet, Level, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
@@ -63,6 +64,33 @@ pub struct EventPipeProviderConfig<'a> {
     pub level: EventPipeLevel,
     /// What else the provider wants to be told.
     pub filter: Option<&'a str>,
+}
+
+impl EventPipeProviderConfig<'static> {
+    /// The runtime's own events of this set. Sets are put together by `|`.
+    ///
+    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and once
+    /// more when it ends.
+    ///
+    /// ```
+    /// use corprof::events::KeywordSet;
+    /// use corprof::info::EventPipeProviderConfig;
+    ///
+    /// let config = EventPipeProviderConfig::runtime(KeywordSet::GC | KeywordSet::CONTENTION);
+    /// assert_eq!((config.name, config.keywords), ("Microsoft-Windows-DotNETRuntime", 0x4001));
+    /// ```
+    #[must_use]
+    pub fn runtime(set: KeywordSet) -> Self {
+        let level = match set.level() {
+            Level::LogAlways => EventPipeLevel::LogAlways,
+            Level::Critical => EventPipeLevel::Critical,
+            Level::Error => EventPipeLevel::Error,
+            Level::Warning => EventPipeLevel::Warning,
+            Level::Informational => EventPipeLevel::Informational,
+            Level::Verbose => EventPipeLevel::Verbose,
+        };
+        Self { name: Provider::RUNTIME.name(), keywords: set.keywords().bits(), level, filter: None }
+    }
 }
 
 /// The text that a configuration on the wire points to.

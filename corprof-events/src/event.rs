@@ -1,0 +1,154 @@
+//! One event, decoded as far as it is asked for.
+
+use crate::cursor::Cursor;
+use crate::description::{Description, FieldList};
+use crate::manifest::{self, ManifestEvent};
+use crate::provider::Provider;
+use crate::text::Text;
+use crate::types::Definitions;
+use crate::value::{Fields, Record, Value};
+use crate::view::{DecodeError, View};
+
+/// An event: who wrote it, which one it is, and its payload. Nothing is decoded before it is asked for.
+///
+/// ```
+/// use corprof_events::views::GcStart;
+/// use corprof_events::{Event, GcReason, Provider};
+///
+/// let payload = [3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// let event = Event::new(Provider::RUNTIME, 1, 2, &payload, true);
+/// assert_eq!(event.name(), "GCStart");
+/// assert_eq!(event.field("Depth").and_then(|depth| depth.as_u64()), Some(2));
+/// let start: GcStart = event.decode()?;
+/// assert_eq!((start.number, start.generation, start.reason), (3, 2, GcReason::INDUCED));
+/// # Ok::<(), corprof_events::DecodeError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    provider: Provider<'a>,
+    id: u32,
+    version: u32,
+    payload: &'a [u8],
+    is_64_bit: bool,
+    name: Text<'a>,
+    fields: Option<FieldList<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// An event of the runtime, or one that is not described. `is_64_bit` says how wide addresses are in the process that wrote it.
+    #[must_use]
+    pub fn new(provider: Provider<'a>, id: u32, version: u32, payload: &'a [u8], is_64_bit: bool) -> Self {
+        Self { provider, id, version, payload, is_64_bit, name: Text::utf8(b""), fields: None }
+    }
+
+    /// An event that describes itself.
+    #[must_use]
+    pub fn described(
+        provider: Provider<'a>,
+        description: &Description<'a>,
+        payload: &'a [u8],
+        is_64_bit: bool,
+    ) -> Self {
+        let event = Self::new(provider, description.id(), description.version(), payload, is_64_bit);
+        Self { name: description.name(), fields: description.fields(), ..event }
+    }
+
+    /// With this name and these fields, which a trace has told.
+    #[must_use]
+    pub fn with_description(self, name: impl Into<Text<'a>>, fields: Option<FieldList<'a>>) -> Self {
+        Self { name: name.into(), fields, ..self }
+    }
+
+    /// Who wrote it.
+    #[must_use]
+    pub fn provider(&self) -> Provider<'a> {
+        self.provider
+    }
+
+    /// Its number among those of its provider.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The bytes of its fields.
+    #[must_use]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// What the runtime's manifest says of it, if it is an event of the runtime that it knows.
+    #[must_use]
+    pub fn manifest(&self) -> Option<&'static ManifestEvent> {
+        manifest::event(self.provider.manifest(), self.id, self.version)
+    }
+
+    /// Its name: that which it brings, or that of the manifest. Empty if neither has one.
+    #[must_use]
+    pub fn name(&self) -> Text<'a> {
+        if !self.name.is_empty() {
+            return self.name;
+        }
+        self.manifest().map_or(self.name, |event| Text::from(event.name))
+    }
+
+    /// Whether its fields are known, from itself or from the manifest.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.own_fields().is_some() || self.manifest().is_some() || self.fields.is_some()
+    }
+
+    /// Names and values of its fields, in their order. None if they are not known; where the payload ends too early, those before.
+    #[must_use]
+    pub fn fields(&self) -> Fields<'a> {
+        self.record().fields()
+    }
+
+    /// The value of the field of this name: the one that the manifest or the event's description gives it.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<Value<'a>> {
+        self.record().field(name)
+    }
+
+    /// Whether the payload has the fields, all of them and nothing else.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.is_known() && self.record().end().is_ok_and(|end| end.rest().is_empty())
+    }
+
+    /// The event as `V`, a type of [`views`](crate::views).
+    ///
+    /// # Errors
+    /// If it is another event, of an older version than the view reads, or its payload is too short.
+    #[inline]
+    pub fn decode<V: View<'a>>(&self) -> Result<V, DecodeError> {
+        let (manifest, id, oldest) = V::EVENT;
+        if self.id != id || self.provider.manifest() != manifest {
+            return Err(DecodeError::OtherEvent { expected: V::NAME, id: self.id });
+        }
+        if self.version < oldest {
+            return Err(DecodeError::TooOld { event: V::NAME, version: self.version, oldest });
+        }
+        let mut cursor = Cursor::new(self.payload, self.is_64_bit);
+        V::read(&mut cursor, self.version).map_err(|_| DecodeError::TooShort { event: V::NAME })
+    }
+
+    /// The fields that it describes itself, if there is one.
+    fn own_fields(&self) -> Option<FieldList<'a>> {
+        self.fields.filter(|fields| !fields.is_empty())
+    }
+
+    fn record(&self) -> Record<'a> {
+        let fields = match self.own_fields() {
+            Some(own) => own.definitions(),
+            None => self.manifest().map_or(Definitions::NONE, |event| Definitions::Manifest(event.fields)),
+        };
+        Record::new(fields, Cursor::new(self.payload, self.is_64_bit))
+    }
+}

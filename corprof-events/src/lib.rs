@@ -1,0 +1,65 @@
+//! Decodes events of the .NET runtime and of EventSources: names, fields, and typed views of those that people use.
+//!
+//! Needs no runtime and nothing of the other crates: give it provider, number, version and payload, wherever they come from: a
+//! profiler's EventPipe session, a diagnostics port, a `.nettrace` file. `corprof-diagnostics` does so for the last two.
+//!
+//! ```
+//! use corprof_events::views::ThreadPoolWorkerThreadAdjustment;
+//! use corprof_events::{AdjustmentReason, Event, Provider};
+//!
+//! fn on_event(event: &Event<'_>) {
+//!     if let Ok(change) = event.decode::<ThreadPoolWorkerThreadAdjustment>() {
+//!         if change.reason == AdjustmentReason::STARVATION {
+//!             println!("starved: {} workers", change.new_worker_thread_count);
+//!         }
+//!     } else {
+//!         let fields: Vec<String> = event.fields().map(|(name, value)| format!("{name}={value}")).collect();
+//!         println!("{} {}", event.name(), fields.join(" "));
+//!     }
+//! }
+//! # on_event(&Event::new(Provider::RUNTIME, 55, 0, &[0; 18], true));
+//! ```
+//!
+//! # Where the knowledge comes from
+//!
+//! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
+//! ([`runtime_events`]); a newer runtime appends fields, so what is known stays readable. Events of EventSources describe
+//! themselves ([`Description`]). What neither knows is bytes ([`Event::payload`]).
+//!
+//! # Cost
+//!
+//! Nothing is allocated, and nothing is decoded that is not asked for. A typed view costs some nanoseconds
+//! (`examples/cost.rs`); a field by its name, those before it.
+//!
+//! # Hostile bytes
+//!
+//! Nothing panics, whatever a payload or a description says, and no description makes decoding take longer than its payload is.
+
+#![forbid(unsafe_code)]
+
+mod cursor;
+mod description;
+mod event;
+mod generated;
+mod keywords;
+mod manifest;
+mod provider;
+mod shown;
+mod text;
+mod types;
+mod value;
+mod values;
+mod view;
+
+pub use description::{Description, FieldList, Layout};
+pub use event::Event;
+pub use generated::views;
+pub use keywords::{KeywordSet, Keywords, Level};
+pub use manifest::{ManifestEvent, rundown_events, runtime_events};
+pub use provider::Provider;
+pub use text::Text;
+pub use value::{Fields, List, Record, Value};
+pub use values::{
+    AdjustmentReason, AllocationKind, ContentionFlags, GcKind, GcReason, RootFlags, RootKind, SuspendReason, WaitSource,
+};
+pub use view::{DecodeError, Item, Items, View};

@@ -1,0 +1,99 @@
+//! The runtime's events, as its manifest has them.
+
+use crate::generated::events::{EVENTS, RUNDOWN_STARTS};
+use crate::keywords::Keywords;
+use crate::provider::Manifest;
+use crate::types::ManifestField;
+
+/// An event of the runtime, in one version.
+#[derive(Debug)]
+pub struct ManifestEvent {
+    pub(crate) id: u16,
+    pub(crate) version: u8,
+    pub(crate) level: u8,
+    pub(crate) keywords: u64,
+    pub(crate) name: &'static str,
+    pub(crate) fields: &'static [ManifestField],
+}
+
+impl ManifestEvent {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id.into()
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version.into()
+    }
+
+    /// How important it is, from 1 (critical) to 5 (verbose); 0 where sessions of all levels get it.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        self.level.into()
+    }
+
+    /// The groups that it belongs to. Those of the rundown have other meanings.
+    #[must_use]
+    pub fn keywords(&self) -> Keywords {
+        Keywords::from_bits(self.keywords)
+    }
+
+    /// Its name, such as `GCStart`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The names of its fields.
+    pub fn fields(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(|field| field.name).filter(|name| !name.is_empty())
+    }
+}
+
+/// The events of the runtime, by number and version.
+#[must_use]
+pub fn runtime_events() -> &'static [ManifestEvent] {
+    EVENTS.get(..RUNDOWN_STARTS).unwrap_or_default()
+}
+
+/// The events of the runtime's rundown, by number and version.
+#[must_use]
+pub fn rundown_events() -> &'static [ManifestEvent] {
+    EVENTS.get(RUNDOWN_STARTS..).unwrap_or_default()
+}
+
+/// Above all numbers of events.
+const NUMBERS: usize = 512;
+
+/// Where in a list of events, sorted by number, those of each number begin; one more, where the last end.
+const fn starts(events: &[ManifestEvent], first: usize, end: usize) -> [u16; NUMBERS + 1] {
+    let mut starts = [0; NUMBERS + 1];
+    let (mut number, mut at) = (0, first);
+    while number <= NUMBERS {
+        while at < end && (events[at].id as usize) < number {
+            at += 1;
+        }
+        starts[number] = (at - first) as u16;
+        number += 1;
+    }
+    starts
+}
+
+static RUNTIME_NUMBERS: [u16; NUMBERS + 1] = starts(EVENTS, 0, RUNDOWN_STARTS);
+static RUNDOWN_NUMBERS: [u16; NUMBERS + 1] = starts(EVENTS, RUNDOWN_STARTS, EVENTS.len());
+
+/// The event in this version, or in the newest before it: newer ones have more fields at their end.
+pub(crate) fn event(manifest: Manifest, id: u32, version: u32) -> Option<&'static ManifestEvent> {
+    let (events, starts) = match manifest {
+        Manifest::Runtime => (runtime_events(), &RUNTIME_NUMBERS),
+        Manifest::Rundown => (rundown_events(), &RUNDOWN_NUMBERS),
+        Manifest::None => return None,
+    };
+    let number = usize::try_from(id).ok()?;
+    let (start, end) = (*starts.get(number)?, *starts.get(number + 1)?);
+    let versions = events.get(start.into()..end.into())?;
+    versions.iter().rev().find(|event| u32::from(event.version) <= version)
+}

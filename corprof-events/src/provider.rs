@@ -1,0 +1,65 @@
+//! Who writes events.
+
+use std::fmt::{self, Debug, Display, Formatter};
+
+/// Who writes an event: the runtime, whose events the manifest describes, or somebody else, whose events describe themselves.
+///
+/// ```
+/// use corprof_events::Provider;
+///
+/// assert_eq!(Provider::of("Microsoft-Windows-DotNETRuntime"), Provider::RUNTIME);
+/// assert_eq!(Provider::of("System.Net.Http").name(), "System.Net.Http");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Provider<'a> {
+    name: &'a str,
+    manifest: Manifest,
+}
+
+/// Which part of the manifest describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Manifest {
+    Runtime,
+    Rundown,
+    None,
+}
+
+impl<'a> Provider<'a> {
+    /// The runtime, `Microsoft-Windows-DotNETRuntime`.
+    pub const RUNTIME: Provider<'static> =
+        Provider { name: "Microsoft-Windows-DotNETRuntime", manifest: Manifest::Runtime };
+
+    /// What the runtime tells at the end of a session of methods and modules that were there before:
+    /// `Microsoft-Windows-DotNETRuntimeRundown`.
+    pub const RUNDOWN: Provider<'static> =
+        Provider { name: "Microsoft-Windows-DotNETRuntimeRundown", manifest: Manifest::Rundown };
+
+    /// The provider of this name.
+    #[must_use]
+    pub fn of(name: &'a str) -> Self {
+        let known = [Self::RUNTIME, Self::RUNDOWN].into_iter().find(|known| known.name == name);
+        known.unwrap_or(Self { name, manifest: Manifest::None })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        self.name
+    }
+
+    pub(crate) fn manifest(self) -> Manifest {
+        self.manifest
+    }
+}
+
+impl Display for Provider<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Debug for Provider<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,203 @@
+//! Events that the tests build, byte by byte.
+
+use corprof_events::views::{
+    BulkType, ContentionStart, GcBulkNode, GcGlobalHeapHistory, GcStart, ProfilerMessage, WaitHandleWaitStart,
+};
+use corprof_events::{
+    DecodeError, Description, Event, FieldList, GcKind, GcReason, KeywordSet, Keywords, Level, Provider, Value,
+    rundown_events, runtime_events,
+};
+
+/// Bytes in the order of a payload.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend(bytes);
+        self
+    }
+    fn u8(self, value: u8) -> Self {
+        self.raw(&[value])
+    }
+    fn u16(self, value: u16) -> Self {
+        self.raw(&value.to_le_bytes())
+    }
+    fn u32(self, value: u32) -> Self {
+        self.raw(&value.to_le_bytes())
+    }
+    fn u64(self, value: u64) -> Self {
+        self.raw(&value.to_le_bytes())
+    }
+    fn text(self, text: &str) -> Self {
+        text.encode_utf16().fold(self, Self::u16).u16(0)
+    }
+}
+
+fn runtime(id: u32, version: u32, payload: &[u8]) -> Event<'_> {
+    Event::new(Provider::RUNTIME, id, version, payload, true)
+}
+
+fn shown(event: &Event<'_>) -> String {
+    event.fields().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_typed_view_reads_old_and_new_versions_and_no_other_event() -> Result<(), DecodeError> {
+    let old = Bytes::default().u32(7).u32(1).u32(0).u32(1).u16(9).0;
+    let start: GcStart = runtime(1, 1, &old).decode()?;
+    assert_eq!((start.number, start.generation), (7, 1));
+    assert_eq!((start.reason, start.kind), (GcReason::SMALL_OBJECTS, GcKind::BACKGROUND));
+    assert_eq!(start.client_sequence_number, None);
+
+    let newer = [&old[..], &[5, 0, 0, 0, 0, 0, 0, 0], b"and what a later runtime adds"].concat();
+    let event = runtime(1, 3, &newer);
+    assert_eq!(event.decode::<GcStart>()?.client_sequence_number, Some(5));
+    assert_eq!(event.name(), "GCStart");
+    assert!(!event.is_exact(), "there are bytes that nobody knows");
+    assert_eq!(shown(&event), "Count=7 Depth=1 Reason=0 Type=1 ClrInstanceID=9 ClientSequenceNumber=5");
+
+    let other = runtime(1, 2, &newer).decode::<ProfilerMessage<'_>>();
+    assert!(matches!(other, Err(DecodeError::OtherEvent { expected: "ProfilerMessage", id: 1 })));
+    let rundown = Event::new(Provider::RUNDOWN, 1, 2, &newer, true).decode::<GcStart>();
+    assert!(matches!(rundown, Err(DecodeError::OtherEvent { .. })), "another provider's event 1");
+    assert!(matches!(runtime(1, 0, &old).decode::<GcStart>(), Err(DecodeError::TooOld { version: 0, oldest: 1, .. })));
+    assert!(matches!(runtime(1, 1, &old[..15]).decode::<GcStart>(), Err(DecodeError::TooShort { .. })));
+    Ok(())
+}
+
+#[test]
+fn pointers_are_as_wide_as_in_the_process() -> Result<(), DecodeError> {
+    let narrow = Bytes::default().u8(0).u16(1).u32(0x1000).u32(0x2000).u64(99).0;
+    let event = Event::new(Provider::RUNTIME, 81, 2, &narrow, false);
+    let start: ContentionStart = event.decode()?;
+    assert_eq!((start.lock_id, start.lock_owner_thread_id), (Some(0x1000), Some(99)));
+    assert!(event.is_exact());
+    assert!(matches!(event.field("LockID"), Some(Value::Pointer(0x1000))));
+    assert!(!runtime(81, 2, &narrow).is_exact());
+    let wait = Bytes::default().u8(1).u64(0x70).u16(0).0;
+    assert_eq!(runtime(301, 0, &wait).decode::<WaitHandleWaitStart>()?.associated_object_id, 0x70);
+    Ok(())
+}
+
+#[test]
+fn lists_of_structures_are_read_by_type_and_by_name() -> Result<(), DecodeError> {
+    let ty = |bytes: Bytes, id, name: &str, parameters: &[u64]| {
+        let bytes = bytes.u64(id).u64(0x10).u32(2).u32(8).u8(0x1d).text(name).u32(parameters.len() as u32);
+        parameters.iter().copied().fold(bytes, Bytes::u64)
+    };
+    let bytes = Bytes::default().u32(2).u16(8);
+    let payload = ty(ty(bytes, 1, "System.String", &[]), 2, "List`1", &[1, 7]).0;
+    let event = runtime(15, 0, &payload);
+    assert!(event.is_exact());
+    let types: BulkType<'_> = event.decode()?;
+    let found: Vec<(u64, String, Vec<u64>)> =
+        types.values.map(|ty| (ty.type_id, ty.name.to_string(), ty.type_parameters.collect())).collect();
+    assert_eq!(found, [(1, "System.String".into(), vec![]), (2, "List`1".into(), vec![1, 7])]);
+    let list = event.field("Values").and_then(Value::as_list).map(|list| list.iter().collect::<Vec<_>>());
+    let second = list.as_deref().and_then(|list| list.get(1)?.as_record()?.field("Name")?.as_text());
+    assert!(second.is_some_and(|name| name == "List`1"));
+
+    let nodes =
+        Bytes::default().u32(3).u32(2).u16(8).u64(0x1000).u64(24).u64(5).u64(1).u64(0x1018).u64(32).u64(6).u64(0);
+    let nodes = nodes.0;
+    let block: GcBulkNode<'_> = runtime(18, 0, &nodes).decode()?;
+    assert_eq!(block.index, 3);
+    let objects: Vec<(u64, u64, u64, u64)> =
+        block.values.map(|node| (node.address, node.size, node.type_id, node.edge_count)).collect();
+    assert_eq!(objects, [(0x1000, 24, 5, 1), (0x1018, 32, 6, 0)]);
+    let cut: GcBulkNode<'_> = runtime(18, 0, &nodes[..60]).decode()?;
+    assert_eq!(cut.values.count(), 1, "what is there of a block that is cut");
+
+    let history = Bytes::default().u64(1).u32(1).u32(2).u32(0).u32(1).u32(3).u16(8).u32(1).u32(10).u32(0).u32(0);
+    let event = history.0;
+    assert!(runtime(205, 3, &event).decode::<GcGlobalHeapHistory<'_>>()?.values.is_none());
+    let event = Bytes(event).u32(2).u32(70).u32(80).0;
+    let times = runtime(205, 4, &event).decode::<GcGlobalHeapHistory<'_>>()?.values;
+    assert_eq!(times.map(|times| times.map(|time| time.time).collect::<Vec<_>>()), Some(vec![70, 80]));
+    Ok(())
+}
+
+#[test]
+fn bytes_have_the_length_that_a_field_says() {
+    let payload = Bytes::default().text("x").u32(3).raw(&[1, 2, 3]).u16(8).0;
+    let event = runtime(39, 0, &payload);
+    assert!(event.is_exact());
+    assert_eq!(shown(&event), "Name=\"x\" DataSize=3 Data=010203 ClrInstanceID=8");
+}
+
+#[test]
+fn an_event_of_an_event_source_describes_itself_in_the_first_layout() {
+    let description = Bytes::default().u32(4).text("Order").u64(0x10).u32(2).u32(5);
+    let description = description.u32(3).u32(9).text("id").u32(18).text("name");
+    // An object: its fields come before its name.
+    let description = description.u32(1).u32(2).u32(12).text("a").u32(3).text("b").text("inner").0;
+    let payload = Bytes::default().u32(42).text("tea").u64(7).u32(1).0;
+    let description = Description::read(&description).unwrap();
+    assert_eq!((description.version(), description.level(), description.keywords().bits()), (2, 5, 0x10));
+    let event = Event::described(Provider::of("Shop"), &description, &payload, true);
+    assert_eq!((event.id(), event.version()), (4, 2));
+    assert_eq!(event.name(), "Order");
+    assert_eq!(shown(&event), "id=42 name=\"tea\" inner={a=7 b=true}");
+    assert!(event.is_exact());
+}
+
+#[test]
+fn an_event_of_an_event_source_describes_itself_in_the_second_layout() {
+    // name, then type; the size counts itself.
+    let field = |bytes: Bytes, name: &str, ty: &[u32]| {
+        let size = 4 + 2 * (name.len() + 1) + 4 * ty.len();
+        ty.iter().copied().fold(bytes.u32(size as u32).text(name), Bytes::u32)
+    };
+    let fields = field(field(Bytes::default().u32(2), "numbers", &[19, 9]), "text", &[19, 4]).0;
+    let description = Bytes::default().u32(1).text("Many").u64(0).u32(0).u32(4).u32(0);
+    let opcode = |bytes: Bytes| bytes.u32(1).u8(1).u8(10);
+    let description = opcode(description).u32(fields.len() as u32).u8(2).raw(&fields).0;
+    let payload = Bytes::default().u16(3).u32(1).u32(2).u32(u32::MAX).u16(2).u16(0x68).u16(0x69).0;
+    let description = Description::read(&description).unwrap();
+    let event = Event::described(Provider::of("Shop"), &description, &payload, true);
+    assert_eq!(shown(&event), "numbers=[1, 2, -1] text=\"hi\"");
+    assert!(event.is_exact());
+    let (list, _) = FieldList::read_v4(&[0; 4]);
+    assert!(list.is_some_and(FieldList::is_empty));
+}
+
+#[test]
+fn what_is_not_known_is_bytes() {
+    let event = Event::new(Provider::of("Nobody"), 1, 0, &[1, 2, 3], true);
+    assert!(event.name().is_empty() && event.fields().next().is_none() && !event.is_known() && !event.is_exact());
+    assert_eq!(event.payload(), [1, 2, 3]);
+    // Type 99 in the first layout.
+    let description = Bytes::default().u32(1).text("New").u64(0).u32(0).u32(4).u32(1).u32(99).text("x").0;
+    let description = Description::read(&description).unwrap();
+    assert_eq!(description.name(), "New");
+    assert!(description.fields().is_none());
+    assert!(runtime(9999, 0, &[]).name().is_empty());
+}
+
+#[test]
+fn the_tables_have_every_event_of_the_manifest_in_order() {
+    let rows = include_str!("../manifest/events.tsv").lines().count();
+    assert_eq!(runtime_events().len() + rundown_events().len(), rows);
+    for events in [runtime_events(), rundown_events()] {
+        assert!(events.is_sorted_by_key(|event| (event.id(), event.version())));
+        assert!(events.iter().all(|event| !event.name().is_empty()));
+    }
+    let tick = runtime_events().iter().rfind(|event| event.id() == 10).unwrap();
+    assert_eq!((tick.name(), tick.version(), tick.level()), ("GCAllocationTick", 4, 5));
+    assert_eq!(tick.keywords(), Keywords::GC);
+    assert_eq!(tick.fields().last(), Some("ObjectSize"));
+}
+
+#[test]
+fn keywords_have_names_and_sets_know_what_they_force() {
+    assert_eq!(Keywords::of("gcheapdump"), Some(Keywords::GC_HEAP_DUMP));
+    assert_eq!(Keywords::of("GCKeyword"), Some(Keywords::GC));
+    assert_eq!(Keywords::of("nothing"), None);
+    let both = Keywords::JIT | Keywords::LOADER;
+    assert_eq!(both.names().collect::<Vec<_>>(), ["LoaderKeyword", "JitKeyword"]);
+    let forcing: Vec<&str> =
+        KeywordSet::ALL.iter().filter(|(_, set)| set.forces_collections()).map(|&(name, _)| name).collect();
+    assert_eq!(forcing, ["heap-dump"]);
+    assert_eq!((KeywordSet::GC | KeywordSet::ALLOCATION_TICKS).level(), Level::Verbose);
+}
