@@ -70,6 +70,8 @@ struct Thread {
     deepest: usize,
     /// The stacks of the finally blocks that an exception runs.
     finally: Vec<Vec<FunctionId>>,
+    /// Whether the last exception was that of an abort.
+    is_aborted: bool,
 }
 
 impl FunctionHooks for Compared {
@@ -244,8 +246,12 @@ impl Compared {
     }
 
     /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike before the
-    /// enter hook of that function, or after its leave hook.
-    fn is_aborted(cx: &InCallback<'_>, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+    /// enter hook of that function, or after its leave hook. The exception may be made there first.
+    fn is_aborted(cx: &InCallback<'_>, event: &str, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+        let is_searched = ["thrown", "search", "found"].contains(&event);
+        if is_searched && cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted).unwrap_or(false) {
+            return walked.get(1..) == Some(shadow);
+        }
         let aborts = |function: &FunctionId| {
             cx.names().function(*function).starts_with("System.Threading.ThreadAbortException..ctor")
         };
@@ -287,7 +293,7 @@ impl Compared {
                 let (stack, name) = (Self::spell(cx, &shadow), cx.names().function(running));
                 eprintln!("different in {event}: {name} runs, and the shadow stack is {stack}");
             }
-        } else if walked == shadow || Self::is_aborted(cx, &walked, &shadow) {
+        } else if walked == shadow || Self::is_aborted(cx, event, &walked, &shadow) {
             self.outcome(event, |outcomes| {
                 outcomes.same += 1;
                 outcomes.deepest = outcomes.deepest.max(shadow.len());
@@ -334,7 +340,12 @@ impl Callbacks for Shadow {
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+        let class = cx.class_of(thrown).map(|class| cx.names().class(class));
+        let is_aborted = class.is_ok_and(|class| class == "System.Threading.ThreadAbortException");
+        if let Err(error) = cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted = is_aborted) {
+            eprintln!("no state of the thread in thrown: {error}");
+        }
         self.0.compare(cx, "thrown", None);
     }
 
