@@ -13,6 +13,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use corprof::Guid;
+use corprof::args::{ClassCounts, GcReason, Generations, JitCache, SuspendReason, TransitionReason};
+use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::settings::Setting;
 use corprof::sync::Mutex;

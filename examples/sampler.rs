@@ -17,9 +17,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use corprof::id::Inert;
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
 use corprof::sync::Mutex;
+use corprof::walk::Sampler;
 use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 

@@ -13,7 +13,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use corprof::hooks::{CallTimer, CallTimes, CallTotals, StackBoundary};
+use corprof::calls::{CallProfiler, CallTimer, CallTotals};
+use corprof::hooks::StackBoundary;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
 use corprof_export::{Frame as NamedFrame, Method, Mode, Output, Profile, Unit, application_name};
@@ -69,7 +70,7 @@ impl Options {
 
 struct Hooks {
     options: Options,
-    times: CallTimes,
+    times: CallProfiler,
 }
 
 impl FunctionHooks for Hooks {
@@ -153,7 +154,7 @@ impl Hooks {
 impl Callbacks for Timer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let options = Options::read()?;
-        let times = CallTimes::with_bound(options.path_limit);
+        let times = CallProfiler::with_bound(options.path_limit);
         let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { options, times }));
         Ok(cx.hook_functions(Arc::clone(hooks))?)
     }

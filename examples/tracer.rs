@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use corprof::hooks::{Call, CallEnd, CallLog, CallReader, CallThread, CallWriter, StackBoundary};
+use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
+use corprof::hooks::StackBoundary;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
 use corprof_export::{Short, Trace, application_name};
@@ -98,7 +99,7 @@ impl CallReader<&'static str> for ToFile {
         Ok(self.trace.thread(thread.number, thread.os_id, thread.name.as_deref())?)
     }
 
-    fn begin(&mut self, call: Call<&'static str>) -> Result<(), BoxError> {
+    fn begin(&mut self, call: CallBegin<&'static str>) -> Result<(), BoxError> {
         Ok(self.trace.begin(call.thread, call.at, call.function)?)
     }
 
@@ -125,8 +126,8 @@ struct ToTree {
 }
 
 impl CallReader<&'static str> for ToTree {
-    fn begin(&mut self, call: Call<&'static str>) -> Result<(), BoxError> {
-        let Call { thread, function, .. } = call;
+    fn begin(&mut self, call: CallBegin<&'static str>) -> Result<(), BoxError> {
+        let CallBegin { thread, function, .. } = call;
         let dots = ".".repeat(call.depth.min(100));
         Ok(writeln!(self.out, "{thread:>4} {dots}{function}")?)
     }

@@ -27,7 +27,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
             "`#[callbacks]` takes no arguments: which events to ask for follows from the methods below",
         ));
     }
-    let item = match (misplaced(&item), item) {
+    let item = match (wrong_item(&item), item) {
         (None, Item::Impl(block)) => with_events(block, &mut errors),
         (error, item) => {
             errors.extend(error);
@@ -39,7 +39,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Why the attribute cannot be on this item, unless it can.
-fn misplaced(item: &Item) -> Option<Error> {
+fn wrong_item(item: &Item) -> Option<Error> {
     const PLACE: &str = "`#[callbacks]` goes on `impl Callbacks for …`";
     let Item::Impl(block) = item else {
         return Some(Error::new_spanned(item, format!("{PLACE}, and this is no `impl` block")));
@@ -82,9 +82,9 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     quote! {
         #block
         #(#[#conditions])*
-        impl #generics ::corprof::Subscriber for #ty #bounds {
-            const EVENTS: ::corprof::EventSet = {
-                let __corprof_events = ::corprof::EventSet::EMPTY;
+        impl #generics ::corprof::profiler::Subscriber for #ty #bounds {
+            const EVENTS: ::corprof::event_mask::EventSet = {
+                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 #(#events)*
                 __corprof_events
             };
@@ -205,7 +205,7 @@ fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
     let conditions = attributes.iter().filter_map(condition);
     quote! {
         #(#[#conditions])*
-        let __corprof_events = __corprof_events.with(::corprof::Event::#event);
+        let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::#event);
     }
 }
 

@@ -81,7 +81,7 @@ pub struct InCallback<'cb> {
 /// Calls that may start one take `&mut self`: no lock guard ([`sync::Mutex`](crate::sync::Mutex)) and no [`ObjectId`]
 /// can be held across them.
 ///
-/// [`ObjectId`]: crate::ObjectId
+/// [`ObjectId`]: crate::id::ObjectId
 pub struct InTriggers<'cb> {
     inner: InCallback<'cb>,
 }

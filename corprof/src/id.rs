@@ -8,7 +8,7 @@
 //! # Dead identifiers
 //!
 //! The runtime does not recognise a dead identifier: it reads the memory that was there. So corprof keeps books of what can
-//! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::ErrorKind))
+//! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::error::ErrorKind))
 //! instead of passing it on; a call under way holds the end up. Identifiers may be kept and compared as long as one likes. But
 //! the runtime uses addresses again: an identifier that was dead may one day name something else.
 //!
@@ -157,6 +157,7 @@ pub struct ReJitId(pub usize);
 /// What has to be kept of one is its name ([`event_pipe_provider_info`](crate::Info::event_pipe_provider_info)):
 ///
 /// ```compile_fail,E0521
+/// # use corprof::id::EventPipeProviderId;
 /// # use corprof::prelude::*;
 /// # use std::sync::Mutex;
 /// struct Keeper { providers: Mutex<Vec<EventPipeProviderId<'static>>> }
@@ -222,7 +223,7 @@ impl EventPipeSessionId {
 ///
 /// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
 /// [`create_handle`](crate::InCallback::create_handle) makes from .NET 7 on; on older runtimes have an
-/// [`ObjectTracker`](crate::ObjectTracker) follow it from collection to collection. The identifier itself does not keep:
+/// [`ObjectTracker`](crate::tracker::ObjectTracker) follow it from collection to collection. The identifier itself does not keep:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;

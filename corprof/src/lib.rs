@@ -41,22 +41,21 @@ extern crate self as corprof;
 
 mod adapter;
 pub mod args;
-mod buffer;
+pub mod calls;
 pub mod context;
-mod enumerate;
 pub mod error;
-mod event_mask;
-mod il_body;
+pub mod event_mask;
+mod ffi;
 #[rustfmt::skip]
 mod generated;
 pub mod hooks;
 pub mod id;
+mod il_body;
 pub mod info;
 mod lock;
 pub mod metadata;
-pub mod misplaced;
 pub mod names;
-mod profiler;
+pub mod profiler;
 pub mod profiler_thread;
 mod report;
 mod session;
@@ -67,8 +66,11 @@ mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tracker;
-mod visitor;
 pub mod walk;
+pub mod wrong_context;
+
+// Last, so that messages of the compiler name types by their own modules.
+pub mod prelude;
 
 pub use corprof_events as events;
 pub use corprof_macros::{Profiler, callbacks};
@@ -77,41 +79,11 @@ pub use corprof_sys as sys;
 pub use windows_core;
 pub use windows_core::GUID as Guid;
 
-pub use context::{Context, InCallback, InInitialize, InTriggers};
-pub use error::{Error, ErrorKind, Result, ResultExt};
-pub use event_mask::{Event, EventMask, EventSet};
-pub use hooks::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ValueHooks};
-pub use id::{
-    AppDomainId, AssemblyId, ClassId, ContextId, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, FunctionId,
-    HandleId, Inert, ModuleId, NativeCode, ObjectId, ReJitId, ThreadId,
-};
+pub use context::{InCallback, InInitialize, InTriggers};
+pub use error::{Error, Result};
+pub use event_mask::EventMask;
 pub use info::Info;
-pub use names::{Name, Names};
-pub use profiler::{BoxError, Callbacks, Profiler, Subscriber};
-pub use profiler_thread::ProfilerThread;
-pub use tracker::{ObjectTracker, TrackedId};
-pub use walk::{Frame, Sampler};
-
-/// Everything that a profiler's source usually needs.
-pub mod prelude {
-    pub use crate::args::*;
-    pub use crate::context::{Context, InCallback, InInitialize, InTriggers};
-    pub use crate::hooks::{
-        Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, Value, ValueHooks,
-    };
-    pub use crate::id::*;
-    pub use crate::metadata::MethodDef;
-    #[doc(hidden)]
-    pub use crate::misplaced::{
-        OnlyInsideACallback as _, OnlyOnAThreadOfTheProfiler as _, OnlyWhereACollectionMayStart as _,
-    };
-    pub use crate::profiler_thread::ProfilerThread;
-    pub use crate::walk::{Frame, Sampler};
-    pub use crate::{
-        BoxError, Callbacks, Error, EventMask, Guid, Info, Name, Names, Profiler, Result, ResultExt, Subscriber,
-        callbacks,
-    };
-}
+pub use profiler::{BoxError, Callbacks, Profiler};
 
 /// For the macros only.
 #[doc(hidden)]

@@ -75,41 +75,63 @@ fn every_info_method_is_offered_or_in_the_ledger() {
     }
 }
 
-/// The public methods of each context, from the sources.
+/// The public methods of each context with the names of their parameters, from the sources: `metadata(module)`.
 fn methods_of_contexts() -> BTreeMap<&'static str, BTreeSet<String>> {
     let mut found: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
     for file in sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src")) {
         let text = fs::read_to_string(file).unwrap();
-        let mut context = None;
-        for line in text.lines() {
-            if line.starts_with("impl") {
-                let is_of = |name: &&str| line.contains(&format!(" {name}<'")) && !line.contains(" for ");
-                context = ["InCallback", "InTriggers", "ProfilerThread"].into_iter().find(is_of);
-            }
-            let (Some(context), Some(rest)) = (context, line.strip_prefix("    pub ")) else { continue };
-            let Some(rest) = rest.strip_prefix("unsafe ").unwrap_or(rest).strip_prefix("fn ") else { continue };
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            found.entry(context).or_default().insert(name);
+        if !text.contains("impl") || text.starts_with("// @generated") {
+            continue;
+        }
+        for item in syn::parse_file(&text).unwrap().items {
+            let syn::Item::Impl(block) = item else { continue };
+            let syn::Type::Path(of) = &*block.self_ty else { continue };
+            let name = of.path.segments.last().unwrap().ident.to_string();
+            let context = ["InCallback", "InTriggers", "ProfilerThread"].into_iter().find(|context| *context == name);
+            let Some(context) = context.filter(|_| block.trait_.is_none()) else { continue };
+            let methods = block.items.iter().filter_map(|item| match item {
+                syn::ImplItem::Fn(method) if matches!(method.vis, syn::Visibility::Public(_)) => {
+                    Some(shown(&method.sig))
+                }
+                _ => None,
+            });
+            found.entry(context).or_default().extend(methods);
         }
     }
     found
 }
 
+/// A method's name and those of its parameters.
+fn shown(signature: &syn::Signature) -> String {
+    let parameters = signature.inputs.iter().filter_map(|input| match input {
+        syn::FnArg::Typed(parameter) => match &*parameter.pat {
+            syn::Pat::Ident(name) => Some(name.ident.to_string()),
+            _ => Some("_".to_owned()),
+        },
+        syn::FnArg::Receiver(_) => None,
+    });
+    format!("{}({})", signature.ident, parameters.collect::<Vec<_>>().join(", "))
+}
+
 #[test]
-fn every_method_of_a_context_has_a_shadow_that_names_its_rule() {
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/misplaced.rs")).unwrap();
-    let shadows = |name: &str| -> BTreeSet<String> {
-        let (_, rest) = text.split_once(&format!("    {name} if ")).unwrap();
-        let (_, rest) = rest.split_once('{').unwrap();
-        rest.split_once('}').unwrap().0.split_whitespace().map(str::to_owned).collect()
+fn every_method_of_a_context_is_known_where_it_is_absent() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/wrong_context.rs")).unwrap();
+    let absent = |bound: &str| -> BTreeSet<String> {
+        let (_, rest) = text.split_once(&format!("\n    {bound} {{\n")).unwrap();
+        rest.split_once('}')
+            .unwrap()
+            .0
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect()
     };
     let mut methods = methods_of_contexts();
-    methods.get_mut("ProfilerThread").unwrap().retain(|name| name != "wait" && name != "is_stopping");
-    for (context, name) in [
-        ("InCallback", "OnlyInsideACallback"),
-        ("InTriggers", "OnlyWhereACollectionMayStart"),
-        ("ProfilerThread", "OnlyOnAThreadOfTheProfiler"),
-    ] {
-        assert_eq!(shadows(name), methods[context], "the methods of {context}, and {name} in src/misplaced.rs");
+    methods.get_mut("ProfilerThread").unwrap().retain(|method| method != "wait(duration)" && method != "is_stopping()");
+    for (context, bound) in
+        [("InCallback", "InCallbackContext"), ("InTriggers", "MayTriggerGc"), ("ProfilerThread", "OnProfilerThread")]
+    {
+        assert_eq!(absent(bound), methods[context], "the methods of {context}, and {bound} in src/wrong_context.rs");
     }
 }

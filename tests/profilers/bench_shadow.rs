@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use corprof::hooks::{HookClock, ShadowStack};
+use corprof::calls::{HookClock, ShadowStack};
 use corprof::prelude::*;
 
 /// What runs on each thread and since when, and what that comes to.

@@ -1,6 +1,8 @@
 //! Hooks that are told values, beside those of bench_hooks.rs: what the runtime's slow path costs, and what reading does.
 //! bench/Bench.cs is the program; the book's page "Tracing calls" has the figures.
 
+use corprof::hooks::values::{Arguments, ReturnValue, Value};
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::prelude::*;
 
 /// Counts calls by the slow path, and reads nothing.

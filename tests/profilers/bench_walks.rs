@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
 use corprof::walk::Round;
+use corprof::walk::Sampler;
 use libloading::Library;
 
 /// How many walks of its own stack a turn is: some tenths of a millisecond.

@@ -7,10 +7,13 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
+use corprof::args::{FunctionControl, GcReason, Generations};
+use corprof::id::NativeCode;
+use corprof::id::ReJitId;
 use corprof::info::{FunctionVersion, IlMapEntry, IlOffset};
 use corprof::metadata::{MethodDef, TypeDef};
 use corprof::prelude::*;
-use corprof::{NativeCode, sys};
+use corprof::sys;
 
 /// Only the test's own threads wait for these, and never while they make a call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use corprof::args::EventPipeEvent;
+use corprof::id::EventPipeEventId;
 use corprof::id::EventPipeSessionId;
 use corprof::info::{EventPipeEventDefinition, EventPipeLevel, EventPipePayload, EventPipeProviderConfig};
 use corprof::prelude::*;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use corprof::id::HandleId;
 use corprof::prelude::*;
 
 #[derive(Profiler, Default)]

@@ -289,7 +289,7 @@ struct Registers([u8; 1232]);
 mod managed {
     use std::ffi::{c_int, c_void};
 
-    use corprof::InHook;
+    use corprof::hooks::InHook;
 
     use super::Registers;
 
@@ -346,7 +346,7 @@ mod managed {
 /// The same by the tables of Windows.
 #[cfg(all(windows, target_arch = "x86_64"))]
 mod managed {
-    use corprof::InHook;
+    use corprof::hooks::InHook;
     use windows_sys::Win32::System::Diagnostics::Debug::{
         CONTEXT, RtlCaptureContext, RtlLookupFunctionEntry, RtlVirtualUnwind, UNW_FLAG_NHANDLER,
     };
@@ -404,7 +404,7 @@ mod managed {
 mod managed {
     use super::Registers;
 
-    pub(super) fn caller(_cx: &corprof::InHook<'_>) -> Option<Registers> {
+    pub(super) fn caller(_cx: &corprof::hooks::InHook<'_>) -> Option<Registers> {
         None
     }
 }

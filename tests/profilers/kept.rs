@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use corprof::error::ErrorKind;
 use corprof::prelude::*;
-use corprof::{ErrorKind, InCallback, sys};
+use corprof::{InCallback, sys};
 
 /// An identifier of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use corprof::args::FunctionControl;
+use corprof::id::ReJitId;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 use corprof::sys;

@@ -243,7 +243,7 @@ struct HoldsOn(corprof::sync::Mutex<()>);
 
 #[callbacks]
 impl Callbacks for HoldsOn {
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::Inert<ThreadId>, _name: &str) {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
         let _guard = self.0.lock(cx);
         loop {
             std::thread::park();

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use corprof::metadata::MethodDef;
 use corprof::metadata::signature::{MethodSignature, PropertySignature, Type};
 use corprof::metadata::{
     AssemblyIdentity, MemberRef, MetadataEmit, MetadataImport, MethodSpec, StandAloneSignature, Token, TypeDef,

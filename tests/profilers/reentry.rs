@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use corprof::args::EventPipeEvent;
+use corprof::id::HandleId;
 use corprof::info::{
     EventPipeEventDefinition, EventPipeLevel, EventPipePayload, EventPipeProviderConfig, HandleKind, ObjectHandle,
 };

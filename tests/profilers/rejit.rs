@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
+use corprof::args::FunctionControl;
+use corprof::id::ReJitId;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 

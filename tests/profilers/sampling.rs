@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use corprof::names::Names;
 use corprof::prelude::*;
 use corprof::testing::standstill;
+use corprof::walk::Sampler;
 use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 
 /// A number from the environment.

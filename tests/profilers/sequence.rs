@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+use corprof::args::{ClassCounts, GcReason, Generations, MovedRanges, Roots, SurvivingRanges, SuspendReason};
+use corprof::id::{HandleId, Inert};
 use corprof::prelude::*;
 
 /// The modules that are watched: the program, and the one that it loads and unloads.
@@ -292,7 +294,7 @@ impl Callbacks for Sequence {
     fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_id: u32) {
         self.state().of(cx, "ThreadAssignedToOSThread", thread.as_raw());
     }
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: corprof::Inert<ThreadId>, name: &str) {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: corprof::id::Inert<ThreadId>, name: &str) {
         let mut state = self.state();
         state.of(cx, "ThreadNameChanged", thread.as_raw());
         if name == "worker" {
@@ -377,7 +379,7 @@ impl Callbacks for Sequence {
     fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {
         self.state().of_collection(cx, "RuntimeSuspendStarted", reason.to_string());
     }
-    fn runtime_thread_suspended(&self, info: &Info, thread: corprof::Inert<ThreadId>) {
+    fn runtime_thread_suspended(&self, info: &Info, thread: corprof::id::Inert<ThreadId>) {
         let mut state = self.state();
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(info, "RuntimeThreadSuspended", name);
@@ -391,7 +393,7 @@ impl Callbacks for Sequence {
     fn runtime_resume_started(&self, cx: &InCallback<'_>) {
         self.state().of_collection(cx, "RuntimeResumeStarted", "");
     }
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: corprof::Inert<ThreadId>) {
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: corprof::id::Inert<ThreadId>) {
         let mut state = self.state();
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(cx, "RuntimeThreadResumed", name);

@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use corprof::hooks::{ShadowStack, StackBoundary};
+use corprof::calls::ShadowStack;
+use corprof::hooks::StackBoundary;
+use corprof::hooks::values::{Arguments, ReturnValue};
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::prelude::*;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,6 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use corprof::hooks::values::{Arguments, ReturnValue, Value};
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::prelude::*;
 
 use super::Shared;

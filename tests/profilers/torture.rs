@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use corprof::args::{GcReason, Generations};
 use corprof::prelude::*;
 use corprof::testing::standstill;
+use corprof::walk::Sampler;
 use corprof::walk::{Report, Round, Strategy};
 
 use kept::{Answers, Kept};
@@ -287,7 +289,7 @@ impl Callbacks for Torture {
     }
 
     // The threads stand still: a count and no more.
-    fn runtime_thread_suspended(&self, _cx: &Info, _thread: corprof::Inert<ThreadId>) {
+    fn runtime_thread_suspended(&self, _cx: &Info, _thread: corprof::id::Inert<ThreadId>) {
         add(&self.0.counts.suspensions);
     }
 

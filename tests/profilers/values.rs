@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use corprof::hooks::ByRef;
+use corprof::hooks::values::ByRef;
+use corprof::hooks::values::{Arguments, ReturnValue, Value};
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::prelude::*;
 
 /// Whether a function is one of the program's own that are called with known values.
@@ -71,7 +73,7 @@ fn described(cx: &InSlowHook<'_>, value: Value<'_>) -> String {
 /// What is in a variable. By the rules first, and where they tell nothing, in the knowledge that it is a string.
 fn behind(by_ref: ByRef<'_>) -> String {
     match by_ref.value() {
-        Value::Unreadable(corprof::hooks::Unreadable::ObjectBehindByRef) => {
+        Value::Unreadable(corprof::hooks::values::Unreadable::ObjectBehindByRef) => {
             // SAFETY: the program calls its methods with variables, and once with the address 0x10, which is of no string.
             format!("unchecked {}", unsafe { by_ref.value_unchecked() })
         }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use corprof::Guid;
+use corprof::args::{EventPipeEvent, GcReason, Generations, MovedRanges, SurvivingRanges};
+use corprof::context::Context;
 use corprof::info::{
     EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig,
     EventPipeProviderListener, EventPipeProviderState, EventPipeType, HandleKind, ObjectHandle,
@@ -17,7 +20,7 @@ use corprof::info::{
 use corprof::metadata::FieldDef;
 use corprof::prelude::*;
 use corprof::sync::Mutex;
-use corprof::{ObjectTracker, TrackedId};
+use corprof::tracker::{ObjectTracker, TrackedId};
 
 /// What is shared with the profiler thread.
 #[derive(Default)]

@@ -51,11 +51,11 @@ fn events_follow_the_methods_and_everything_else_stays() {
             fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) { beep() }
             fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InTriggers<'_>, _: ThreadId, _: u32) {}
         }
-        impl<'a> ::corprof::Subscriber for Beeper where u8: Copy {
-            const EVENTS: ::corprof::EventSet = {
-                let __corprof_events = ::corprof::EventSet::EMPTY;
-                let __corprof_events = __corprof_events.with(::corprof::Event::ClassLoadFinished);
-                let __corprof_events = __corprof_events.with(::corprof::Event::ThreadAssignedToOsThread);
+        impl<'a> ::corprof::profiler::Subscriber for Beeper where u8: Copy {
+            const EVENTS: ::corprof::event_mask::EventSet = {
+                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
+                let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ClassLoadFinished);
+                let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ThreadAssignedToOsThread);
                 __corprof_events
             };
         }
@@ -68,9 +68,9 @@ fn no_methods_no_events() {
     let found = callbacks(quote! { impl Callbacks for Quiet {} });
     let wanted = quote! {
         impl Callbacks for Quiet {}
-        impl ::corprof::Subscriber for Quiet {
-            const EVENTS: ::corprof::EventSet = {
-                let __corprof_events = ::corprof::EventSet::EMPTY;
+        impl ::corprof::profiler::Subscriber for Quiet {
+            const EVENTS: ::corprof::event_mask::EventSet = {
+                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 __corprof_events
             };
         }
@@ -91,12 +91,12 @@ fn conditions_go_along_with_the_event() {
         }
     }));
     let wanted = pretty(quote! {
-        const EVENTS: ::corprof::EventSet = {
-            let __corprof_events = ::corprof::EventSet::EMPTY;
+        const EVENTS: ::corprof::event_mask::EventSet = {
+            let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
             #[cfg(windows)]
             #[cfg(feature = "loud")]
             #[cfg_attr(test, cfg(unix), cfg_attr(debug_assertions, cfg(not(miri))))]
-            let __corprof_events = __corprof_events.with(::corprof::Event::ThreadCreated);
+            let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ThreadCreated);
             __corprof_events
         };
     });

@@ -119,7 +119,7 @@ open_enums! {
 
 /// Which generations a collection collects.
 ///
-/// It ends with the callback that is given it, so that an [`ObjectTracker`](crate::ObjectTracker) cannot be told those of an
+/// It ends with the callback that is given it, so that an [`ObjectTracker`](crate::tracker::ObjectTracker) cannot be told those of an
 /// earlier collection. [`iter`](Self::iter) gives values that may be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generations<'cb> {

@@ -102,7 +102,7 @@ impl Error {
     /// What sort of failure it is, for a profiler that deals with some of them.
     ///
     /// ```
-    /// # use corprof::{ErrorKind, prelude::*};
+    /// # use corprof::{error::ErrorKind, prelude::*};
     /// # fn ask() -> Result<u32> { Err(Error::new(corprof::sys::CORPROF_E_SUSPENSION_IN_PROGRESS, "SuspendRuntime")) }
     /// let answer = match ask() {
     ///     Err(error) if error.kind() == ErrorKind::TryAgain => ask(),

@@ -4,7 +4,7 @@
 
 use crate::event_mask::Flag;
 
-/// A callback, as something that happens: what an [`EventSet`](crate::EventSet) is made of.
+/// A callback, as something that happens: what an [`EventSet`](crate::event_mask::EventSet) is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -68,7 +68,7 @@ impl HookClock {
 
     /// A clock that counts nanoseconds, for times that are made by hand.
     #[cfg(test)]
-    pub(super) fn of_nanoseconds() -> Self {
+    pub(crate) fn of_nanoseconds() -> Self {
         Self(Clock::mock().0)
     }
 }

@@ -1,8 +1,7 @@
 //! Hooks of either trait, as everything below the public ones sees them.
 
-use super::{
-    Arguments, FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, ReturnValue, StackBoundary, ValueHooks,
-};
+use super::values::{Arguments, ReturnValue};
+use super::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, StackBoundary, ValueHooks};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 

@@ -32,8 +32,8 @@ impl<'h> InSlowHook<'h> {
         Self { hook, callback, frame }
     }
 
-    /// The context of a fast hook, for what is made for both: [`ShadowStack`](super::ShadowStack) and
-    /// [`CallLog`](super::CallLog).
+    /// The context of a fast hook, for what is made for both: [`ShadowStack`](crate::calls::ShadowStack) and
+    /// [`CallLog`](crate::calls::CallLog).
     #[inline]
     pub fn hook(&self) -> &InHook<'h> {
         &self.hook

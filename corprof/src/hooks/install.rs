@@ -2,8 +2,7 @@
 
 use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
-use super::values::HookValues;
-use super::{FunctionHooks, ValueHooks, stubs, wrapper};
+use super::{FunctionHooks, HookValues, ValueHooks, stubs, wrapper};
 use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;

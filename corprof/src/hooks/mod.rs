@@ -62,44 +62,27 @@
 //! # Arguments and results
 //!
 //! Hooks that are told what functions are called with and what they return implement another trait, [`ValueHooks`], and are set
-//! by [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`]. The runtime then
+//! by [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`](values::Value). The runtime then
 //! takes another way to all hooks, which costs several times as much. In return such a hook gets an [`InSlowHook`], which offers
 //! more than an [`InHook`].
 //!
-//! # Where the files are
-//!
-//! `install.rs` sets hooks of either kind by the runtime's calls (`calls.rs`), which are one inside (`either.rs`), `fitness.rs` tells which functions are never
-//! hooked, `stubs` has the assembly and its tests, `signature.rs` proves which functions need no vector
-//! registers kept, `installed.rs` leads from a stub to the user's method, and `threads.rs` keeps each thread's state.
-//! `rarely.rs` calls what hooks seldom do at no price for the rest. `shadow.rs` is a stack of what is running, and `unwind.rs`
-//! tells what exceptions have left of it. What hooks find goes through `events.rs` to a reader; `call_log.rs` does that for
-//! calls, with the times of `clock.rs`. Where sums are enough, `call_times.rs` adds up each thread's calls in `call_paths.rs`,
-//! and `call_tree.rs` is the result. `value_hooks.rs` is the trait of hooks that are told values, `slow.rs` the way to them, and
-//! `values` reads.
+//! What records calls is in [`calls`](crate::calls).
 
-mod call_log;
-mod call_paths;
-mod call_reader;
-mod call_times;
-mod call_tree;
 mod calls;
-mod clock;
+pub(crate) mod clock;
 mod either;
-mod events;
 mod fitness;
 mod in_hook;
 mod in_slow_hook;
 mod install;
 mod installed;
-mod rarely;
-mod shadow;
 mod signature;
 mod slow;
 mod stubs;
 mod threads;
 mod unwind;
 mod value_hooks;
-mod values;
+pub mod values;
 mod wrapper;
 
 use std::sync::Arc;
@@ -109,22 +92,12 @@ use crate::context::InInitialize;
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 
-pub use call_log::{CallLog, CallWriter};
-pub use call_reader::{Call, CallEnd, CallReader, CallThread, Folded};
-pub use call_times::{CallTimer, CallTimes};
-pub use call_tree::{CallPath, CallTotals, CallTree};
-pub use clock::HookClock;
-pub use events::{EventReader, EventWriter, Events};
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
 use installed::Installed;
-pub use shadow::ShadowStack;
 pub use unwind::StackBoundary;
 pub(crate) use unwind::is_about_unwinding;
-pub use value_hooks::ValueHooks;
-pub use values::{
-    Arguments, ByRef, EnumValue, Field, HookValues, ReturnValue, StringRef, StructValue, Unreadable, Value,
-};
+pub use value_hooks::{HookValues, ValueHooks};
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime leaves out what nobody wants, which is cheaper than a hook that does nothing.
@@ -174,7 +147,7 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
-    /// Whether each hook begins with a reading of the clock, which [`HookClock::at`] gives. It is the cheapest way to the time.
+    /// Whether each hook begins with a reading of the clock, which [`HookClock::at`](crate::calls::HookClock::at) gives. It is the cheapest way to the time.
     const TIMED: bool = false;
 
     /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
@@ -215,7 +188,7 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Called if [`UNWINDS`](Self::UNWINDS), before the profiler's own callback: when an exception is thrown, before and after
     /// a filter, and when a finally or catch block is about to run. The next hook on the thread would show most of them to be gone (its
     /// [stack pointer](InHook::stack_pointer) is above theirs), but not while the block runs, nor when the function that
-    /// catches has no hooks. [`ShadowStack::unwound`] does what there is to do.
+    /// catches has no hooks. [`ShadowStack::unwound`](crate::calls::ShadowStack::unwound) does what there is to do.
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         let _ = (thread, boundary);
     }

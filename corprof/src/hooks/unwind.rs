@@ -20,7 +20,7 @@ use super::threads::Kept;
 /// A place in a stack: functions whose callers' stack pointers ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are
 /// below it do not run any more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StackBoundary(pub(super) usize);
+pub struct StackBoundary(pub(crate) usize);
 
 impl StackBoundary {
     /// Whether the function with this [stack pointer](super::InHook::stack_pointer) is gone.
@@ -31,14 +31,14 @@ impl StackBoundary {
 
     /// For a function whose own stack pointer this is: what it has called last has been given the same.
     #[inline]
-    pub(super) fn of_caller(stack_pointer: usize) -> Self {
+    pub(crate) fn of_caller(stack_pointer: usize) -> Self {
         Self(stack_pointer.saturating_add(1))
     }
 }
 
 impl InCallback<'_> {
     /// What has been left of the calling thread's stack: all below the innermost managed frame, whether it has hooks or not.
-    /// For a [`ShadowStack`](super::ShadowStack) that is to be looked at in a callback.
+    /// For a [`ShadowStack`](crate::calls::ShadowStack) that is to be looked at in a callback.
     ///
     /// It takes the first step of a [walk](InCallback::walk_own_stack), with all its needs. With no managed frame there is no
     /// boundary: none.

@@ -2,9 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{Arguments, Hook, HookKinds, HookValues, InSlowHook, ReturnValue, StackBoundary};
+use super::values::{Arguments, ReturnValue};
+use super::{Hook, HookKinds, InSlowHook, StackBoundary};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
+
+bitflags::bitflags! {
+    /// What hooks are told of a call beside its function. Any of it makes the runtime take its slow path for all hooks.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub struct HookValues: u8 {
+        /// [`ValueHooks::enter_with_args`](ValueHooks::enter_with_args) gets the arguments.
+        const ARGUMENTS = 1;
+        /// [`ValueHooks::leave_with_value`](ValueHooks::leave_with_value) gets what is returned.
+        const RESULT = 2;
+        /// [`InSlowHook::frame_info`](InSlowHook::frame_info) has what tells the type arguments of shared code.
+        const FRAME = 4;
+    }
+}
 
 /// What is done when functions begin and end, with what they are called with and what they return.
 ///

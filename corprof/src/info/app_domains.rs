@@ -2,9 +2,9 @@
 
 use corprof_sys as sys;
 
-use crate::buffer::{read_list_from, read_utf16};
 use crate::context::InTriggers;
 use crate::error::Result;
+use crate::ffi::buffer::{read_list_from, read_utf16};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ModuleId};
 

@@ -1,8 +1,8 @@
 //! Assemblies.
 
-use crate::buffer::read_utf16;
 use crate::context::InCallback;
 use crate::error::Result;
+use crate::ffi::buffer::read_utf16;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, AssemblyId, ModuleId};
 

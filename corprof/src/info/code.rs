@@ -3,10 +3,10 @@
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
-use crate::buffer::{read_list, read_list_from};
 use crate::context::{InCallback, InTriggers};
-use crate::enumerate::read_all;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::{read_list, read_list_from};
+use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ModuleId, NativeCode, ReJitId};
 use crate::info::Info;

@@ -8,9 +8,9 @@ use corprof_events::{KeywordSet, Level, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::buffer::{read_utf16, to_utf16};
 use crate::context::InTriggers;
 use crate::error::{E_OUTOFMEMORY, Error, Result};
+use crate::ffi::buffer::{read_utf16, to_utf16};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
@@ -119,7 +119,7 @@ impl ConfigText {
 /// Makes a call about a session, on a thread beside the calling one if that is the profiler's or the collector's.
 ///
 /// To stop a session makes a managed thread of the caller (seen on .NET 8), and to start one may run the managed code of an
-/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::ProfilerThread) what it refuses an
+/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) what it refuses an
 /// application's thread outside of callbacks.
 fn apart<T: Send>(call: &'static str, info: &Info, make: impl FnOnce(&Info) -> Result<T> + Send) -> Result<T> {
     if !profiler_threads::is_current() && info.current_thread()?.is_some() {

@@ -3,8 +3,8 @@
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::buffer::read_utf16;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::read_utf16;
 use crate::generated::contract::contract;
 use crate::id::FunctionId;
 use crate::info::Info;

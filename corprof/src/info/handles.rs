@@ -1,5 +1,5 @@
 //! Handles: they keep an object findable, and if wanted alive or in place, until they are dropped. They need .NET 7; for
-//! older runtimes there is [`ObjectTracker`](crate::ObjectTracker).
+//! older runtimes there is [`ObjectTracker`](crate::tracker::ObjectTracker).
 
 use std::cell::Cell;
 use std::fmt;

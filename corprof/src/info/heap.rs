@@ -8,18 +8,18 @@ use corprof_sys as sys;
 use windows_core::BOOL;
 
 use crate::args::Generation;
-use crate::buffer::read_blank_list;
 use crate::context::{Heap, InCallback, InTriggers};
-use crate::enumerate::read_all;
 use crate::error::{E_FAIL, Error, Result};
 use crate::event_mask::Phase;
+use crate::ffi::buffer::read_blank_list;
+use crate::ffi::enumerate::read_all;
+use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
 #[cfg(doc)]
 use crate::profiler_thread::ProfilerThread;
 use crate::session::profiler_threads;
-use crate::visitor::Visitor;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use corprof_sys as sys;
 
 use super::code::FunctionVersion;
 use crate::context::{InCallback, InTriggers};
-use crate::enumerate::read_all;
 use crate::error::{Error, Result};
+use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ReJitId};
 

@@ -2,9 +2,9 @@
 
 use corprof_sys as sys;
 
-use crate::buffer::read_blank_list;
 use crate::context::InCallback;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::read_blank_list;
 use crate::generated::contract::contract;
 use crate::id::ClassId;
 use crate::info::Info;
@@ -26,11 +26,11 @@ pub struct ClassLayout {
 pub struct FieldOffset {
     /// The field.
     pub field: FieldDef,
-    /// How far it is from the address that an [`ObjectId`](crate::ObjectId) is; in a value type, from the start of the value.
+    /// How far it is from the address that an [`ObjectId`](crate::id::ObjectId) is; in a value type, from the start of the value.
     pub offset: u32,
 }
 
-/// Where the parts of a string are, counted from the address that its [`ObjectId`](crate::ObjectId) is.
+/// Where the parts of a string are, counted from the address that its [`ObjectId`](crate::id::ObjectId) is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StringLayout {

@@ -3,10 +3,10 @@
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
-use crate::buffer::read_utf16;
 use crate::context::{InCallback, InTriggers};
-use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+use crate::ffi::buffer::read_utf16;
+use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
 use crate::info::Info;

@@ -8,10 +8,10 @@ use windows_core::BOOL;
 
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
 use crate::info::heap::{BLANK_RANGE, GenerationRange, explain_generations};
-use crate::visitor::Visitor;
 
 /// As many dimensions as an array can have.
 const MOST_DIMENSIONS: usize = 32;

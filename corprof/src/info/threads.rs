@@ -3,9 +3,9 @@
 use corprof_sys as sys;
 
 use crate::context::{InCallback, InTriggers};
-use crate::enumerate::read_all;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
+use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
@@ -93,7 +93,7 @@ impl InCallback<'_> {
 
     /// Sets aside what the runtime needs to answer a thread that has never run managed code.
     ///
-    /// A [`ProfilerThread`](crate::ProfilerThread) has done so before it begins, and a managed thread need not.
+    /// A [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has done so before it begins, and a managed thread need not.
     #[doc = contract!(InitializeCurrentThread)]
     #[doc(alias = "InitializeCurrentThread")]
     pub fn initialize_current_thread(&self) -> Result<()> {
@@ -109,7 +109,7 @@ impl InTriggers<'_> {
     ///
     /// The runtime takes its list of threads under a lock that a collection holds from suspension to restart, and leaves
     /// cooperative mode to wait for it. That is why the call takes `&mut self` although it starts no collection: no
-    /// [`ObjectId`](crate::ObjectId) and no guard of a [`sync::Mutex`](crate::sync::Mutex) is held meanwhile.
+    /// [`ObjectId`](crate::id::ObjectId) and no guard of a [`sync::Mutex`](crate::sync::Mutex) is held meanwhile.
     #[doc = contract!(EnumThreads)]
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection

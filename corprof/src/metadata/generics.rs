@@ -4,8 +4,8 @@ use corprof_sys as sys;
 
 use super::import::MetadataImport;
 use super::{GenericParam, GenericParamConstraint, Token};
-use crate::buffer::read_utf16;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::read_utf16;
 
 /// What the metadata says about a generic parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,8 +12,8 @@ use windows_core::HRESULT;
 
 use super::raw::{Loaded, Metadata};
 use super::{Token, raw};
-use crate::buffer::read_utf16;
 use crate::error::Result;
+use crate::ffi::buffer::read_utf16;
 use crate::session::liveness::Lifeline;
 
 /// The metadata of one module, to read.

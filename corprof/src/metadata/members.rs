@@ -6,8 +6,8 @@ use super::constant::RawConstant;
 use super::import::MetadataImport;
 use super::raw::{Blob, wide};
 use super::{Constant, FieldDef, MemberRef, MethodDef, MethodSpec, ParamDef, Token, TypeDef};
-use crate::buffer::{Units, read_units, read_utf16};
 use crate::error::{Error, Result};
+use crate::ffi::buffer::{Units, read_units, read_utf16};
 
 /// What the metadata says about a method that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]

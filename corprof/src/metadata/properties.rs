@@ -6,8 +6,8 @@ use super::constant::RawConstant;
 use super::import::MetadataImport;
 use super::raw::Blob;
 use super::{Constant, Event, MethodDef, Property, Token, TypeDef};
-use crate::buffer::read_utf16;
 use crate::error::Result;
+use crate::ffi::buffer::read_utf16;
 
 /// What the metadata says about a property that the module defines.
 #[derive(Clone, PartialEq, Debug)]

@@ -5,8 +5,8 @@ use std::ops::Deref;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::buffer::to_utf16;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::ffi::buffer::to_utf16;
 use crate::id::ModuleId;
 use crate::session::liveness::{Held, Lifeline};
 

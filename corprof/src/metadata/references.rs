@@ -6,8 +6,8 @@ use windows_core::{HRESULT, Interface};
 use super::import::MetadataImport;
 use super::raw::{Blob, Loaded, found, tokens, wide};
 use super::{Assembly, AssemblyRef, ExportedType, Module, ModuleRef, Token, TypeDef};
-use crate::buffer::read_utf16;
 use crate::error::{E_NOINTERFACE, Error, Result};
+use crate::ffi::buffer::read_utf16;
 
 /// What an assembly is called, in its own manifest or where another refers to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

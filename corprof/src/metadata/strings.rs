@@ -3,8 +3,8 @@
 use super::import::MetadataImport;
 use super::raw::Blob;
 use super::{StandAloneSignature, UserString};
-use crate::buffer::read_list;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::read_list;
 
 impl MetadataImport<'_> {
     /// The literal strings of the module (`ldstr`).

@@ -5,8 +5,8 @@ use corprof_sys as sys;
 use super::import::MetadataImport;
 use super::raw::{Blob, found, wide};
 use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
-use crate::buffer::{Units, read_units};
 use crate::error::{Error, Result};
+use crate::ffi::buffer::{Units, read_units};
 
 /// What the metadata says about a type that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]

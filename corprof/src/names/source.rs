@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::Name;
 use super::spelling::Spelling;
-use crate::buffer::Units;
 use crate::context::InCallback;
 use crate::error::Result;
+use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
 use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSpec, is_nested};

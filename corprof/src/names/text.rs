@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr;
 
-use crate::buffer::Units;
+use crate::ffi::buffer::Units;
 
 /// Room for nearly every name.
 const USUAL_BYTES: usize = 256;

@@ -5,9 +5,9 @@ use corprof_sys as sys;
 use windows_core::HRESULT;
 
 use super::Runtime;
-use crate::buffer::read_short_list;
-use crate::enumerate::read_all;
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result, S_FALSE};
+use crate::ffi::buffer::read_short_list;
+use crate::ffi::enumerate::read_all;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 
 /// Where a function is defined, and with which type arguments.

@@ -21,7 +21,7 @@ pub trait Merge: Default + Send + 'static {
 /// A value for each thread that runs callbacks: made when the thread first asks for it, merged when it is read.
 ///
 /// Callbacks come on many threads at once. A table that all of them write makes them wait for each other, or pay for not having
-/// to; here each has its own, as hooks have by [`FunctionHooks::Thread`](crate::FunctionHooks::Thread). When a thread ends, what
+/// to; here each has its own, as hooks have by [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread). When a thread ends, what
 /// it has is merged with that of those that ended before, so memory does not grow with the number of threads that there ever were.
 ///
 /// ```

@@ -159,7 +159,7 @@ impl FakeClr {
     /// of a profiler's beginning and end are never made this way.
     ///
     /// ```
-    /// # use corprof::{prelude::*, testing::FakeClr, Event};
+    /// # use corprof::{event_mask::Event, prelude::*, testing::FakeClr};
     /// # #[derive(Default, Profiler)]
     /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C02", no_export)]
     /// # struct Silent;

@@ -93,7 +93,7 @@ impl FakeClr {
     ///
     /// ```
     /// # use corprof::testing::FakeClr;
-    /// # fn play(clr: &FakeClr, main: corprof::FunctionId, get: corprof::FunctionId) {
+    /// # fn play(clr: &FakeClr, main: corprof::id::FunctionId, get: corprof::id::FunctionId) {
     /// clr.jit_with(main, || {
     ///     clr.core_class("System.Console");
     ///     clr.inline(main, get);

@@ -16,7 +16,7 @@ const GENERIC: u8 = 0x10;
 ///
 /// ```
 /// # use corprof::testing::ClassSpec;
-/// # fn f(int32: corprof::ClassId) -> ClassSpec {
+/// # fn f(int32: corprof::id::ClassId) -> ClassSpec {
 /// ClassSpec::new("App.Shelf`1").args([int32])
 /// # }
 /// ```

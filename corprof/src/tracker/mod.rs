@@ -4,8 +4,10 @@
 //! of chosen objects up to date:
 //!
 //! ```
+//! # use corprof::args::{GcReason, Generations, MovedRanges, SurvivingRanges};
 //! # use corprof::prelude::*;
-//! # use corprof::{ObjectTracker, TrackedId, sync::Mutex};
+//! # use corprof::tracker::{ObjectTracker, TrackedId};
+//! # use corprof::sync::Mutex;
 //! #[derive(Default)]
 //! struct Watch { tracker: ObjectTracker, watched: Mutex<Option<TrackedId>> }
 //!

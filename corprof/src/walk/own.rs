@@ -8,10 +8,10 @@ use windows_core::HRESULT;
 
 use crate::context::{InCallback, Place};
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
+use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::session::wire;
-use crate::visitor::Visitor;
 
 use super::start::Seed;
 use super::{Frame, Registers};
@@ -26,7 +26,7 @@ impl InCallback<'_> {
     /// managed code. It leaves out what has no metadata: dynamic methods and the runtime's own stubs. On a thread with no
     /// managed frames nothing is shown.
     ///
-    /// In a slow hook ([`InSlowHook`](crate::InSlowHook)) the walk begins with the function that has called the hook. A slow
+    /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the function that has called the hook. A slow
     /// hook has at least that frame; if the runtime shows none, that is an error.
     ///
     /// `visit` may ask by this context, whose calls start no collection: the names of the functions, above all. It cannot walk

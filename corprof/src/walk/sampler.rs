@@ -197,7 +197,7 @@ impl Sampler {
         let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
         cx.add_events(flags).map_err(SamplerError::Flags)?;
         strategy::prepare(&self);
-        let run = move |cx: &mut crate::ProfilerThread<'_>| {
+        let run = move |cx: &mut crate::profiler_thread::ProfilerThread<'_>| {
             let _licence = licence;
             sampling::run(self, cx, &mut see);
         };

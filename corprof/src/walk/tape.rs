@@ -17,7 +17,7 @@ pub struct SampledFrame {
     /// The managed function, or none for native code: a block of frames, or with [`Strategy::Seeded`](super::Strategy::Seeded)
     /// a single one.
     pub function: Option<FunctionId>,
-    /// Where in the native code; as [`Frame::ip`](crate::Frame::ip).
+    /// Where in the native code; as [`Frame::ip`](crate::walk::Frame::ip).
     pub ip: usize,
 }
 

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use corprof::args::{ClassCounts, MovedRange, MovedRanges, Roots, SurvivingRange, SurvivingRanges};
+use corprof::event_mask::Event;
 use corprof::prelude::*;
+use corprof::sys;
 use corprof::testing::FakeClr;
-use corprof::{Event, sys};
 use windows_core::{BOOL, HRESULT};
 
 /// Follows objects, and counts threads and collections.

@@ -3,9 +3,10 @@
 use std::hint::black_box;
 
 use corprof::error::E_FAIL;
+use corprof::event_mask::Event;
 use corprof::prelude::*;
+use corprof::sys;
 use corprof::testing::{Builder, ClassSpec, FakeClr, FakeObject};
-use corprof::{Event, sys};
 use windows_core::HRESULT;
 
 /// Has one callback of exceptions, of which no pin depends.

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use corprof::error::E_FAIL;
+use corprof::event_mask::Event;
 use corprof::prelude::*;
+use corprof::sys;
 use corprof::testing::FakeClr;
-use corprof::{Event, sys};
 use windows_core::{HRESULT, Interface};
 
 use crate::Nothing;

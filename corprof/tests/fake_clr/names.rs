@@ -3,9 +3,11 @@
 use std::sync::Mutex;
 
 use corprof::error::E_FAIL;
+use corprof::event_mask::Event;
+use corprof::id::Inert;
 use corprof::prelude::*;
+use corprof::sys;
 use corprof::testing::{ClassSpec, FakeClr, Frame, FunctionSpec, Param};
-use corprof::{Event, sys};
 
 /// Writes down what it hears of, by name.
 #[derive(Default, Profiler)]

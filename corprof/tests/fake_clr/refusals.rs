@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use corprof::args::{GcReason, Generations};
 use corprof::error::{E_FAIL, E_INVALIDARG};
 use corprof::prelude::*;
 use corprof::sys;

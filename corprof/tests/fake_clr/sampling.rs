@@ -8,6 +8,7 @@ use corprof::error::E_FAIL;
 use corprof::prelude::*;
 use corprof::sys;
 use corprof::testing::{FakeClr, standstill};
+use corprof::walk::Sampler;
 use corprof::walk::{Report, SamplerError, ThreadCounts};
 use windows_core::HRESULT;
 

@@ -1,6 +1,6 @@
 //! The order of callbacks, as a runtime makes them. That it is a runtime's order, `tests/live/sequence.rs` finds out.
 
-use corprof::Event;
+use corprof::event_mask::Event;
 use corprof::prelude::*;
 use corprof::testing::FakeClr;
 

@@ -145,7 +145,7 @@ fn many_threads_make_callbacks_at_once() {
     assert_eq!(busy.jitted.load(SeqCst), THREADS * ROUNDS);
     assert_eq!(busy.allocated.load(SeqCst), THREADS * ROUNDS);
     assert_eq!(busy.threads.load(SeqCst), 0);
-    assert_eq!(clr.count(corprof::Event::ClassLoadFinished), 0, "nobody asked");
+    assert_eq!(clr.count(corprof::event_mask::Event::ClassLoadFinished), 0, "nobody asked");
     assert_eq!(busy.collections.load(SeqCst), THREADS * ROUNDS / 50);
     assert!(!clr.has_panicked() && clr.refusals().is_empty());
     clr.shutdown();

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use corprof::info::IlMapEntry;
+use corprof::metadata::MethodDef;
 use corprof::metadata::*;
 use corprof::prelude::*;
 

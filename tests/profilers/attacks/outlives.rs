@@ -8,7 +8,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corprof::Inert;
+use corprof::id::HandleId;
+use corprof::id::Inert;
 use corprof::info::{HandleKind, Info, ObjectHandle};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use corprof::id::{EventPipeProviderId, HandleId};
 use corprof::info::{HandleKind, ObjectHandle};
 use corprof::metadata::TypeDef;
 use corprof::prelude::*;

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use corprof::error::E_FAIL;
+use corprof::id::{EventPipeEventId, EventPipeProviderId, NativeCode};
 use corprof::info::{EventPipeEventDefinition, EventPipeLevel, HandleKind, ObjectHandle};
+use corprof::metadata::MethodDef;
 use corprof::metadata::{FieldDef, TypeDef};
 use corprof::prelude::*;
 

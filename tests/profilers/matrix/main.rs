@@ -24,6 +24,12 @@ mod rows;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use corprof::args::{
+    ClassCounts, EventPipeEvent, FunctionControl, GcReason, Generations, JitCache, MovedRanges, Roots, SurvivingRanges,
+    SuspendReason, TransitionReason, WeakTableElements,
+};
+use corprof::id::{EventPipeProviderId, HandleId, Inert, ReJitId};
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 use fire::Id;
@@ -262,7 +268,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "runtime_resume_finished");
     }
 
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: corprof::Inert<ThreadId>) {
+    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: corprof::id::Inert<ThreadId>) {
         in_callback(cx, "runtime_thread_resumed");
     }
 
@@ -339,7 +345,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "exception_catcher_leave");
     }
 
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::Inert<ThreadId>, _name: &str) {
+    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
         in_triggers(cx, "thread_name_changed");
     }
 

@@ -7,6 +7,7 @@ use corprof::info::{
     EventPipeLevel, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState,
     HandleKind, IlMapEntry,
 };
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 use super::facts::{Facts, NOTHING_YET, event};

@@ -21,16 +21,3 @@ pub(super) use live::{Assemblies, Lookup};
 pub(super) use plan::Plan;
 pub use unreadable::Unreadable;
 pub use value::{ByRef, EnumValue, Field, StringRef, StructValue, Value};
-
-bitflags::bitflags! {
-    /// What hooks are told of a call beside its function. Any of it makes the runtime take its slow path for all hooks.
-    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-    pub struct HookValues: u8 {
-        /// [`ValueHooks::enter_with_args`](super::ValueHooks::enter_with_args) gets the arguments.
-        const ARGUMENTS = 1;
-        /// [`ValueHooks::leave_with_value`](super::ValueHooks::leave_with_value) gets what is returned.
-        const RESULT = 2;
-        /// [`InSlowHook::frame_info`](super::InSlowHook::frame_info) has what tells the type arguments of shared code.
-        const FRAME = 4;
-    }
-}

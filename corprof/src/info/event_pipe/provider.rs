@@ -5,9 +5,9 @@ use std::ffi::c_void;
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID};
 
-use crate::buffer::to_utf16;
 use crate::context::InTriggers;
 use crate::error::{E_INVALIDARG, Error, Result};
+use crate::ffi::buffer::to_utf16;
 use crate::generated::contract::contract;
 use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;

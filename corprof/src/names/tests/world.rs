@@ -7,8 +7,8 @@ use std::ops::Deref;
 
 use corprof_sys as sys;
 
-use crate::buffer::Units;
 use crate::error::{Error, Result};
+use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
 use crate::metadata::{MethodDef, MethodProps, Token, TypeDef, TypeDefProps, TypeRef, TypeRefProps, TypeSpec};

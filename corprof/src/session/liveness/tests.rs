@@ -33,7 +33,7 @@ fn a_thread_at_its_end_waits_for_its_walk_and_is_not_walked_again() {
 
     alive.thread_ended(THREAD);
     let dead = alive.hold(ThreadId::from_raw(THREAD).unwrap(), "GetThreadInfo").err().unwrap();
-    assert_eq!(dead.kind(), crate::ErrorKind::Gone);
+    assert_eq!(dead.kind(), crate::error::ErrorKind::Gone);
     assert!(dead.to_string().starts_with("GetThreadInfo(thread): COR_E_OBJECTDISPOSED"), "{dead}");
 
     alive.thread_created(THREAD);
@@ -85,7 +85,7 @@ fn metadata_is_that_of_its_module_and_not_of_the_next_one_at_the_address() {
         entry.set(State::Dead);
         entry.begin_life(state);
         let error = first.hold("X").err().unwrap();
-        assert_eq!(error.kind(), crate::ErrorKind::Gone, "another module is there: {state:?}");
+        assert_eq!(error.kind(), crate::error::ErrorKind::Gone, "another module is there: {state:?}");
         assert!(!entry.is_used(), "what is refused is not held");
         let next = Lifeline::of(&alive, &alive.hold(module, "X").ok().unwrap());
         assert!(next.hold("X").is_ok());

@@ -1,4 +1,5 @@
 //! No collection may start while a hook holds objects.
+use corprof::hooks::InSlowHook;
 use corprof::prelude::*;
 
 fn load(cx: &InSlowHook<'_>, module: ModuleId, class: corprof::metadata::TypeDef) {

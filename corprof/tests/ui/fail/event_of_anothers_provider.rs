@@ -1,5 +1,6 @@
 //! An event ends with its provider, and the application may delete this one.
 use corprof::info::EventPipeEventDefinition;
+use corprof::id::EventPipeProviderId;
 use corprof::prelude::*;
 
 fn define(cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>, event: &EventPipeEventDefinition<'_>) {

@@ -1,6 +1,8 @@
 //! The application may delete the provider.
 use std::sync::Mutex;
 
+use corprof::args::EventPipeEvent;
+use corprof::id::EventPipeProviderId;
 use corprof::prelude::*;
 
 struct Collector(Mutex<Vec<EventPipeProviderId<'static>>>);

@@ -4,7 +4,7 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    const EVENTS: corprof::EventSet = corprof::EventSet::EMPTY;
+    const EVENTS: corprof::event_mask::EventSet = corprof::event_mask::EventSet::EMPTY;
 }
 
 fn main() {}

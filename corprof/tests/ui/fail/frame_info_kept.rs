@@ -1,4 +1,5 @@
 //! What a walk shows of a frame is good while it shows it.
+use corprof::walk::Frame;
 use corprof::prelude::*;
 use std::ops::ControlFlow;
 

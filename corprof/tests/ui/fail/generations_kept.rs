@@ -1,6 +1,8 @@
 //! Those of an earlier collection would make a tracker take dead objects for alive.
 use std::sync::Mutex;
 
+use corprof::args::GcReason;
+use corprof::args::Generations;
 use corprof::prelude::*;
 
 struct Lazy(Mutex<Option<Generations<'static>>>);

@@ -1,4 +1,5 @@
 //! Nothing can be asked about what is not loaded yet, or not any more.
+use corprof::id::Inert;
 use corprof::prelude::*;
 
 fn module_load_started(cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {

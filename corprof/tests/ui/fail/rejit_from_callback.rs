@@ -1,4 +1,5 @@
 //! A request of ReJIT marks the thread that makes it, so it is not made on an application's thread.
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 fn rewrite(cx: &mut InTriggers<'_>, module: ModuleId, method: MethodDef) {

@@ -1,4 +1,5 @@
 //! The next round writes over the samples of this one.
+use corprof::walk::Sampler;
 use corprof::prelude::*;
 use corprof::walk::{Sample, SamplerError};
 

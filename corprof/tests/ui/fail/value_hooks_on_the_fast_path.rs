@@ -1,4 +1,5 @@
 //! Hooks that are told values are set by a call of their own.
+use corprof::hooks::{HookValues, ValueHooks};
 use corprof::prelude::*;
 
 struct Hooks;

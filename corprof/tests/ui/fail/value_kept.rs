@@ -1,4 +1,7 @@
 //! What a hook is told is good in that hook: the next collection may move the object.
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::values::Arguments;
+use corprof::hooks::values::Value;
 use corprof::prelude::*;
 
 struct Keeper(std::sync::Mutex<Option<Value<'static>>>);

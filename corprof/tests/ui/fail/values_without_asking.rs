@@ -1,4 +1,6 @@
 //! Hooks that are told values implement `ValueHooks`, which says what they are told.
+use corprof::hooks::InSlowHook;
+use corprof::hooks::values::Arguments;
 use corprof::prelude::*;
 
 struct Hooks;

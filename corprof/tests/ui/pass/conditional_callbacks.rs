@@ -1,5 +1,5 @@
 use corprof::prelude::*;
-use corprof::{Event, EventSet};
+use corprof::event_mask::{Event, EventSet};
 
 struct Beeper;
 

@@ -23,5 +23,5 @@ impl Callbacks for Counter {
 }
 
 fn main() {
-    assert!(Counter::EVENTS.contains(corprof::Event::ObjectAllocated));
+    assert!(Counter::EVENTS.contains(corprof::event_mask::Event::ObjectAllocated));
 }

@@ -11,5 +11,5 @@ impl Callbacks for Beeper {
 
 fn main() {
     assert_eq!(Beeper::NAME, "Beeper");
-    assert_eq!(Beeper::EVENTS, corprof::EventSet::EMPTY.with(corprof::Event::ClassLoadFinished));
+    assert_eq!(Beeper::EVENTS, corprof::event_mask::EventSet::EMPTY.with(corprof::event_mask::Event::ClassLoadFinished));
 }

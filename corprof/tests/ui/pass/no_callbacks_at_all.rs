@@ -8,6 +8,6 @@ struct Quiet {}
 impl Callbacks for Quiet {}
 
 fn main() {
-    assert_eq!(Quiet::EVENTS, corprof::EventSet::EMPTY);
+    assert_eq!(Quiet::EVENTS, corprof::event_mask::EventSet::EMPTY);
     assert_eq!(Quiet::MIN_INFO, 12);
 }

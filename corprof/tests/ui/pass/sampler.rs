@@ -1,4 +1,5 @@
 //! A sampler with all of its settings.
+use corprof::walk::Sampler;
 use corprof::prelude::*;
 use corprof::walk::{Mode, SamplerError, Strategy};
 use std::time::Duration;

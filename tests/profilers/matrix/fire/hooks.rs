@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
+use corprof::hooks::values::{Arguments, ReturnValue, Value};
+use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::prelude::*;
 
 use super::super::rows;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use corprof::id::Inert;
 use corprof::prelude::*;
-use corprof::{Inert, sys};
+use corprof::sys;
 
 use super::super::places::FACTS;
 use super::{IS_BURNING, fault};

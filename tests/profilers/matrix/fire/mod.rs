@@ -28,6 +28,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use corprof::context::Context;
 use corprof::prelude::*;
 use corprof::sync::{Mutex, MutexGuard};
 

@@ -45,7 +45,7 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
     });
     let count = callbacks.len();
     quote! {
-        /// A callback, as something that happens: what an [`EventSet`](crate::EventSet) is made of.
+        /// A callback, as something that happens: what an [`EventSet`](crate::event_mask::EventSet) is made of.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! [`Events`]: what hooks have to tell, from a buffer for each thread to one reader.
+//! [`EventQueue`]: what hooks have to tell, from a buffer for each thread to one reader.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -28,11 +28,11 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// ([`dropped`](Self::dropped)), or its thread waits ([`push_waiting`](EventWriter::push_waiting)).
 ///
 /// ```
-/// use corprof::hooks::{EventReader, EventWriter, Events};
+/// use corprof::calls::{EventQueue, EventReader, EventWriter};
 /// use corprof::prelude::*;
 /// use std::{sync::Arc, time::Duration};
 ///
-/// struct Calls(Events<FunctionId>);
+/// struct Calls(EventQueue<FunctionId>);
 ///
 /// impl FunctionHooks for Calls {
 ///     type Function = ();
@@ -60,13 +60,13 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// }
 ///
 /// fn initialize(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-///     let calls = Arc::new(Calls(Events::new(4096, 64))); // kept, for `finish` in `shutdown`
+///     let calls = Arc::new(Calls(EventQueue::new(4096, 64))); // kept, for `finish` in `shutdown`
 ///     cx.hook_functions(calls.clone())?;
 ///     Ok(calls.0.start(cx, "calls", Duration::from_millis(5), Print)?)
 /// }
 /// ```
 #[derive(Debug)]
-pub struct Events<E>(Arc<Shared<E>>);
+pub struct EventQueue<E>(Arc<Shared<E>>);
 
 /// What writers and reader have in common.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ struct Shared<E> {
 /// The reader, when there is one.
 struct Reading<E>(Option<Box<dyn Read<E>>>);
 
-/// What is done with [`Events`], in the order in which a thread wrote them; those of different threads are not in order.
+/// What is done with [`EventQueue`], in the order in which a thread wrote them; those of different threads are not in order.
 ///
-/// It runs on the thread that [`Events::start`] makes, and at last on that of [`Events::finish`]. After an error it is told
+/// It runs on the thread that [`EventQueue::start`] makes, and at last on that of [`EventQueue::finish`]. After an error it is told
 /// nothing more: what threads still write is thrown away unread, and `finish` hands out the error.
 pub trait EventReader<E>: Send + 'static {
     /// What it keeps for each thread that writes.
@@ -130,7 +130,7 @@ pub trait EventReader<E>: Send + 'static {
     }
 }
 
-/// One thread's end of [`Events`].
+/// One thread's end of [`EventQueue`].
 #[derive(Debug)]
 pub struct EventWriter<E> {
     events: Arc<Shared<E>>,
@@ -139,7 +139,7 @@ pub struct EventWriter<E> {
     ask_in: u32,
 }
 
-impl<E: Send + 'static> Events<E> {
+impl<E: Send + 'static> EventQueue<E> {
     /// Buffers for at most `threads` threads at a time, of `room` events each.
     ///
     /// A thread without a buffer loses its events until another thread has ended.
@@ -159,7 +159,7 @@ impl<E: Send + 'static> Events<E> {
         }))
     }
 
-    /// A thread's own end, to be made in [`thread_started`](super::FunctionHooks::thread_started). The buffer is freed when
+    /// A thread's own end, to be made in [`thread_started`](crate::hooks::FunctionHooks::thread_started). The buffer is freed when
     /// this has been dropped and all has been read.
     pub fn writer(&self) -> EventWriter<E> {
         EventWriter { buffer: self.0.buffer(), events: self.0.clone(), ask_in: ASK_AGAIN }
@@ -239,7 +239,7 @@ impl<E: Send + 'static> Events<E> {
     }
 }
 
-impl<E> Clone for Events<E> {
+impl<E> Clone for EventQueue<E> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
@@ -462,5 +462,4 @@ impl<E> std::fmt::Debug for Reading<E> {
 }
 
 #[cfg(test)]
-#[path = "events_tests.rs"]
 mod tests;

@@ -3,11 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use super::call_reader::{CallReader, Event, Nesting, Ticks};
-use super::events::{EventWriter, Events};
-use super::rarely::rarely;
-use super::{HookClock, InHook, ShadowStack, StackBoundary};
+use super::cold_call::cold_call;
+use super::queue::{EventQueue, EventWriter};
+use super::reader::{CallEvent, CallReader, Nesting, Ticks};
+use super::shadow_stack::ShadowStack;
 use crate::context::InTriggers;
+use crate::hooks::clock::HookClock;
+use crate::hooks::{InHook, StackBoundary};
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::system;
@@ -24,11 +26,12 @@ const DEEPEST: usize = 1 << 20;
 /// at the speed of the reader's disk. [`folding`](Self::folding) makes that bearable: what is over before it could be seen in
 /// a picture is counted, and not told one by one.
 ///
-/// Memory is bounded as with [`Events`]: `room * threads * (size_of::<F>() + 24)` bytes at most, and in each thread
+/// Memory is bounded as with [`EventQueue`]: `room * threads * (size_of::<F>() + 24)` bytes at most, and in each thread
 /// `size_of::<F>() + 40` bytes for each call that it is inside of.
 ///
 /// ```
-/// use corprof::hooks::{Call, CallEnd, CallLog, CallReader, CallWriter, StackBoundary};
+/// use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallWriter};
+/// use corprof::hooks::StackBoundary;
 /// use corprof::prelude::*;
 /// use std::time::Duration;
 ///
@@ -56,7 +59,7 @@ const DEEPEST: usize = 1 << 20;
 /// struct Print;
 ///
 /// impl CallReader<FunctionId> for Print {
-///     fn begin(&mut self, call: Call<FunctionId>) -> Result<(), BoxError> {
+///     fn begin(&mut self, call: CallBegin<FunctionId>) -> Result<(), BoxError> {
 ///         println!("{:?} thread {} calls {:?}", call.at, call.thread, call.function);
 ///         Ok(())
 ///     }
@@ -68,7 +71,7 @@ const DEEPEST: usize = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct CallLog<F> {
-    events: Events<Event<F>>,
+    events: EventQueue<CallEvent<F>>,
     clock: HookClock,
     start: u64,
     minimum: u64,
@@ -77,7 +80,7 @@ pub struct CallLog<F> {
 /// One thread's end of a [`CallLog`].
 #[derive(Debug)]
 pub struct CallWriter<F: Send + 'static> {
-    events: EventWriter<Event<F>>,
+    events: EventWriter<CallEvent<F>>,
     clock: HookClock,
     /// Calls that are over sooner are folded.
     minimum: u64,
@@ -104,10 +107,10 @@ struct Open<F> {
 
 impl<F: Send + 'static> CallLog<F> {
     /// A log with buffers for at most `threads` threads at a time, of `room` beginnings and ends each, as in
-    /// [`Events::new`]. It takes up to 200 ms to learn how fast the processor counts.
+    /// [`EventQueue::new`]. It takes up to 200 ms to learn how fast the processor counts.
     pub fn new(room: usize, threads: usize) -> Self {
         let clock = HookClock::new();
-        Self { events: Events::new(room, threads), start: clock.now(), clock, minimum: 0 }
+        Self { events: EventQueue::new(room, threads), start: clock.now(), clock, minimum: 0 }
     }
 
     /// Folds calls that are over in less than `minimum` into their callers: these are told how many there were and how long
@@ -119,7 +122,7 @@ impl<F: Send + 'static> CallLog<F> {
         self
     }
 
-    /// A thread's own end, to be made in [`thread_started`](super::FunctionHooks::thread_started).
+    /// A thread's own end, to be made in [`thread_started`](crate::hooks::FunctionHooks::thread_started).
     pub fn writer(&self) -> CallWriter<F> {
         CallWriter {
             events: self.events.writer(),
@@ -134,7 +137,7 @@ impl<F: Send + 'static> CallLog<F> {
         }
     }
 
-    /// Has `reader` read from now on, `every` so often or sooner, on a thread called `name`: see [`Events::start`].
+    /// Has `reader` read from now on, `every` so often or sooner, on a thread called `name`: see [`EventQueue::start`].
     ///
     /// # Errors
     /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
@@ -161,7 +164,7 @@ impl<F: Send + 'static> CallLog<F> {
     /// and calls more than 1,048,576 deep.
     ///
     /// # Errors
-    /// That of the reader; or as [`Events::finish`].
+    /// That of the reader; or as [`EventQueue::finish`].
     pub fn finish(&self) -> io::Result<u64> {
         self.events.finish()
     }
@@ -171,23 +174,23 @@ impl<F: Send + 'static> CallLog<F> {
 const TICKS: u64 = 1_000_000_000;
 
 impl<F: Send + 'static> CallWriter<F> {
-    /// A function begins: to be called by [`enter`](super::FunctionHooks::enter).
+    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: F) {
         if !self.has_begun {
-            rarely(|| self.begin(cx.current_thread().ok().flatten(), system::os_thread_id()));
+            cold_call(|| self.begin(cx.current_thread().ok().flatten(), system::os_thread_id()));
         }
         self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
-    /// [`tailcall`](super::FunctionHooks::tailcall).
+    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.
+    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound). They end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }
@@ -195,7 +198,7 @@ impl<F: Send + 'static> CallWriter<F> {
     #[cold]
     fn begin(&mut self, thread: Option<ThreadId>, os_id: u32) {
         self.has_begun = true;
-        self.events.push_waiting(Event::Thread { thread, os_id });
+        self.events.push_waiting(CallEvent::Thread { thread, os_id });
     }
 
     #[inline]
@@ -220,10 +223,10 @@ impl<F: Send + 'static> CallWriter<F> {
     #[inline]
     fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
         if now >= self.due {
-            rarely(|| self.tell(now));
+            cold_call(|| self.tell(now));
         }
         while let Some(open) = self.stack.pop_gone(boundary) {
-            rarely(|| self.end(open, now));
+            cold_call(|| self.end(open, now));
         }
     }
 
@@ -234,9 +237,9 @@ impl<F: Send + 'static> CallWriter<F> {
             // All around it have been told of, too.
             self.told -= 1;
             self.due = u64::MAX;
-            rarely(|| {
+            cold_call(|| {
                 self.last = now;
-                self.events.push_waiting(Event::End { at: now, depth: self.told as u32, folded: open.folded })
+                self.events.push_waiting(CallEvent::End { at: now, depth: self.told as u32, folded: open.folded })
             });
             return;
         }
@@ -266,9 +269,9 @@ impl<F: Send + 'static> CallWriter<F> {
             let Some(function) = open.function.take() else { return };
             if self.alone.calls > 0 {
                 let folded = std::mem::take(&mut self.alone);
-                self.events.push_waiting(Event::Alone { at: self.last, folded });
+                self.events.push_waiting(CallEvent::Alone { at: self.last, folded });
             }
-            self.events.push_waiting(Event::Begin { at: open.begun, depth: self.told as u32, function });
+            self.events.push_waiting(CallEvent::Begin { at: open.begun, depth: self.told as u32, function });
             self.told += 1;
         }
     }
@@ -279,12 +282,11 @@ impl<F: Send + 'static> Drop for CallWriter<F> {
     fn drop(&mut self) {
         self.unwound_at(StackBoundary(usize::MAX), self.clock.now());
         if self.alone.calls > 0 {
-            self.events.push_waiting(Event::Alone { at: self.last, folded: self.alone });
+            self.events.push_waiting(CallEvent::Alone { at: self.last, folded: self.alone });
         }
         self.events.note_dropped(self.stack.lost());
     }
 }
 
 #[cfg(test)]
-#[path = "call_log_tests.rs"]
 mod tests;

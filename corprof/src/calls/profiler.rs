@@ -1,4 +1,4 @@
-//! [`CallTimes`]: the calls of all threads, counted and timed in their hooks.
+//! [`CallProfiler`]: the calls of all threads, counted and timed in their hooks.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,9 +7,11 @@ use crate::lock::unpoisoned;
 
 use indexmap::IndexSet;
 
-use super::call_paths::{NOBODY, Paths, Room};
-use super::call_tree::{CallTree, Overhead};
-use super::{HookClock, InHook, ShadowStack, StackBoundary};
+use super::paths::{NOBODY, Paths, Room};
+use super::shadow_stack::ShadowStack;
+use super::tree::{CallTree, Overhead};
+use crate::hooks::clock::HookClock;
+use crate::hooks::{InHook, StackBoundary};
 
 /// How many paths of calls are kept at most, unless it is asked for another number: 64 MiB of them.
 const MOST: usize = 1 << 20;
@@ -29,11 +31,12 @@ const MOST: usize = 1 << 20;
 /// [tree](Self::tree) takes as much again.
 ///
 /// ```
-/// use corprof::hooks::{CallTimer, CallTimes, StackBoundary};
+/// use corprof::calls::{CallProfiler, CallTimer};
+/// use corprof::hooks::StackBoundary;
 /// use corprof::prelude::*;
 ///
 /// #[derive(Default)]
-/// struct Times(CallTimes);
+/// struct Times(CallProfiler);
 ///
 /// impl FunctionHooks for Times {
 ///     type Function = u32;
@@ -61,7 +64,7 @@ const MOST: usize = 1 << 20;
 /// }
 /// ```
 #[derive(Debug)]
-pub struct CallTimes {
+pub struct CallProfiler {
     clock: HookClock,
     overhead: Overhead,
     room: Room,
@@ -71,7 +74,7 @@ pub struct CallTimes {
     ended: Mutex<Paths>,
 }
 
-/// The calls of one thread: [`FunctionHooks::Thread`](super::FunctionHooks::Thread) of who uses [`CallTimes`].
+/// The calls of one thread: [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread) of who uses [`CallProfiler`].
 #[derive(Debug)]
 pub struct CallTimer {
     clock: HookClock,
@@ -82,7 +85,7 @@ pub struct CallTimer {
     last: u64,
 }
 
-impl CallTimes {
+impl CallProfiler {
     /// With room for 1,048,576 paths. It takes up to a quarter of a second to learn how fast the processor counts and what
     /// timing takes.
     pub fn new() -> Self {
@@ -109,12 +112,12 @@ impl CallTimes {
         known.unwrap_or_else(|| names.insert_full(name.to_owned()).0) as u32
     }
 
-    /// For a thread that begins: see [`thread_started`](super::FunctionHooks::thread_started).
+    /// For a thread that begins: see [`thread_started`](crate::hooks::FunctionHooks::thread_started).
     pub fn timer(&self) -> CallTimer {
         CallTimer::new(self.clock.clone(), self.room.clone())
     }
 
-    /// Adds what a thread has done that [ends](super::FunctionHooks::thread_ended). Calls that it is inside of end now.
+    /// Adds what a thread has done that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is inside of end now.
     pub fn add(&self, timer: CallTimer) {
         self.add_at(timer, self.clock.now());
     }
@@ -140,7 +143,7 @@ impl CallTimes {
     }
 }
 
-impl Default for CallTimes {
+impl Default for CallProfiler {
     fn default() -> Self {
         Self::new()
     }
@@ -152,20 +155,20 @@ impl CallTimer {
         Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last }
     }
 
-    /// A function begins: to be called by [`enter`](super::FunctionHooks::enter), with its [number](CallTimes::number).
+    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter), with its [number](CallProfiler::number).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
         self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
-    /// [`tailcall`](super::FunctionHooks::tailcall).
+    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound). They end now.
+    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound). They end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }
@@ -232,7 +235,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-impl CallTimes {
+impl CallProfiler {
     /// Times as they are given to it, in nanoseconds, with nothing subtracted.
     pub(super) fn counting_nanoseconds(paths: usize) -> Self {
         Self::with_clock(HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 }, paths)

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::HookClock;
-use super::events::EventReader;
+use super::queue::EventReader;
+use crate::hooks::clock::HookClock;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::BoxError;
 
 /// What a thread has to tell.
 #[derive(Debug)]
-pub(super) enum Event<F> {
+pub(super) enum CallEvent<F> {
     /// Which thread it is, before anything else.
     Thread {
         thread: Option<ThreadId>,
@@ -63,7 +63,7 @@ pub struct CallThread {
 /// A call that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Call<F> {
+pub struct CallBegin<F> {
     /// The thread, by its number in the order of appearance.
     pub thread: u32,
     /// How many calls it is within, of those that are told of.
@@ -83,13 +83,13 @@ pub struct CallEnd {
     /// When, since the log was made.
     pub at: Duration,
     /// The calls right within it that were too short to be told of.
-    pub folded: Folded,
+    pub folded: FoldedCalls,
 }
 
 /// Calls that were shorter than what the log [folds](super::CallLog::folding).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Folded {
+pub struct FoldedCalls {
     /// How many there were, those within them included.
     pub calls: u64,
     /// How long they took, all together.
@@ -114,7 +114,7 @@ pub trait CallReader<F>: Send + 'static {
     ///
     /// # Errors
     /// If nothing more is to be read.
-    fn begin(&mut self, call: Call<F>) -> Result<(), BoxError>;
+    fn begin(&mut self, call: CallBegin<F>) -> Result<(), BoxError>;
 
     /// The innermost call of a thread has ended.
     ///
@@ -165,8 +165,8 @@ impl<R> Nesting<R> {
         self.clock.between(self.start, at)
     }
 
-    fn folded(&self, folded: Ticks) -> Folded {
-        Folded { calls: folded.calls, time: self.clock.between(0, folded.ticks) }
+    fn folded(&self, folded: Ticks) -> FoldedCalls {
+        FoldedCalls { calls: folded.calls, time: self.clock.between(0, folded.ticks) }
     }
 
     fn name(&self, thread: Option<ThreadId>) -> Option<String> {
@@ -179,14 +179,14 @@ impl<R> Nesting<R> {
         R: CallReader<F>,
     {
         while thread.open.pop_if(|depth| is_gone(*depth)).is_some() {
-            let end = CallEnd { thread: thread.told.number, at: thread.last, folded: Folded::default() };
+            let end = CallEnd { thread: thread.told.number, at: thread.last, folded: FoldedCalls::default() };
             self.reader.end(end)?;
         }
         Ok(())
     }
 }
 
-impl<F: Send, R: CallReader<F>> EventReader<Event<F>> for Nesting<R> {
+impl<F: Send, R: CallReader<F>> EventReader<CallEvent<F>> for Nesting<R> {
     type Thread = Thread;
 
     fn thread_started(&mut self, number: u32) -> Thread {
@@ -194,29 +194,29 @@ impl<F: Send, R: CallReader<F>> EventReader<Event<F>> for Nesting<R> {
         Thread { told, id: None, open: Vec::new(), last: Duration::ZERO }
     }
 
-    fn event(&mut self, thread: &mut Thread, event: Event<F>) -> Result<(), BoxError> {
+    fn event(&mut self, thread: &mut Thread, event: CallEvent<F>) -> Result<(), BoxError> {
         let number = thread.told.number;
         match event {
-            Event::Thread { thread: id, os_id } => {
+            CallEvent::Thread { thread: id, os_id } => {
                 thread.id = id;
                 thread.told = CallThread { number, os_id, name: self.name(id) };
                 self.reader.thread(&thread.told)
             }
-            Event::Begin { at, depth, function } => {
+            CallEvent::Begin { at, depth, function } => {
                 thread.last = self.since_start(at);
                 self.end(thread, |open| open >= depth)?;
-                let call = Call { thread: number, depth: thread.open.len(), at: thread.last, function };
+                let call = CallBegin { thread: number, depth: thread.open.len(), at: thread.last, function };
                 thread.open.push(depth);
                 self.reader.begin(call)
             }
-            Event::End { at, depth, folded } => {
+            CallEvent::End { at, depth, folded } => {
                 thread.last = self.since_start(at);
                 self.end(thread, |open| open > depth)?;
                 let end = CallEnd { thread: number, at: thread.last, folded: self.folded(folded) };
                 // Else its beginning was lost.
                 if thread.open.pop_if(|open| *open == depth).is_some() { self.reader.end(end) } else { Ok(()) }
             }
-            Event::Alone { at, folded } => {
+            CallEvent::Alone { at, folded } => {
                 thread.last = self.since_start(at);
                 self.end(thread, |_| true)?;
                 self.reader.alone(CallEnd { thread: number, at: thread.last, folded: self.folded(folded) })

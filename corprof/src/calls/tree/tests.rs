@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use crate::calls::CallProfiler;
 use crate::hooks::StackBoundary;
-use crate::hooks::call_times::CallTimes;
 
 use super::{CallTotals, CallTree};
 
 /// A thread of `times`, which tells of hooks at places and times: the name of what begins, or "" for an end.
-fn thread(times: &CallTimes, hooks: &[(&str, usize, u64)]) {
+fn thread(times: &CallProfiler, hooks: &[(&str, usize, u64)]) {
     let mut timer = times.timer();
     for &(name, stack_pointer, at) in hooks {
         if name.is_empty() {
@@ -22,7 +22,7 @@ fn thread(times: &CallTimes, hooks: &[(&str, usize, u64)]) {
 
 /// The tree of one thread's hooks, whose clock counts nanoseconds, with nothing subtracted.
 fn tree(hooks: &[(&str, usize, u64)]) -> CallTree {
-    let times = CallTimes::counting_nanoseconds(100);
+    let times = CallProfiler::counting_nanoseconds(100);
     thread(&times, hooks);
     times.tree()
 }
@@ -65,7 +65,7 @@ fn recursion_counts_its_time_once() {
 
 #[test]
 fn what_an_exception_leaves_ends_where_it_is_heard_of() {
-    let times = CallTimes::counting_nanoseconds(100);
+    let times = CallProfiler::counting_nanoseconds(100);
     let numbers = ["a", "b", "c", "finally"].map(|name| times.number(name));
     let mut timer = times.timer();
     for (depth, number) in numbers.into_iter().take(3).enumerate() {
@@ -86,7 +86,7 @@ fn what_an_exception_leaves_ends_where_it_is_heard_of() {
 
 #[test]
 fn threads_add_up_and_what_they_are_inside_of_ends_with_them() {
-    let times = CallTimes::counting_nanoseconds(100);
+    let times = CallProfiler::counting_nanoseconds(100);
     thread(&times, &[("a", 9, 0), ("b", 8, 10), ("", 8, 30), ("", 9, 40)]);
     thread(&times, &[("c", 9, 0), ("", 9, 5), ("a", 9, 5), ("b", 8, 15)]);
     let tree = times.tree();
@@ -99,7 +99,7 @@ fn threads_add_up_and_what_they_are_inside_of_ends_with_them() {
 
 #[test]
 fn paths_without_room_are_counted_without_their_callers() {
-    let times = CallTimes::counting_nanoseconds(2);
+    let times = CallProfiler::counting_nanoseconds(2);
     let nested = [("a", 9, 0), ("b", 8, 10), ("c", 7, 20), ("d", 6, 30)];
     let ends = [("", 6, 40), ("", 7, 50), ("", 8, 60), ("", 9, 70)];
     thread(&times, &[nested, ends, nested, ends].concat());
@@ -117,7 +117,7 @@ fn paths_without_room_are_counted_without_their_callers() {
 
 #[test]
 fn calls_too_deep_for_the_stack_are_told_of() {
-    let times = CallTimes::counting_nanoseconds(10);
+    let times = CallProfiler::counting_nanoseconds(10);
     let mut timer = times.timer();
     let (number, deepest) = (times.number("deep"), 1 << 17);
     for depth in 0..deepest + 3 {
@@ -130,11 +130,11 @@ fn calls_too_deep_for_the_stack_are_told_of() {
 
 #[test]
 fn what_timing_takes_is_measured_and_subtracted() {
-    let times = CallTimes::new();
+    let times = CallProfiler::new();
     let [inside, outside] = times.overhead();
     assert!(inside > Duration::ZERO && outside > Duration::ZERO);
     assert!(inside + outside < Duration::from_micros(50), "{inside:?} and {outside:?} a call");
-    let mut subtracting = CallTimes::counting_nanoseconds(10);
+    let mut subtracting = CallProfiler::counting_nanoseconds(10);
     subtracting.set_overhead(2.0, 3.0);
     let hooks = [("a", 9, 0), ("b", 8, 10), ("", 8, 20), ("b", 8, 30), ("", 8, 31), ("", 9, 50)];
     thread(&subtracting, &hooks);

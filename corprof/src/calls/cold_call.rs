@@ -1,4 +1,4 @@
-//! [`rarely`]: what a hook seldom does, without a price for the hooks that do not.
+//! [`cold_call`]: what a hook seldom does, without a price for the hooks that do not.
 //!
 //! Any call may overwrite half of the registers, so a function that calls another, be it once in a million times, saves some
 //! at its beginning and restores them at its end, each time. In a hook of twenty instructions that is every fourth. On x86-64
@@ -28,7 +28,7 @@ impl<C: FnOnce() -> R, R> Call<C, R> {
 
 /// Runs what is rare. The caller saves no registers for it.
 #[inline(always)]
-pub(super) fn rarely<R>(rare: impl FnOnce() -> R) -> R {
+pub(super) fn cold_call<R>(rare: impl FnOnce() -> R) -> R {
     let mut call = Call { rare: ManuallyDrop::new(rare), answer: MaybeUninit::uninit() };
     // SAFETY: it has not run before; and then it has written the answer.
     let answer = unsafe {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn what_is_rare_is_done_and_answered() {
         let (mut log, more) = (Vec::new(), String::from("more"));
-        let length = rarely(|| {
+        let length = cold_call(|| {
             log.push(more);
             log.len()
         });
@@ -131,7 +131,7 @@ mod tests {
             let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = all;
             if std::hint::black_box(round) % 7 == 0 {
                 // A call that uses registers of all kinds.
-                overwritten += rarely(|| format!("{} {:.3}", round, round as f64 / 3.0).len());
+                overwritten += cold_call(|| format!("{} {:.3}", round, round as f64 / 3.0).len());
             }
             all = [b ^ round, c, d, e, f, g, h, i, j, k, l, m, n, o, p, a.wrapping_add(b)];
         }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_panic_passes_through() {
-        let panic = catch_unwind(|| rarely(|| -> u32 { std::panic::panic_any(42_u8) })).unwrap_err();
+        let panic = catch_unwind(|| cold_call(|| -> u32 { std::panic::panic_any(42_u8) })).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&42_u8));
     }
 }

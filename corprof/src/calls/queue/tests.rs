@@ -28,14 +28,14 @@ impl EventReader<u64> for Arc<Mutex<Heard>> {
     }
 }
 
-/// Events with a reader that reads when the test says so.
-fn events(room: usize, threads: usize) -> (Events<u64>, Arc<Mutex<Heard>>) {
-    let (events, heard) = (Events::new(room, threads), Arc::<Mutex<Heard>>::default());
+/// EventQueue with a reader that reads when the test says so.
+fn events(room: usize, threads: usize) -> (EventQueue<u64>, Arc<Mutex<Heard>>) {
+    let (events, heard) = (EventQueue::new(room, threads), Arc::<Mutex<Heard>>::default());
     events.read_by(heard.clone());
     (events, heard)
 }
 
-fn read(events: &Events<u64>) {
+fn read(events: &EventQueue<u64>) {
     events.0.read(&mut lock(&events.0.reading));
 }
 
@@ -159,7 +159,7 @@ fn when_nobody_reads_any_more_who_has_no_room_reads() {
     assert_eq!(events.finish().unwrap(), 0);
     assert!(lock(&heard).0.iter().map(|event| event.1).eq(0..100));
     // And when there is no reader at all nobody waits.
-    let none = Events::<u64>::new(4, 1);
+    let none = EventQueue::<u64>::new(4, 1);
     let mut writer = none.writer();
     assert_eq!((0..100).filter(|&event| writer.push_waiting(event)).count(), 4);
     assert_eq!(none.dropped(), 96);

@@ -7,15 +7,15 @@
 //!
 //! It is not enough while an exception is handled. Finally and catch blocks run on top of the frames that the exception has
 //! left, which stay in memory until the last of them is done; and a function without hooks that has caught one may call
-//! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](super::FunctionHooks::unwound),
+//! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](crate::hooks::FunctionHooks::unwound),
 //! of which the runtime does not know enough in one case: blocks of dynamic methods, which it does not tell of.
 
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::slice;
 
-use super::rarely::rarely;
-use super::{InHook, StackBoundary};
+use super::cold_call::cold_call;
+use crate::hooks::{InHook, StackBoundary};
 
 /// How many entries a stack has room for from the start: more than most threads ever need, so their hooks do not allocate.
 const AT_FIRST: usize = 1024;
@@ -25,10 +25,11 @@ const MOST: usize = 1 << 17;
 
 /// The hooked functions that are running on a thread, with something of the user's for each.
 ///
-/// It belongs into [`FunctionHooks::Thread`](super::FunctionHooks::Thread), and is told of every hook:
+/// It belongs into [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread), and is told of every hook:
 ///
 /// ```
-/// use corprof::hooks::{ShadowStack, StackBoundary};
+/// use corprof::calls::ShadowStack;
+/// use corprof::hooks::StackBoundary;
 /// use corprof::prelude::*;
 ///
 /// struct Deepest;
@@ -125,7 +126,7 @@ impl<F> ShadowStack<F> {
         Self { top, last: Self::last(&mut room, bound), room, bound, lost: 0 }
     }
 
-    /// A function begins: to be called by [`enter`](super::FunctionHooks::enter).
+    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter).
     ///
     /// `left` gets what is found to be gone.
     #[inline]
@@ -133,8 +134,8 @@ impl<F> ShadowStack<F> {
         self.enter_at(cx.stack_pointer(), frame, left);
     }
 
-    /// A function ends: to be called by [`leave`](super::FunctionHooks::leave) and by
-    /// [`tailcall`](super::FunctionHooks::tailcall).
+    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     ///
     /// The answer is what its `enter` put there; none if it was too deep to be entered. `left` gets what is found to be gone.
     #[inline]
@@ -142,7 +143,7 @@ impl<F> ShadowStack<F> {
         self.leave_at(cx.stack_pointer(), left)
     }
 
-    /// An exception has left functions: to be called by [`unwound`](super::FunctionHooks::unwound), or with what
+    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound), or with what
     /// [`stack_boundary`](crate::InCallback::stack_boundary) answers.
     ///
     /// `left` gets those of them that are on the stack.
@@ -150,7 +151,7 @@ impl<F> ShadowStack<F> {
     pub fn unwound(&mut self, boundary: StackBoundary, left: impl FnMut(F)) {
         let is_gone = move |stack_pointer| boundary.is_gone(stack_pointer);
         if is_gone(self.top_stack_pointer()) {
-            rarely(|| self.cut(is_gone, left));
+            cold_call(|| self.cut(is_gone, left));
         }
     }
 
@@ -217,7 +218,7 @@ impl<F> ShadowStack<F> {
         // At the same place as well: a function that it takes the place of.
         let is_gone = move |entered| entered <= stack_pointer;
         if is_gone(self.top_stack_pointer()) || self.top == self.last {
-            rarely(move || {
+            cold_call(move || {
                 self.cut(is_gone, left);
                 if self.top == self.last && !self.has_grown() {
                     self.lost += 1;
@@ -239,7 +240,7 @@ impl<F> ShadowStack<F> {
             // SAFETY: a stack pointer is aligned, so no function's is that of the first entry: this is another.
             return Some(unsafe { self.pop() });
         }
-        rarely(move || {
+        cold_call(move || {
             self.cut(move |entered| entered < stack_pointer, left);
             // SAFETY: as above.
             (self.top_stack_pointer() == stack_pointer).then(|| unsafe { self.pop() })

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::super::call_reader::{Call, CallEnd, Folded};
-use super::super::events::EventReader;
+use super::super::queue::EventReader;
+use super::super::reader::{CallBegin, CallEnd, FoldedCalls};
 use super::*;
 use crate::profiler::BoxError;
 
@@ -18,12 +18,12 @@ impl Notes {
 }
 
 /// `+3` for three calls that were folded.
-fn folded(folded: Folded) -> String {
+fn folded(folded: FoldedCalls) -> String {
     if folded.calls == 0 { String::new() } else { format!("+{}/{}", folded.calls, folded.time.as_nanos()) }
 }
 
 impl CallReader<char> for Notes {
-    fn begin(&mut self, call: Call<char>) -> Result<(), BoxError> {
+    fn begin(&mut self, call: CallBegin<char>) -> Result<(), BoxError> {
         self.add(&format!("{}{}@{} ", call.function, call.depth, call.at.as_nanos()));
         Ok(())
     }
@@ -48,7 +48,7 @@ use Step::*;
 /// What a reader is told of such a thread, the steps of which are ten nanoseconds apart, if shorter calls than so are folded.
 fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
     let clock = HookClock::of_nanoseconds();
-    let log = CallLog { events: Events::new(room, 1), start: 0, clock: clock.clone(), minimum };
+    let log = CallLog { events: EventQueue::new(room, 1), start: 0, clock: clock.clone(), minimum };
     let notes = Notes::default();
     log.events.read_by(Nesting { reader: notes.clone(), clock, start: 0, names: None });
     let mut writer = log.writer();
@@ -110,7 +110,7 @@ fn short_calls_are_folded_into_the_next_that_is_not() {
 #[test]
 fn a_call_is_told_of_as_soon_as_it_has_lasted_long_enough() {
     let clock = HookClock::of_nanoseconds();
-    let log = CallLog { events: Events::new(64, 1), start: 0, clock: clock.clone(), minimum: 25 };
+    let log = CallLog { events: EventQueue::new(64, 1), start: 0, clock: clock.clone(), minimum: 25 };
     let notes = Notes::default();
     log.events.read_by(Nesting { reader: notes.clone(), clock, start: 0, names: None });
     let mut writer = log.writer();
@@ -142,14 +142,14 @@ fn whatever_is_lost_each_call_ends_once() {
     let clock = HookClock::of_nanoseconds();
     let notes = Notes::default();
     let mut reader = Nesting { reader: notes.clone(), clock, start: 0, names: None };
-    let mut thread = EventReader::<Event<char>>::thread_started(&mut reader, 0);
-    let begin = |at, depth, function| Event::Begin { at, depth, function };
-    let end = |at, depth| Event::End { at, depth, folded: Ticks::default() };
+    let mut thread = EventReader::<CallEvent<char>>::thread_started(&mut reader, 0);
+    let begin = |at, depth, function| CallEvent::Begin { at, depth, function };
+    let end = |at, depth| CallEvent::End { at, depth, folded: Ticks::default() };
     // The end of `b` is lost, then the beginning of what ends at 40, then the end of all.
     for event in [begin(10, 0, 'a'), begin(20, 1, 'b'), begin(30, 1, 'c'), end(40, 2), end(50, 1)] {
         reader.event(&mut thread, event).unwrap();
     }
-    EventReader::<Event<char>>::thread_ended(&mut reader, thread).unwrap();
+    EventReader::<CallEvent<char>>::thread_ended(&mut reader, thread).unwrap();
     assert_eq!(notes.0.lock().unwrap().trim_end(), "a0@10 b1@20 end@30 c1@30 end@50 end@50");
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-use super::call_paths::{NOBODY, Paths};
+use super::paths::{NOBODY, Paths};
 
 /// What timing a call takes, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) struct Overhead {
     pub(super) outside: f64,
 }
 
-/// What [`CallTimes`](super::CallTimes) has found: a tree of calls, with a node for each path by which a function was called.
+/// What [`CallProfiler`](super::CallProfiler) has found: a tree of calls, with a node for each path by which a function was called.
 #[derive(Debug)]
 pub struct CallTree {
     names: Vec<Box<str>>,
@@ -159,5 +159,4 @@ impl CallTree {
 }
 
 #[cfg(test)]
-#[path = "call_tree_tests.rs"]
 mod tests;
