@@ -1,6 +1,6 @@
 //! What the compiler says of a call that is made in the wrong context.
 //!
-//! A method that a context lacks would only be "not found". So [`Info`](crate::Info), to which every context dereferences, has a
+//! A method that a context lacks would only be "not found". So [`Info`], to which every context dereferences, has a
 //! hidden method for each of them, under a bound that it does not meet: the message begins with the cure, and the bound names
 //! the rule. These methods can never be called. A test (`tests/ledger.rs`) checks that none is missing.
 
@@ -9,7 +9,7 @@ use crate::hooks::InSlowHook;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::Info;
 
-/// The calling thread is inside a callback: every callback's `cx` has the method, [`Info`](crate::Info) has not.
+/// The calling thread is inside a callback: every callback's `cx` has the method, [`Info`] has not.
 #[diagnostic::on_unimplemented(
     message = "this call needs the context of a callback: make it in a callback, on its `cx`",
     label = "not inside a callback, as far as the types tell"
@@ -22,10 +22,10 @@ impl InCallbackContext<'_> for InInitialize<'_> {}
 impl InCallbackContext<'_> for InSlowHook<'_> {}
 impl InCallbackContext<'_> for ProfilerThread<'_> {}
 
-/// A garbage collection may start: [`InTriggers`](crate::InTriggers) and the contexts that dereference to it have the method.
+/// A garbage collection may start: [`InTriggers`] and the contexts that dereference to it have the method.
 ///
 /// Callbacks during a collection, a suspension or an unwind, and those that hand out objects, have an
-/// [`InCallback`](crate::InCallback), from which no collection may start: make the call in another callback, and keep the answer.
+/// [`InCallback`], from which no collection may start: make the call in another callback, and keep the answer.
 #[diagnostic::on_unimplemented(
     message = "this call may start a garbage collection: make it in a callback that gets `InTriggers`, and keep the answer",
     label = "no garbage collection may start here"
@@ -36,8 +36,8 @@ impl MayTriggerGc<'_> for InTriggers<'_> {}
 impl MayTriggerGc<'_> for InInitialize<'_> {}
 impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 
-/// The calling thread is one that corprof has made: only a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has the
-/// method, as the runtime refuses it in every callback. [`spawn_profiler_thread`](crate::InTriggers::spawn_profiler_thread) makes
+/// The calling thread is one that corprof has made: only a [`ProfilerThread`] has the
+/// method, as the runtime refuses it in every callback. [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread) makes
 /// such a thread.
 #[diagnostic::on_unimplemented(
     message = "this call is refused in callbacks: make it on a thread of `cx.spawn_profiler_thread(name, |cx| …)`",

@@ -37,6 +37,7 @@ impl<'cb> EventPipeEvent<'cb> {
     ///
     /// ```
     /// use corprof::events::views::GcStart;
+    /// use corprof::args::EventPipeEvent;
     /// use corprof::prelude::*;
     ///
     /// fn on_event(provider: &str, event: &EventPipeEvent<'_>) {

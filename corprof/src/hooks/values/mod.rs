@@ -1,10 +1,10 @@
-//! Arguments and results of the functions that have hooks: what the runtime shows of them, read by their signatures.
+//! What functions are called with and what they return, read by their signatures: for [`ValueHooks`](super::ValueHooks).
 //!
-//! When a function is compiled, `planner` turns its signature into a [`plan`]: what kind of value is where, with the layouts
-//! of structs. That may take its time, allocate and ask the runtime (`live`). In the hook the runtime tells the addresses
-//! (`arguments`), and `value` reads there what the plan says, without an allocation. What the plan or the runtime leaves
-//! open is [`Unreadable`], with its reason.
+//! A hook gets [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read where they are, without an allocation. What the
+//! runtime does not tell, or cannot be read, is [`Unreadable`], with the reason.
 
+// `planner` turns a signature into a `plan` when the function is compiled: which kind of value is where, with the layouts of
+// structs. It may allocate and ask the runtime (`live`). In the hook, `value` reads at the addresses that the runtime gives.
 mod arguments;
 mod display;
 mod live;
