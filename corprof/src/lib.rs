@@ -82,8 +82,10 @@ pub use windows_core::GUID as Guid;
 pub use context::{InCallback, InInitialize, InTriggers};
 pub use error::{Error, Result};
 pub use event_mask::EventMask;
+pub use hooks::{InHook, InSlowHook};
 pub use info::Info;
 pub use profiler::{BoxError, Callbacks, Profiler};
+pub use profiler_thread::ProfilerThread;
 
 /// For the macros only.
 #[doc(hidden)]

@@ -1,4 +1,5 @@
 //! What the cases about contexts, locks and objects forbid, done right.
+use corprof::profiler::Subscriber;
 use corprof::{prelude::*, sync::Mutex};
 
 struct Counter(Mutex<Option<usize>>);

@@ -1,3 +1,4 @@
+use corprof::profiler::Subscriber;
 use corprof::prelude::*;
 
 #[derive(Profiler)]
