@@ -16,9 +16,11 @@ use corprof::settings::Setting;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use rustc_hash::FxHashMap;
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04")]
-struct Allocations {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Allocations {
     /// How many rows the table has.
     top: OnceLock<usize>,
     /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.

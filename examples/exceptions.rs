@@ -28,9 +28,11 @@ const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
 const ON_THREAD: &str = "on thread";
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03")]
-struct Exceptions {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Exceptions {
     state: Mutex<State>,
 }
 

@@ -39,9 +39,11 @@ const CATEGORIES: [(&str, EventMask); 15] = [
     ("com", EventMask::MONITOR_CCW),
 ];
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A02")]
-struct Logger {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Logger {
     options: OnceLock<Options>,
     /// By managed thread; `None` stands for all threads that never ran managed code.
     threads: Mutex<HashMap<Option<ThreadId>, Thread>>,

@@ -8,9 +8,14 @@
 //! - SAMPLER_CODE=mine folds framework methods; the page has a switch for that.
 //! - SAMPLER_HZ=100 is the number of rounds a second, SAMPLER_BUDGET=2 the share of the application's time, in per cent, that
 //!   sampling may cost.
+//! - SAMPLER_DELAY=0 is the number of seconds before sampling starts, SAMPLER_DURATION=0 how many it lasts: then the file is
+//!   written, and the application runs on. 0 means until the application ends.
+//! - SAMPLER_STOP=/tmp/stop ends sampling as well, once there is such a file. When the profile is written there is a file
+//!   /tmp/stop.4711, with the process id. `corprof record` stops the sampler so.
 //! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
+//! - SAMPLER_REPORT=all (the default) prints a report once a second, SAMPLER_REPORT=none prints errors only.
 //!
-//! Methods and lambdas have file and line where there is a portable PDB. A report is printed once a second.
+//! Methods and lambdas have file and line where there is a portable PDB.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
-use corprof::settings::{Setting, SettingError};
+use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
 use corprof::walk::Sampler;
 use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
@@ -28,10 +33,14 @@ use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit
 
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
+/// How often the sampler looks whether it should stop.
+const LOOK: Duration = Duration::from_millis(100);
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
-struct SamplerProfiler {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct SamplerProfiler {
     state: Arc<Mutex<Option<State>>>,
 }
 
@@ -41,29 +50,44 @@ struct Options {
     is_only_mine: bool,
     hertz: f64,
     budget_percent: f64,
+    delay: Duration,
+    /// None: until the application ends.
+    duration: Option<Duration>,
+    stop: Option<PathBuf>,
     strategy: Strategy,
+    is_reporting: bool,
 }
 
 impl Options {
     /// Refuses a wrong value at start-up, not at exit.
-    fn read() -> Result<Self, SettingError> {
-        let out = Setting::of("SAMPLER_OUT").or("sampler-%p.html");
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let out = settings.of("SAMPLER_OUT").or("sampler-%p.html");
         out.output()?;
         let strategies =
             [("suspended", Strategy::SuspendedRuntime), ("signals", Strategy::Signals), ("seeded", Strategy::Seeded)];
         let options = Self {
             output: out.parsed("", |name| Output::new(name))?,
-            mode: Setting::of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
-            is_only_mine: Setting::of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
-            hertz: Setting::of("SAMPLER_HZ").number(100.0, 0.01..=10_000.0)?,
-            budget_percent: Setting::of("SAMPLER_BUDGET").number(2.0, 0.01..=100.0)?,
-            strategy: Setting::of("SAMPLER_STRATEGY").word(&strategies)?,
+            mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
+            is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
+            hertz: settings.of("SAMPLER_HZ").number(100.0, 0.01..=10_000.0)?,
+            budget_percent: settings.of("SAMPLER_BUDGET").number(2.0, 0.01..=100.0)?,
+            delay: seconds(settings, "SAMPLER_DELAY")?,
+            duration: Some(seconds(settings, "SAMPLER_DURATION")?).filter(|duration| !duration.is_zero()),
+            stop: settings.of("SAMPLER_STOP").path(),
+            strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
+            is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
         };
         if options.mode == Mode::Wall && options.strategy == Strategy::Signals {
-            return Err(Setting::of("SAMPLER_STRATEGY").error("signals see threads that run: SAMPLER_MODE=cpu"));
+            return Err(settings.of("SAMPLER_STRATEGY").error("signals see threads that run: SAMPLER_MODE=cpu"));
         }
         Ok(options)
     }
+}
+
+fn seconds(settings: &Settings, variable: &str) -> Result<Duration, SettingError> {
+    /// A year, so that no sum of times is too large.
+    const MOST: f64 = 365.0 * 24.0 * 60.0 * 60.0;
+    Ok(Duration::from_secs_f64(settings.of(variable).number(0.0, 0.0..=MOST)?))
 }
 
 struct State {
@@ -73,6 +97,12 @@ struct State {
     threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
     methods: Methods,
     start: Instant,
+    duration: Option<Duration>,
+    stop: Option<PathBuf>,
+    /// When it was last looked whether it should stop.
+    looked: Instant,
+    is_finished: bool,
+    is_reporting: bool,
     report: Report,
     /// For how many seconds a report has been printed.
     reported: u64,
@@ -82,7 +112,7 @@ impl State {
     fn new(options: Options, interval: Duration) -> Self {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let profile = Profile::new(application_name(), Unit::Nanoseconds).of_process(std::process::id());
-        let mut profile = profile.started_at(SystemTime::now()).with_interval(interval).in_mode(mode);
+        let mut profile = profile.started_at(SystemTime::now() + options.delay).with_interval(interval).in_mode(mode);
         if options.is_only_mine {
             profile = profile.only_my_code();
         }
@@ -91,13 +121,41 @@ impl State {
             profile,
             threads: HashMap::new(),
             methods: Methods::default(),
-            start: Instant::now(),
+            start: Instant::now() + options.delay,
+            duration: options.duration,
+            stop: options.stop,
+            looked: Instant::now(),
+            is_finished: false,
+            is_reporting: options.is_reporting,
             report: Report::default(),
             reported: 0,
         }
     }
 
-    fn add(&mut self, round: &Round<'_, '_>) {
+    /// Writes the file for the last time.
+    fn finish(&mut self) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
+        match self.write() {
+            Ok(()) if self.is_reporting => {
+                eprintln!("sampler: {}", self.report);
+                eprintln!("sampler: {} samples written to {}", self.profile.samples(), self.output.path().display());
+            }
+            Ok(()) => {}
+            Err(error) => eprintln!("sampler: {error}"),
+        }
+        if let Some(stop) = &self.stop {
+            let mut done = stop.clone().into_os_string();
+            done.push(format!(".{}", std::process::id()));
+            if let Err(error) = std::fs::File::create(&done) {
+                eprintln!("sampler: {}: {error}", done.display());
+            }
+        }
+    }
+
+    /// Answers whether that was the last round.
+    fn add(&mut self, round: &Round<'_, '_>) -> bool {
         let profile = &mut self.profile;
         for sample in round.samples() {
             let thread = sample.thread();
@@ -123,7 +181,9 @@ impl State {
         self.report = round.report().clone();
         let seconds = self.start.elapsed().as_secs();
         if seconds > self.reported {
-            eprintln!("sampler: {}", self.report);
+            if self.is_reporting {
+                eprintln!("sampler: {}", self.report);
+            }
             if seconds / SNAPSHOT > self.reported / SNAPSHOT
                 && let Err(error) = self.write()
             {
@@ -131,6 +191,17 @@ impl State {
             }
             self.reported = seconds;
         }
+        let is_over = self.duration.is_some_and(|duration| self.start.elapsed() >= duration) || self.is_told_to_stop();
+        if is_over {
+            self.finish();
+        }
+        is_over
+    }
+
+    fn is_told_to_stop(&mut self) -> bool {
+        let Some(stop) = self.stop.as_ref().filter(|_| self.looked.elapsed() > LOOK) else { return false };
+        self.looked = Instant::now();
+        stop.exists()
     }
 
     /// Replaces the previous snapshot, so that an application that is killed loses ten seconds at most.
@@ -225,15 +296,14 @@ impl Methods {
     }
 }
 
-#[callbacks]
-impl Callbacks for SamplerProfiler {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let options = Options::read()?;
+impl SamplerProfiler {
+    fn start(&self, cx: &InTriggers<'_>, options: Options) -> Result<(), BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let sampler = Sampler::every(interval)
             .mode(options.mode)
             .strategy(options.strategy)
-            .budget(options.budget_percent / 100.0);
+            .budget(options.budget_percent / 100.0)
+            .delay(options.delay);
         if options.strategy == Strategy::Signals {
             // Signals also find threads in dynamic methods; corprof can name these only if it is told when they end.
             cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
@@ -241,21 +311,29 @@ impl Callbacks for SamplerProfiler {
         *self.state.lock(cx) = Some(State::new(options, interval));
         let state = Arc::clone(&self.state);
         sampler.start(cx, move |round| {
-            if let Some(state) = &mut *state.lock(round.cx()) {
-                state.add(round);
+            let is_over = state.lock(round.cx()).as_mut().is_some_and(|state| state.add(round));
+            if is_over {
+                round.end_sampling();
             }
         })?;
         Ok(())
     }
+}
+
+#[callbacks]
+impl Callbacks for SamplerProfiler {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        self.start(cx, Options::read(&Settings::of_environment())?)
+    }
+
+    /// Settings come as the data of the attach: a line `SAMPLER_OUT=/tmp/app.html` for each.
+    fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+        self.start(cx, Options::read(&Settings::of_attach(data)?)?)
+    }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(state) = &mut *self.state.lock(cx) else { return };
-        eprintln!("sampler: {}", state.report);
-        match state.write() {
-            Ok(()) => {
-                eprintln!("sampler: {} samples written to {}", state.profile.samples(), state.output.path().display());
-            }
-            Err(error) => eprintln!("sampler: {error}"),
+        if let Some(state) = &mut *self.state.lock(cx) {
+            state.finish();
         }
     }
 }

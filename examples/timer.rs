@@ -23,9 +23,11 @@ use globset::{Glob, GlobMatcher};
 /// How many methods are printed.
 const TOP: usize = 20;
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A07")]
-struct Timer {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Timer {
     hooks: OnceLock<Arc<Hooks>>,
 }
 

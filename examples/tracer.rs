@@ -30,9 +30,11 @@ const BUFFER: usize = 1 << 13;
 /// How many threads have a buffer at a time.
 const THREADS: usize = 4096;
 
+/// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
-struct Tracer {
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Tracer {
     hooks: OnceLock<Arc<Hooks>>,
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process, Uuid};
 
+use crate::bundled;
 use crate::checks::{self, Finding, Place};
 use crate::environment::Chosen;
 use crate::exit::{self, Failure, Outcome};
@@ -31,7 +32,8 @@ pub struct Args {
     /// The process, as `corprof ps` numbers it
     pid: u32,
 
-    /// The profiler: the .so, .dll or .dylib that cargo has built
+    /// The profiler: the .so, .dll or .dylib that cargo has built, or the name of one that is built in
+    #[arg(value_name = "LIBRARY|NAME")]
     library: PathBuf,
 
     /// The profiler that is meant, by CLSID or by the name of its struct, where the library has several or does not tell
@@ -61,26 +63,48 @@ pub struct Args {
 /// If the process or the library is not there, or the runtime refuses.
 pub fn run(args: &Args) -> Outcome {
     let process = Process::open(args.pid)?;
-    let absolute = std::path::absolute(&args.library).context("the path of the library")?;
-    let findings = check(&process, args.inside.as_deref().unwrap_or(&absolute));
-    if let Some(finding) = findings.first() {
-        return Err(Failure::new(exit::NO, anyhow!("process {} was left alone:\n  {finding}", args.pid)));
-    }
+    let library = match bundled::find(&args.library) {
+        Some(_) => bundled::library()?,
+        None => std::path::absolute(&args.library).context("the path of the library")?,
+    };
+    let inside = args.inside.as_deref().unwrap_or(&library);
+    leave_alone_if_unloadable(&process, inside)?;
     let chosen = select::choose(&args.library, args.clsid.as_deref())?;
-    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is no CLSID", chosen.clsid))?;
     let data = match (&args.data, &args.data_file) {
         (_, Some(file)) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
         (text, None) => text.clone().unwrap_or_default().into_bytes(),
     };
-    let library = args.inside.as_ref().unwrap_or(&chosen.library);
-    let timeout = Duration::from_secs(args.timeout.max(1));
-    match process.client().attach_profiler(clsid, library, &data, timeout) {
-        Ok(()) => {
-            eprintln!("corprof: {} is attached to process {}", chosen.name, args.pid);
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => Err(refusal(&error, args.pid, &chosen)),
+    let inside = args.inside.as_ref().unwrap_or(&chosen.library);
+    attach(&process, &chosen, inside, &data, Duration::from_secs(args.timeout.max(1)))?;
+    eprintln!("corprof: {} is attached to process {}", chosen.name, args.pid);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at the library as the process would load it.
+///
+/// # Errors
+/// If the process could not load it: an attach would fail without a reason.
+pub fn leave_alone_if_unloadable(process: &Process, library: &Path) -> Result<(), Failure> {
+    match check(process, library).first() {
+        Some(finding) => Err(Failure::new(exit::NO, anyhow!("process {} was left alone:\n  {finding}", process.pid()))),
+        None => Ok(()),
     }
+}
+
+/// Has the runtime load a profiler, which it calls `library`.
+///
+/// # Errors
+/// If the runtime refuses, or does not answer in time.
+pub fn attach(
+    process: &Process,
+    chosen: &Chosen,
+    library: &Path,
+    data: &[u8],
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is no CLSID", chosen.clsid))?;
+    let attached = process.client().attach_profiler(clsid, library, data, timeout);
+    attached.map_err(|error| refusal(&error, process.pid(), chosen))
 }
 
 /// What keeps the process from loading the library, as far as that can be seen from here.

@@ -31,9 +31,11 @@ Exit codes:
     2  the command line makes no sense
     3  the question could not be answered: no such process, an unreadable file
 
-`corprof run` passes on the exit code of the application, and has a few of its own:
+`corprof run` and `corprof record` pass on the exit code of the application, and have a few of
+their own. `record` that was ended by Ctrl-C ends with 0 if the profile is written.
 
-  124  with --require-load: the application ran, but a profiler was not loaded
+  124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
+       there is no profile (`record`)
   125  the application was not started, as the profiler could not have worked
   126  the application cannot be started (not executable)
   127  there is no such application

@@ -88,7 +88,8 @@ pub fn started_with(pid: u32) -> Option<Vec<(String, String)>> {
     Some(text.split('\0').filter_map(pair).collect())
 }
 
-fn command_line(pid: u32) -> Option<String> {
+/// The command line of a process as one text, where the system tells.
+pub fn command_line(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " "))
 }

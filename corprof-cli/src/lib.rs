@@ -1,9 +1,11 @@
 //! The command `corprof`: runs applications under profilers, attaches them, checks method bodies, and says what is wrong.
 //!
 //! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` look at libraries before a runtime
-//! does, `environment` knows the variables, `witness` hears what runtimes say of profilers, `profiler` reads CLSIDs.
+//! does, `environment` knows the variables, `witness` hears what runtimes say of profilers, `profiler` reads CLSIDs,
+//! `bundled` has the profilers that are built in, `launch` runs applications.
 
 pub mod attach;
+pub mod bundled;
 pub mod checks;
 pub mod doctor;
 pub mod environment;
@@ -11,13 +13,16 @@ pub mod exit;
 pub mod il;
 pub mod image;
 pub mod inspect;
+pub mod launch;
 pub mod new;
 pub mod processes;
 pub mod profiler;
 pub mod ps;
+pub mod record;
 pub mod run;
 pub mod select;
 mod signals;
+pub mod stop;
 pub mod witness;
 
 use std::process::ExitCode;
@@ -37,6 +42,7 @@ pub struct Cli {
 enum Command {
     New(new::Args),
     Run(run::Args),
+    Record(record::Args),
     Ps(ps::Args),
     Attach(attach::Args),
     Doctor(doctor::Args),
@@ -62,6 +68,7 @@ fn run_command(cli: &Cli) -> Outcome {
     match &cli.command {
         Command::New(args) => new::run(args),
         Command::Run(args) => run::run(args),
+        Command::Record(args) => record::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -49,6 +49,16 @@ pub fn family(pid: u32) -> Vec<u32> {
     vec![pid]
 }
 
+/// Whether a process runs still; where the system does not tell, it does.
+pub fn is_there(pid: u32) -> bool {
+    #[cfg(unix)]
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        return rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
+    }
+    let _ = pid;
+    true
+}
+
 /// Asks processes to end, or ends them.
 pub fn end(pids: &[u32], is_forced: bool) {
     #[cfg(unix)]

@@ -5,14 +5,21 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use uuid::Uuid;
 
+use crate::bundled;
 use crate::environment::Chosen;
 use crate::profiler;
 
-/// The profiler of `library` that `wanted`, a CLSID or a name, means; without it, the only one.
+/// The profiler of `library` that `wanted`, a CLSID or a name, means; without it, the only one. The name of a bundled profiler
+/// means that.
 ///
 /// # Errors
 /// If there is none, or there are several and none is named: then the error lists them.
 pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
+    if let (Some(bundled), None) = (bundled::find(library), wanted) {
+        let library = bundled::library()?;
+        let clsid = profiler::pick(&library, Some(bundled.profiler))?.clsid;
+        return Ok(Chosen { clsid, name: bundled.name.to_owned(), library });
+    }
     let library = std::path::absolute(library).with_context(|| format!("`{}` is no path", library.display()))?;
     let named = |clsid: String, name: String| Chosen { clsid, name, library: library.clone() };
     let clsid = wanted.and_then(|text| Uuid::parse_str(text).ok());

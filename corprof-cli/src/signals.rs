@@ -1,16 +1,38 @@
 //! Signals for the application that `corprof run` waits for.
 
 use std::io;
+use std::path::Path;
+use std::process::Command;
+
+/// What Ctrl-C does to the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// What it does without `corprof`.
+    PassOn,
+    /// Nothing: whoever waits for the application has its profiler write what it has, and ends it then.
+    Stop,
+}
+
+impl Interrupt {
+    /// A command that runs `program` under these rules.
+    pub(crate) fn command(self, program: &Path) -> Command {
+        self.command_of(program)
+    }
+}
 
 #[cfg(unix)]
 mod system {
     use std::fs::File;
     use std::io;
+    use std::path::Path;
+    use std::process::Command;
 
     use rustix::process::{Pid, Signal, getpgrp, kill_process};
     use rustix::termios::tcgetpgrp;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     use signal_hook::iterator::Signals;
+
+    use super::Interrupt;
 
     /// Those that people and supervisors send to an application.
     const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -22,10 +44,18 @@ mod system {
             Signals::new(PASSED_ON).map(Self)
         }
 
-        pub(super) fn pass_on(&mut self, pid: u32) -> bool {
+        pub(super) fn is_interrupted(&mut self) -> bool {
+            self.0.pending().any(|signal| [SIGINT, SIGTERM, SIGHUP, SIGQUIT].contains(&signal))
+        }
+
+        pub(super) fn pass_on(&mut self, pid: u32, interrupt: Interrupt) -> bool {
             let mut some = false;
             for signal in self.0.pending() {
-                some = true;
+                if [SIGINT, SIGTERM].contains(&signal) && interrupt == Interrupt::Stop {
+                    some = true;
+                    continue;
+                }
+                some |= interrupt == Interrupt::PassOn;
                 // A terminal sends these to the application as well, which would get them twice.
                 let is_shared = [SIGINT, SIGQUIT, SIGHUP].contains(&signal) && is_in_foreground();
                 let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -38,6 +68,22 @@ mod system {
         }
     }
 
+    impl Interrupt {
+        /// A command that runs `program` and does on Ctrl-C what this says.
+        pub(super) fn command_of(self, program: &Path) -> Command {
+            match self {
+                Self::PassOn => Command::new(program),
+                Self::Stop => {
+                    // A terminal sends Ctrl-C to the application too, and a .NET program without a handler of its own dies of
+                    // it, with all that its profiler has not written. What a shell ignores, its successor does too.
+                    let mut command = Command::new("/bin/sh");
+                    command.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]).arg(program);
+                    command
+                }
+            }
+        }
+    }
+
     /// Whether a terminal sends Ctrl-C to this process and its children.
     fn is_in_foreground() -> bool {
         File::open("/dev/tty").is_ok_and(|terminal| tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp()))
@@ -47,8 +93,19 @@ mod system {
 #[cfg(not(unix))]
 mod system {
     use std::io;
+    use std::path::Path;
+    use std::process::Command;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+
+    use super::Interrupt;
+
+    impl Interrupt {
+        /// A command that runs `program`, which a console sends Ctrl-C.
+        pub(super) fn command_of(self, program: &Path) -> Command {
+            Command::new(program)
+        }
+    }
 
     /// A console sends Ctrl-C to the application as well; this process has to live on.
     pub(super) struct Caught(Arc<AtomicBool>);
@@ -60,8 +117,12 @@ mod system {
             Ok(Self(flag))
         }
 
-        pub(super) fn pass_on(&mut self, _pid: u32) -> bool {
+        pub(super) fn is_interrupted(&mut self) -> bool {
             self.0.swap(false, std::sync::atomic::Ordering::Relaxed)
+        }
+
+        pub(super) fn pass_on(&mut self, _pid: u32, _interrupt: Interrupt) -> bool {
+            self.is_interrupted()
         }
     }
 }
@@ -74,8 +135,14 @@ impl Signals {
         system::Caught::new().map(Self)
     }
 
-    /// Sends to the process what was sent to this one since the last time; whether there was anything.
-    pub(crate) fn pass_on(&mut self, pid: u32) -> bool {
-        self.0.pass_on(pid)
+    /// Whether somebody wants this process to end.
+    pub(crate) fn is_interrupted(&mut self) -> bool {
+        self.0.is_interrupted()
+    }
+
+    /// Sends to the process what was sent to this one since the last time. Whether there was anything; with [`Interrupt::Stop`]:
+    /// whether somebody wants an end.
+    pub(crate) fn pass_on(&mut self, pid: u32, interrupt: Interrupt) -> bool {
+        self.0.pass_on(pid, interrupt)
     }
 }

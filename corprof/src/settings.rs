@@ -16,6 +16,7 @@
 //!
 //! With `PEEK_HZ=0` this answers `PEEK_HZ=0: give a number from 0.1 to 10000`.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
@@ -28,6 +29,58 @@ use std::str::FromStr;
 pub struct Setting {
     variable: String,
     value: Option<OsString>,
+}
+
+/// The settings of a profiler that can be attached as well: a process that runs already has its environment, so the data of the
+/// attach bring settings, a line `NAME=VALUE` each.
+///
+/// ```
+/// # use corprof::{prelude::*, settings::Settings};
+/// fn initialize_for_attach(data: &[u8]) -> Result<f64, BoxError> {
+///     let settings = Settings::of_attach(data)?;
+///     Ok(settings.of("PEEK_HZ").number(100.0, 0.1..=10_000.0)?)
+/// }
+/// assert_eq!(initialize_for_attach(b"PEEK_HZ=20\n").unwrap(), 20.0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    given: HashMap<String, String>,
+}
+
+impl Settings {
+    /// Those of the environment and no others: for `initialize`.
+    #[must_use]
+    pub fn of_environment() -> Self {
+        Self::default()
+    }
+
+    /// Those of an attach's data, and for those that it does not have, the environment: for `initialize_for_attach`.
+    ///
+    /// # Errors
+    /// If the data are no text in UTF-8, or a line is not of the form `NAME=VALUE`.
+    pub fn of_attach(data: &[u8]) -> Result<Self, SettingError> {
+        let refused = |value: &str, cure: &str| SettingError {
+            variable: "the attach's data".to_owned(),
+            value: value.to_owned(),
+            cure: cure.to_owned(),
+        };
+        let text = std::str::from_utf8(data)
+            .map_err(|_| refused(&String::from_utf8_lossy(data), "give lines NAME=VALUE in UTF-8"))?;
+        let pair = |line: &str| {
+            let (name, value) = line.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        let lines = text.lines().filter(|line| !line.is_empty());
+        let given =
+            lines.map(|line| pair(line).ok_or_else(|| refused(line, "give a line NAME=VALUE for each setting")));
+        Ok(Self { given: given.collect::<Result<_, _>>()? })
+    }
+
+    /// The setting that this variable makes.
+    #[must_use]
+    pub fn of(&self, variable: &str) -> Setting {
+        self.given.get(variable).map_or_else(|| Setting::of(variable), |value| Setting::with_value(variable, value))
+    }
 }
 
 /// A setting that cannot be used: `SAMPLER_MODE=cup: give cpu or wall`.
@@ -107,6 +160,12 @@ impl Setting {
         parse(self.text()?.unwrap_or(default)).map_err(|error| self.error(error))
     }
 
+    /// A path, of something that may not be there; none where the variable is not set.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
     /// A file that is to be written; none where the variable is not set.
     ///
     /// Nothing is written yet: an existing file stays as it is, and a new one is not there afterwards.
@@ -155,12 +214,26 @@ mod tests {
     }
 
     #[test]
+    fn an_attach_brings_settings() {
+        let settings = Settings::of_attach(b"X_HZ=20\r\n\nX_OUT=a=b\n").unwrap();
+        assert_eq!(settings.of("X_HZ").number(1, 1..=100).unwrap(), 20);
+        assert_eq!(settings.of("X_OUT").parsed("", |text| Ok::<_, String>(text.to_owned())).unwrap(), "a=b");
+        assert_eq!(settings.of("CORPROF_TEST_THAT_NOBODY_SETS").number(1, 1..=100).unwrap(), 1);
+        assert!(refusal(Settings::of_attach(b"X_HZ")).contains("NAME=VALUE"));
+        assert!(refusal(Settings::of_attach(&[0xff])).contains("UTF-8"));
+        assert!(Settings::of_attach(b"").unwrap().given.is_empty());
+        assert!(Settings::of_environment().given.is_empty());
+    }
+
+    #[test]
     fn what_is_not_set_is_the_default() {
         let unset = Setting::of("CORPROF_TEST_THAT_NOBODY_SETS");
         assert_eq!(unset.word(&[("cpu", 1), ("wall", 2)]).unwrap(), 1);
         assert_eq!(unset.number(100, 1..=1000).unwrap(), 100);
         assert_eq!(unset.parsed("7", str::parse::<u32>).unwrap(), 7);
         assert_eq!(unset.output().unwrap(), None);
+        assert_eq!(unset.path(), None);
+        assert_eq!(Setting::with_value("X_STOP", "/x").path(), Some("/x".into()));
     }
 
     #[test]

@@ -56,14 +56,15 @@ pub struct Package {
     pub(crate) features: BTreeMap<String, Vec<String>>,
     /// The registries it may go to; any, if they are not named.
     publish: Option<Vec<String>>,
-    targets: Vec<Target>,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) targets: Vec<Target>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Target {
+pub(crate) struct Target {
     name: String,
     kind: Vec<String>,
-    src_path: PathBuf,
+    pub(crate) src_path: PathBuf,
 }
 
 /// A profiler that can be built.

@@ -1,13 +1,14 @@
 //! `cargo xtask demo`: a real application under one of the example profilers.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_cli::profiler;
+use corprof_cli::environment::Chosen;
+use corprof_cli::launch::{self, Changes, Launch};
+use corprof_cli::{bundled, profiler};
 
 use crate::arm64;
 use crate::cache::Cache;
@@ -97,6 +98,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let profiler = profiler::pick(&library, args.profiler.as_deref())?;
     let mut command = application(args, &metadata)?;
+    if !args.windows && !args.arm64 {
+        return here(args, &command, Chosen { clsid: profiler.clsid, name: profiler.name, library });
+    }
     let library = if args.windows { Wine::path(&library) } else { library.into() };
     let environment = profiler_environment(&profiler.clsid, library);
     announce(format_args!("Running {} under {}", process::shown(&command), profiler.name));
@@ -104,37 +108,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         note(format_args!("{name}={}", value.display()));
     }
     command.envs(environment);
-    let variable = format!("{}_OUT", args.example.to_uppercase());
-    let out = args.library.is_none().then(|| output(&args.example, env::var_os(&variable))).flatten();
-    command.envs(out.as_ref().map(|out| (variable, out)));
-    let before = out.as_deref().and_then(written);
     let status = process::status(&mut command)?;
     announce(format_args!("The application has ended: {status}"));
-    if let Some(out) = out.filter(|out| written(out) > before) {
-        note(format_args!("{} is at {}", args.example, url(&out)));
-    }
     Ok(process::exit_code(status).into())
 }
 
-/// The file that an example is to write: the one that its variable names, or for the sampler, which writes one in any case, a page.
-fn output(example: &str, named: Option<OsString>) -> Option<PathBuf> {
-    let path = named.or_else(|| (example == "sampler").then(|| "sampler.html".into()))?;
-    std::path::absolute(path).ok()
-}
-
-/// When a file was last written; none if it is not there.
-fn written(path: &Path) -> Option<SystemTime> {
-    path.metadata().and_then(|metadata| metadata.modified()).ok()
-}
-
-/// The address by which a browser opens a file.
-fn url(path: &Path) -> String {
-    let escaped = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    let path: String = path.as_os_str().as_encoded_bytes().iter().copied().map(escaped).collect();
-    format!("file://{path}")
+/// Runs an application of this system as `corprof run` does.
+fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
+    announce(format_args!("corprof run {} -- {}", profiler.library.display(), process::shown(command)));
+    let own =
+        |(name, value): (&OsStr, Option<&OsStr>)| (name.to_string_lossy().into_owned(), value.map(OsStr::to_owned));
+    let mut changes: Changes = command.get_envs().map(own).collect();
+    let bundled = bundled::find(Path::new(&args.example)).filter(|_| args.library.is_none());
+    if args.example == "sampler" && env::var_os("SAMPLER_OUT").is_none() {
+        // One application, so the name needs no number.
+        changes.insert("SAMPLER_OUT".to_owned(), Some("sampler.html".into()));
+    }
+    let words: Vec<OsString> =
+        std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
+    let launch = Launch { profilers: vec![profiler], changes, command: &words, stop: None, is_quiet: false };
+    let ended = corprof_cli::run::with_output(launch, bundled).map_err(|failure| failure.error)?;
+    announce(format_args!("The application has ended: {}", ended.status));
+    Ok(launch::code(ended.status))
 }
 
 /// Builds the example and returns its library.
@@ -261,14 +256,4 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
 fn windows_runtime(name: &str, cache: &Cache) -> Result<Runtime> {
     windows::install_tools()?;
     known::for_windows(name, &Wine::install(cache)?, cache)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_has_no_spaces() {
-        assert_eq!(url(Path::new("/tmp/my profiles/100%.svg")), "file:///tmp/my%20profiles/100%25.svg");
-    }
 }

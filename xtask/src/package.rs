@@ -1,12 +1,13 @@
 //! `cargo xtask package`: packs the crates as for crates.io, and builds a profiler with what was packed, outside of the
 //! workspace.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_cli::profiler;
+use corprof_cli::{bundled, profiler};
 
 use crate::cargo::{self, Metadata, Package, workspace_root};
 use crate::process::{self, announce, note};
@@ -20,6 +21,9 @@ pub struct Args {
     #[arg(long)]
     release: bool,
 }
+
+/// A crate that nobody depends on for its code: its library has entry points of its own. The command's build script builds it.
+const EXAMPLES: &str = "corprof-examples";
 
 /// What crates.io has no check for, and a reader misses.
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
@@ -51,14 +55,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     fs::create_dir_all(&outside)?;
     for package in &packages {
         let folder = unpack(package, &target.join("package"), &outside)?;
-        check_files(&folder)?;
+        check_files(&folder, &package.sources_beside())?;
     }
 
     write_profiler(&packages, &outside)?;
-    announce("Building a profiler with them");
+    announce("Building a profiler with them, and the command");
     let mut build = cargo::cargo();
     // Its own folder, so that a build of the workspace does not meet other flags in its own.
-    build.arg("build").current_dir(&outside).arg("--target-dir").arg(target.join("build"));
+    build.args(["build", "-p", "outside", "-p", "corprof-cli"]).current_dir(&outside);
+    build.arg("--target-dir").arg(target.join("build"));
     build.args(args.release.then_some("--release"));
     process::run_as_progress(&mut build)?;
     let built = target.join("build").join(if args.release { "release" } else { "debug" });
@@ -66,10 +71,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let found = profiler::pick(&library, None)?;
     let size = fs::metadata(&library).with_context(|| library.display().to_string())?.len();
     note(format_args!("{} exports {} and has {} kB", library.display(), found.name, size / 1000));
+    check_command(&built.join(format!("corprof{}", std::env::consts::EXE_SUFFIX)), &target.join("cache"))?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether the packed command has its profilers in it.
+fn check_command(command: &Path, cache: &Path) -> Result<()> {
+    if cache.exists() {
+        fs::remove_dir_all(cache).with_context(|| format!("cannot empty {}", cache.display()))?;
+    }
+    // It unpacks them before it looks at the application, which is none of .NET here.
+    let mut run = Command::new(command);
+    run.args(["run", "sampler", "--"]).arg(command).arg("exit-codes").env("CORPROF_CACHE", cache);
+    process::output(&mut run)?;
+    let folder = cache.join("profilers");
+    let library = fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next();
+    let library = library.context("the command has unpacked no profilers")??.path();
+    let found: Vec<_> = profiler::profilers(&library)?.into_iter().map(|profiler| profiler.name).collect();
+    ensure!(found.len() == bundled::ALL.len(), "{} has only {}", library.display(), found.join(", "));
+    note(format_args!("{} brings {}", command.display(), found.join(", ")));
+    Ok(())
+}
+
 impl Package {
+    /// The names of the source files that lie in the package's own folder.
+    fn sources_beside(&self) -> Vec<OsString> {
+        let folder = self.manifest_path.parent();
+        let beside = self.targets.iter().map(|target| &target.src_path).filter(|path| path.parent() == folder);
+        beside.filter_map(|path| path.file_name()).map(OsString::from).collect()
+    }
+
     /// Whether crates.io and docs.rs have all that they show of a crate.
     fn check_for_readers(&self) -> Result<()> {
         let texts = [
@@ -99,13 +130,16 @@ impl Package {
 fn unpack(package: &Package, packed: &Path, into: &Path) -> Result<PathBuf> {
     let name = format!("{}-{}", package.name, package.version);
     let file = packed.join(format!("{name}.crate"));
-    process::run_as_progress(Command::new("tar").arg("-xzf").arg(&file).arg("-C").arg(into))
+    // Packed files have one date, by which cargo would take a build of the last run's for one of these.
+    process::run_as_progress(Command::new("tar").arg("-xzmf").arg(&file).arg("-C").arg(into))
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     Ok(into.join(name))
 }
 
 /// Whether a packed crate has what it needs for itself and nothing else.
-fn check_files(folder: &Path) -> Result<()> {
+///
+/// `sources` are the files of its code that lie beside its manifest.
+fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
     for name in LICENCES {
         let (packed, ours) = (folder.join(name), workspace_root().join(name));
         let text = fs::read(&packed).with_context(|| format!("{} is not packed", packed.display()))?;
@@ -115,7 +149,7 @@ fn check_files(folder: &Path) -> Result<()> {
     let known = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "README.md", "src", ".cargo_vcs_info.json"];
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let is_known = known.iter().chain(&LICENCES).any(|known| name == *known);
+        let is_known = known.iter().chain(&LICENCES).any(|known| name == *known) || sources.contains(&name);
         ensure!(is_known, "{} was packed too: see `include`", folder.join(name).display());
     }
     Ok(())
@@ -124,10 +158,11 @@ fn check_files(folder: &Path) -> Result<()> {
 /// Writes a package that is none of the workspace: the profiler that the README begins with, and all packed crates as its
 /// dependencies, with all of their features.
 fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
+    // All are members, so that the command's build script, which builds one of them by itself, finds the others too.
     let mut manifest = "[package]\nname = \"outside\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n\
-                        [workspace]\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n"
+                        [workspace]\nmembers = [\"corprof-*\"]\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n"
         .to_owned();
-    for Package { name, version, features, .. } in packages {
+    for Package { name, version, features, .. } in packages.iter().filter(|package| package.name != EXAMPLES) {
         let features: Vec<_> = features.keys().collect();
         manifest += &format!("{name} = {{ version = \"={version}\", features = {features:?} }}\n");
     }
@@ -169,13 +204,16 @@ mod tests {
         for name in LICENCES {
             fs::copy(workspace_root().join(name), dir.path().join(name)).unwrap();
         }
-        check_files(dir.path()).unwrap();
+        let check = || check_files(dir.path(), &["build.rs".into()]);
+        let refusal = || check().unwrap_err().to_string();
+        check().unwrap();
+        fs::write(dir.path().join("build.rs"), "").unwrap();
         fs::write(dir.path().join("notes.txt"), "").unwrap();
-        assert!(check_files(dir.path()).unwrap_err().to_string().contains("notes.txt was packed too"));
+        assert!(refusal().contains("notes.txt was packed too"));
         fs::remove_file(dir.path().join("notes.txt")).unwrap();
         fs::write(dir.path().join("LICENSE-MIT"), "../LICENSE-MIT").unwrap();
-        assert!(check_files(dir.path()).unwrap_err().to_string().contains("is not the text of"));
+        assert!(refusal().contains("is not the text of"));
         fs::remove_file(dir.path().join("LICENSE-MIT")).unwrap();
-        assert!(check_files(dir.path()).unwrap_err().to_string().contains("LICENSE-MIT is not packed"));
+        assert!(refusal().contains("LICENSE-MIT is not packed"));
     }
 }

@@ -15,7 +15,7 @@ use crate::exit::{self, Failure, Outcome};
 use crate::image::{self, Image};
 use crate::inspect::{self, Inspected, State, inspect};
 use crate::processes;
-use crate::signals::Signals;
+use crate::signals::{Interrupt, Signals};
 use crate::witness::{self, Witness};
 
 /// Find out why a profiler is not loaded.
@@ -103,7 +103,12 @@ fn of_process(pid: u32) -> Result<Report, Failure> {
         Err(error @ (Error::NoPort { .. } | Error::NotPermitted { .. })) => return Ok(without_port(pid, &error)),
         Err(error) => return Err(error.into()),
     };
-    let seen = inspect(&process, Duration::from_secs(5));
+    Ok(of_seen(&inspect(&process, Duration::from_secs(5)), processes::has_own_files(pid)))
+}
+
+/// What is wrong with a process; `is_inside` a container, paths are those of its own files.
+fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
+    let pid = seen.pid;
     let mut report = Report::default();
     if let Some(error) = &seen.error {
         let cure = "is another tool connected to it, or is the process stopped? Try again when it is not";
@@ -114,9 +119,9 @@ fn of_process(pid: u32) -> Result<Report, Failure> {
     let Some(now) = &seen.variables else {
         let cure = "ask as the user of the process, or as root";
         report.findings.push(Finding::new("variables-not-seen", "its variables cannot be read", cure));
-        return Ok(report);
+        return report;
     };
-    report.findings.extend(of_inspected(&seen, now, major, processes::has_own_files(pid)));
+    report.findings.extend(of_inspected(seen, now, major, is_inside));
     if seen.profiler == State::Mapped {
         for library in &seen.libraries {
             report.good.push(format!("{} is mapped", library.display()));
@@ -124,7 +129,7 @@ fn of_process(pid: u32) -> Result<Report, Failure> {
         // What is loaded needs no variables: it may have been attached.
         report.findings.retain(|finding| finding.id != "not-configured");
     }
-    Ok(report)
+    report
 }
 
 fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, is_inside: bool) -> Vec<Finding> {
@@ -202,7 +207,7 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
     let end = Instant::now() + Duration::from_secs(args.wait);
     let mut has_ended = false;
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    while Instant::now() < end && !has_ended && !signals.pass_on(child.id()) {
+    while Instant::now() < end && !has_ended && !signals.pass_on(child.id(), Interrupt::PassOn) {
         has_ended = child.try_wait().context("cannot wait for the application")?.is_some();
         if witness.testimonies()?.iter().any(|testimony| !testimony.messages.is_empty()) {
             break;
@@ -274,6 +279,25 @@ mod tests {
         assert_eq!(finding.id, "variables-set-too-late");
         assert!(finding.what.contains("CORECLR_ENABLE_PROFILING was nothing"), "{finding}");
         assert_eq!(changed(&now, &now), None);
+    }
+
+    #[test]
+    fn what_cannot_be_seen_of_a_process_is_said() {
+        let seen = Inspected {
+            pid: u32::MAX,
+            runtime: None,
+            architecture: None,
+            command: None,
+            profiler: State::Unknown,
+            libraries: Vec::new(),
+            error: Some("no answer".into()),
+            variables: None,
+            mapped: None,
+        };
+        let ids = |seen: &Inspected| of_seen(seen, false).findings.iter().map(|finding| finding.id).collect::<Vec<_>>();
+        assert_eq!(ids(&seen), ["runtime-does-not-answer", "variables-not-seen"]);
+        let seen = Inspected { error: None, variables: Some(Vec::new()), ..seen };
+        assert_eq!(ids(&seen), ["not-configured"]);
     }
 
     #[test]

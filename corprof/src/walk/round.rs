@@ -36,6 +36,7 @@ pub struct Round<'r, 't> {
     pub(crate) elapsed: Duration,
     pub(crate) report: &'r Report,
     pub(crate) natives: Option<&'r dyn NativeNames>,
+    pub(crate) is_last: bool,
 }
 
 /// What native functions are called.
@@ -87,6 +88,11 @@ impl<'r, 't> Round<'r, 't> {
     /// How much time the round stands for: from the one before until now. More than the interval, if rounds were skipped.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
+    }
+
+    /// Makes this the last round: the sampler ends when the closure returns.
+    pub fn end_sampling(&mut self) {
+        self.is_last = true;
     }
 
     /// What the sampler has done so far, this round included.

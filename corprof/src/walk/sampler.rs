@@ -48,12 +48,14 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// [`budget`](Self::budget) says otherwise; above that, rounds are skipped. Each round brings a
 /// [`Report`](super::Report) of what it cost and what could not be seen.
 ///
-/// The sampler ends at Shutdown, before the profiler's `shutdown` is called. A panic of the closure is like one in a callback:
+/// The sampler ends at Shutdown, before the profiler's `shutdown` is called, or when the closure asks for it by
+/// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is like one in a callback:
 /// the profiler goes quiet, and the sampler ends.
 ///
 /// Suspension rule 1 is kept by types: only this thread can stop others, and there is no way to ask for it from elsewhere.
 pub struct Sampler {
     pub(crate) interval: Duration,
+    pub(crate) delay: Duration,
     pub(crate) mode: Mode,
     pub(crate) filter: Option<Filter>,
     pub(crate) budget: f64,
@@ -124,6 +126,7 @@ impl Sampler {
     pub fn every(interval: Duration) -> Self {
         Self {
             interval: interval.clamp(Duration::from_micros(100), Duration::from_secs(24 * 60 * 60)),
+            delay: Duration::ZERO,
             mode: Mode::default(),
             filter: None,
             budget: 0.02,
@@ -131,6 +134,14 @@ impl Sampler {
             depth: 2048,
             strategy: Strategy::default(),
         }
+    }
+
+    /// How long after the start the first round is due, so that an application's own start is left out; not at all unless this
+    /// says otherwise.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
     }
 
     /// Which threads are seen, and so what samples say; [`Mode::Wall`] unless this says otherwise.

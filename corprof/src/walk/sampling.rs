@@ -58,6 +58,9 @@ struct Chosen<'i> {
 
 /// The thread's whole life.
 pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut ProfilerThread<'_>, see: See<'_>) {
+    if cx.wait(sampler.delay).is_break() {
+        return;
+    }
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if sampler.strategy == Strategy::Signals {
         match strategy::signals::run(&mut sampler, cx, see) {
@@ -123,7 +126,11 @@ impl Sampling {
                 let pause = self.budget.pace().saturating_sub(self.sampler.interval);
                 self.report.skipped.budget += self.schedule.put_off(pause);
                 let (tape, report) = (&self.tape, &self.report);
-                see(&mut Round { cx, threads: &threads, tape, elapsed, report, natives: None });
+                let mut round = Round { cx, threads: &threads, tape, elapsed, report, natives: None, is_last: false };
+                see(&mut round);
+                if round.is_last {
+                    return Ok(());
+                }
             }
             if std::mem::take(&mut self.is_given_up) {
                 let other = Strategy::SuspendedRuntime;
@@ -303,6 +310,47 @@ mod tests {
             })?;
             Ok(())
         }
+    }
+
+    /// Counts its rounds and ends with the third.
+    #[derive(Default, Profiler)]
+    #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0052", no_export)]
+    struct ThreeRounds(Arc<Mutex<(u32, bool)>>);
+
+    #[callbacks]
+    impl Callbacks for ThreeRounds {
+        fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+            cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
+            let rounds = Arc::clone(&self.0);
+            cx.spawn_profiler_thread("sampler", move |cx| {
+                let sampler = Sampler::every(Duration::from_millis(1)).delay(Duration::from_millis(20));
+                let start = Instant::now();
+                run(sampler, cx, &mut |round| {
+                    assert!(start.elapsed() >= Duration::from_millis(20), "before its time");
+                    let mut rounds = rounds.lock().unwrap();
+                    rounds.0 += 1;
+                    if rounds.0 == 3 {
+                        round.end_sampling();
+                    }
+                });
+                rounds.lock().unwrap().1 = true;
+            })?;
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_closure_can_end_the_sampler() {
+        let mut clr = FakeClr::load::<ThreeRounds>().unwrap();
+        clr.start_up();
+        let rounds = Arc::clone(&clr.profiler::<ThreeRounds>().unwrap().0);
+        let start = Instant::now();
+        while !rounds.lock().unwrap().1 {
+            assert!(start.elapsed() < Duration::from_secs(60), "the sampler goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(rounds.lock().unwrap().0, 3);
+        clr.shutdown();
     }
 
     #[test]

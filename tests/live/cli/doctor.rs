@@ -57,3 +57,34 @@ fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
+    for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id().to_string();
+        let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
+        ensure!(signal("-STOP")?.success(), "kill failed");
+        let found = findings(corprof()?.args(["doctor", "--json", &pid]))?;
+        ensure!(signal("-CONT")?.success(), "kill failed");
+        // Its variables are read another way.
+        let expected = ["runtime-does-not-answer", "not-configured"].map(str::to_owned);
+        ensure!(found == (expected.to_vec(), Some(1)), "{found:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_library_that_the_runtime_has_let_go_of_is_missed() -> Result<()> {
+    for runtime in runtimes(Runtime::all()?) {
+        let folder = tempfile::tempdir()?;
+        let mut command = Run::new(&runtime, "Diagnosed").command()?;
+        command.env("CORECLR_ENABLE_PROFILING", "1").env("CORECLR_PROFILER_PATH", refusing(folder.path())?);
+        command.env("CORECLR_PROFILER", "{BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}");
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        let found = findings(corprof()?.args(["doctor", "--json", &program.child.id().to_string()]))?;
+        ensure!(found == (vec!["configured-but-not-mapped".to_owned()], Some(1)), "{runtime}: {found:?}");
+    }
+    Ok(())
+}

@@ -4,10 +4,11 @@ mod attach;
 mod doctor;
 mod il;
 mod ps;
+mod record;
 mod run;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -43,6 +44,7 @@ fn corprof() -> Result<Command> {
     let program = env::var_os("CORPROF_COMMAND");
     let mut command =
         Command::new(program.context("CORPROF_COMMAND is not set: start by `cargo xtask test --live-only`")?);
+    command.env("CORPROF_CACHE", env!("CARGO_TARGET_TMPDIR"));
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -62,6 +64,30 @@ fn library(runtime: &Runtime, name: &str) -> Result<PathBuf> {
     let command = Run::new(runtime, "Hello").profiler(name).command()?;
     let value = command.get_envs().find(|(other, _)| *other == "CORECLR_PROFILER_PATH").and_then(|(_, value)| value);
     Ok(value.context("no path")?.into())
+}
+
+/// A library `foreign.so` of another maker that has no profiler of whatever CLSID.
+fn refusing(folder: &Path) -> Result<PathBuf> {
+    let (source, library) = (folder.join("foreign.c"), folder.join("foreign.so"));
+    std::fs::write(&source, "int DllGetClassObject(void) { return 0x80040111; }")?;
+    let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status()?;
+    ensure!(cc.success(), "cc failed");
+    Ok(library)
+}
+
+/// The same command in a terminal of its own.
+fn in_terminal(inner: &Command) -> Command {
+    let words = std::iter::once(inner.get_program()).chain(inner.get_args());
+    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let mut command = Command::new("script");
+    command.args(["-qec", &quoted.join(" "), "/dev/null"]);
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 fn texts(output: &Output) -> (String, String) {

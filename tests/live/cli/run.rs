@@ -47,10 +47,7 @@ fn a_profiler_that_refuses_is_said_not_to_be_loaded_with_the_runtimes_reason() -
         let mut command = corprof()?;
         // A CLSID that a library of another maker could have: this one does not have it.
         let folder = tempfile::tempdir()?;
-        let (source, foreign) = (folder.path().join("foreign.c"), folder.path().join("foreign.so"));
-        std::fs::write(&source, "int DllGetClassObject(void) { return 0x80040111; }")?;
-        let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&foreign, &source]).status()?;
-        ensure!(cc.success(), "cc failed");
+        let foreign = refusing(folder.path())?;
         command.args(["run", "--require-load", "--clsid", "{BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}"]).arg(&foreign);
         let output = command.arg("--").args(application(&runtime, "Hello")?).output()?;
         let (stdout, stderr) = texts(&output);
@@ -126,18 +123,9 @@ fn a_terminal_interrupts_the_application_and_corprof_still_reports() -> Result<(
         return Ok(());
     }
     for runtime in speaking()? {
-        let inner = corprof()?;
-        let mut words = vec![inner.get_program().to_owned(), "run".into(), library(&runtime, "attached")?.into()];
-        words.push("--".into());
-        words.extend(application(&runtime, "Diagnosed")?);
-        let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
-        let mut command = Command::new("script");
-        command.args(["-qec", &quoted.join(" "), "/dev/null"]);
-        for (name, value) in inner.get_envs() {
-            if value.is_none() {
-                command.env_remove(name);
-            }
-        }
+        let mut inner = corprof()?;
+        inner.arg("run").arg(library(&runtime, "attached")?).arg("--").args(application(&runtime, "Diagnosed")?);
+        let command = in_terminal(&inner);
         let mut program = Program::start(command)?;
         program.expect("ready")?;
         program.input.as_mut().context("no input")?.write_all(b"\x03")?;

@@ -133,7 +133,7 @@ impl Sampling<'_> {
         let start = Instant::now();
         let (mut last, mut checked) = (start, start);
         loop {
-            let is_over = cx.wait(self.schedule.due().saturating_duration_since(Instant::now())).is_break();
+            let mut is_over = cx.wait(self.schedule.due().saturating_duration_since(Instant::now())).is_break();
             let now = Instant::now();
             let elapsed = now.saturating_duration_since(last);
             self.report.skipped.late += self.schedule.begin(now);
@@ -143,7 +143,9 @@ impl Sampling<'_> {
             if !threads.is_empty() {
                 let natives: Option<&dyn NativeNames> = Some(&self.natives);
                 let (tape, report) = (&self.tape, &self.report);
-                see(&mut Round { cx, threads: &threads, tape, elapsed, report, natives });
+                let mut round = Round { cx, threads: &threads, tape, elapsed, report, natives, is_last: false };
+                see(&mut round);
+                is_over |= round.is_last;
             }
             if is_over {
                 return Ok(());

@@ -1,0 +1,172 @@
+//! The profilers that the command has built in: the examples of the repository, in one library.
+
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use etcetera::BaseStrategy;
+use sha2::{Digest, Sha256};
+
+/// The library, if this was built with one: by the build script.
+static LIBRARY: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+/// A profiler in that library.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Bundled {
+    /// What `corprof run` calls it.
+    pub name: &'static str,
+    /// Its struct, by which it is found in the library.
+    pub profiler: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// The variable that names its file, and the file that it writes without being asked.
+    pub output: Option<(&'static str, Option<&'static str>)>,
+}
+
+/// All of them.
+pub const ALL: [Bundled; 6] = [
+    Bundled {
+        name: "sampler",
+        profiler: "SamplerProfiler",
+        summary: "samples stacks and writes a page to look at",
+        output: Some(("SAMPLER_OUT", Some("sampler-%p.html"))),
+    },
+    Bundled {
+        name: "timer",
+        profiler: "Timer",
+        summary: "counts and times the calls of each method",
+        output: Some(("TIMER_OUT", None)),
+    },
+    Bundled {
+        name: "tracer",
+        profiler: "Tracer",
+        summary: "writes every call for the Perfetto UI, or prints it",
+        output: Some(("TRACER_OUT", None)),
+    },
+    Bundled {
+        name: "logger",
+        profiler: "Logger",
+        summary: "logs every category of event, nested, per thread",
+        output: None,
+    },
+    Bundled { name: "exceptions", profiler: "Exceptions", summary: "prints each exception as a tree", output: None },
+    Bundled {
+        name: "allocations",
+        profiler: "Allocations",
+        summary: "counts objects and bytes by class",
+        output: None,
+    },
+];
+
+/// The profiler that a word on the command line means. A path is none: `./sampler` means a file.
+pub fn find(library: &Path) -> Option<&'static Bundled> {
+    ALL.iter().find(|bundled| library.as_os_str() == bundled.name)
+}
+
+/// The file that a process writes which is told to write `pattern`: `%p` in the name is its number, and `%%` a percent sign.
+pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
+    let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else { return pattern.to_owned() };
+    let name: Vec<String> = name.split("%%").map(|part| part.replace("%p", &pid.to_string())).collect();
+    pattern.with_file_name(name.join("%"))
+}
+
+/// The library as a file, which runtimes can load: in the user's cache, under a name made of what is in it.
+///
+/// # Errors
+/// If this was built without the library, or the cache cannot be written.
+pub fn library() -> Result<PathBuf> {
+    let bytes = LIBRARY.context(
+        "this `corprof` was built without the profilers that are usually in it: install it with the feature `examples`",
+    )?;
+    let folder = cache()?.join("profilers");
+    unpack(bytes, &folder).with_context(|| {
+        format!("cannot unpack the profilers into {}: name another folder by CORPROF_CACHE", folder.display())
+    })
+}
+
+/// The folder of files that can be made again.
+fn cache() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("CORPROF_CACHE").filter(|folder| !folder.is_empty()) {
+        return Ok(std::path::absolute(folder)?);
+    }
+    let folders = etcetera::choose_base_strategy()
+        .context("there is no home folder to unpack the profilers into: name a folder by CORPROF_CACHE")?;
+    Ok(folders.cache_dir().join("corprof"))
+}
+
+fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
+    let hash = format!("{:x}", Sha256::digest(bytes));
+    let short = hash.get(..16).unwrap_or(&hash);
+    let file = folder.join(format!("{DLL_PREFIX}corprof_examples-{short}{DLL_SUFFIX}"));
+    let is_there = || fs::read(&file).is_ok_and(|found| found == bytes);
+    if is_there() {
+        return Ok(file);
+    }
+    fs::create_dir_all(folder)?;
+    // Under another name first: another `corprof` may be reading, and a runtime must not load half a library.
+    let mut part = tempfile::NamedTempFile::new_in(folder)?;
+    part.write_all(bytes)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // The application may be started as another user.
+        part.as_file().set_permissions(fs::Permissions::from_mode(0o755))?;
+    }
+    match part.persist(&file) {
+        Ok(_) => Ok(file),
+        // Windows replaces no library that is loaded: somebody was faster.
+        Err(_) if is_there() => Ok(file),
+        Err(error) => Err(error.error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profiler;
+
+    #[test]
+    fn a_library_is_unpacked_once_and_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("not/there/yet");
+        let file = unpack(b"library", &folder).unwrap();
+        let written = || fs::metadata(&file).unwrap().modified().unwrap();
+        let before = written();
+        assert_eq!(unpack(b"library", &folder).unwrap(), file);
+        assert_eq!(written(), before);
+        fs::write(&file, b"lib").unwrap();
+        assert_eq!(unpack(b"library", &folder).unwrap(), file);
+        assert_eq!(fs::read(&file).unwrap(), b"library");
+        assert_ne!(unpack(b"another", &folder).unwrap(), file);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left over");
+    }
+
+    #[test]
+    fn the_library_has_exactly_the_profilers_of_the_table() {
+        let Some(bytes) = LIBRARY else {
+            assert!(!cfg!(feature = "examples") || option_env!("CORPROF_PROFILERS").is_some());
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let found = profiler::profilers(&unpack(bytes, folder.path()).unwrap()).unwrap();
+        let mut names = ALL.map(|bundled| bundled.profiler);
+        names.sort_unstable();
+        assert_eq!(found.into_iter().map(|profiler| profiler.name).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn a_file_has_the_number_of_its_process() {
+        for (pattern, file) in [("/a%p/b-%p.svg", "/a%p/b-7.svg"), ("100%%p.svg", "100%p.svg"), ("b.svg", "b.svg")] {
+            assert_eq!(file_of(Path::new(pattern), 7), Path::new(file));
+        }
+    }
+
+    #[test]
+    fn a_name_is_not_a_path() {
+        assert_eq!(find(Path::new("sampler")).unwrap().profiler, "SamplerProfiler");
+        assert_eq!(find(Path::new("./sampler")), None);
+        assert_eq!(find(Path::new("libsampler.so")), None);
+    }
+}

@@ -1,0 +1,382 @@
+//! An application under profilers, from the checks before its start to what is said of it at its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::checks::{self, Finding, Place};
+use crate::environment::{self, Chosen};
+use crate::exit::{self, Failure};
+use crate::image::{self, Image};
+use crate::inspect;
+use crate::processes;
+use crate::select;
+use crate::signals::{Interrupt, Signals};
+use crate::stop::Stop;
+use crate::witness::{self, Testimony, Verdict, Witness};
+
+/// An application's environment, as far as it differs from this process's: a value, or none for a variable that is cleared.
+pub type Changes = BTreeMap<String, Option<OsString>>;
+
+/// What is to be started.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The profilers, the main one first.
+    pub profilers: Vec<Chosen>,
+    /// Variables of the application.
+    pub changes: Changes,
+    /// The application, as it would be started without a profiler.
+    pub command: &'a [OsString],
+    /// What stops the main profiler, if Ctrl-C is to do that first.
+    pub stop: Option<&'a Stop>,
+    /// Whether only what is wrong is said.
+    pub is_quiet: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Ended {
+    /// How the application ended.
+    pub status: ExitStatus,
+    /// The application's process, which may be a shell or another launcher.
+    pub pid: u32,
+    /// The processes that have loaded the main profiler.
+    pub loaded: BTreeSet<u32>,
+    /// The command lines of processes that were seen.
+    pub commands: BTreeMap<u32, String>,
+    /// Whether each profiler was loaded by a process at least.
+    pub is_loaded: bool,
+    /// Whether Ctrl-C was pressed.
+    pub is_interrupted: bool,
+}
+
+impl Launch<'_> {
+    /// Runs the application to its end, and says on standard error what became of the profilers.
+    ///
+    /// # Errors
+    /// If the application is not started.
+    pub fn run(mut self) -> Result<Ended, Failure> {
+        let refused = |error: anyhow::Error| Failure::new(exit::REFUSED, error);
+        let (main, notification) = self.profilers.split_first().context("no profiler")?;
+        let changes = &mut self.changes;
+        for name in environment::profiler_variables() {
+            changes.entry(name).or_insert(None);
+        }
+        for (name, value) in environment::to_load(main, notification).map_err(refused)? {
+            changes.insert(name, Some(value));
+        }
+        let (program, arguments) = self.command.split_first().context("no command")?;
+        let program = find(program, value_of(changes, "PATH").as_deref())?;
+        let findings = check(&self.profilers, &program, changes);
+        if !findings.is_empty() {
+            let text = findings.iter().map(|finding| format!("\n  {finding}")).collect::<String>();
+            return Err(refused(anyhow!(
+                "the application was not started, as no runtime would load the profiler:{text}"
+            )));
+        }
+        // Somebody who records events already keeps them.
+        let is_recording =
+            ["DOTNET_EnableEventPipe", "COMPlus_EnableEventPipe"].iter().any(|name| value_of(changes, name).is_some());
+        let witness = if is_recording { None } else { Some(Witness::new()?) };
+        for (name, value) in witness.iter().flat_map(Witness::variables) {
+            changes.insert(name.to_owned(), Some(value));
+        }
+
+        let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
+        let mut command = interrupt.command(&program);
+        command.args(arguments);
+        for (name, value) in changes.iter() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let watched = watched(command, &program, &self.profilers, self.stop)?;
+        let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
+        let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
+        let Watched { status, pid, seen, is_interrupted } = watched;
+        let clsid = self.profilers.first().map(|main| main.clsid.as_str()).unwrap_or_default();
+        let told = testimonies.iter().filter(|testimony| testimony.verdict(clsid) == Verdict::Loaded);
+        let mapped = seen.mapped.iter().filter(|(_, number)| *number == 0).map(|(pid, _)| *pid);
+        let loaded = told.map(|testimony| testimony.pid).chain(mapped).collect();
+        Ok(Ended { status, pid, loaded, commands: seen.commands, is_loaded, is_interrupted })
+    }
+}
+
+/// The profiler of a library or a bundled one. A library that cannot even be read is told of as the checks tell.
+///
+/// # Errors
+/// If there is no such profiler; the application is not to be started then.
+pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
+    let chosen = select::choose(library, wanted).map_err(|error| {
+        let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
+        let finding = checks::library(&absolute, Place { program: None, library_path: None }).into_iter().next();
+        finding.map_or(error, |finding| anyhow!("the application was not started:\n  {finding}"))
+    });
+    chosen.map_err(|error| Failure::new(exit::REFUSED, error))
+}
+
+/// The variables that `--env NAME=VALUE` gives.
+///
+/// # Errors
+/// If one is not of this form.
+pub fn given(variables: &[String]) -> Result<Changes, Failure> {
+    let one = |text: &String| {
+        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+        Some((name.to_owned(), Some(OsString::from(value))))
+    };
+    let checked =
+        |text| one(text).ok_or_else(|| Failure::new(exit::USAGE, anyhow!("--env {text}: expected NAME=VALUE")));
+    variables.iter().map(checked).collect()
+}
+
+/// The value that a variable of the application will have.
+pub fn value_of(changes: &Changes, name: &str) -> Option<OsString> {
+    changes.get(name).map_or_else(|| std::env::var_os(name), Clone::clone)
+}
+
+fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+    let found = image::find_program(program, path);
+    let found =
+        found.ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", program.display())))?;
+    if found.extension().is_some_and(|extension| extension == "dll") {
+        let text = format!("{0} is no program of its own: run it by `dotnet {0}`", program.display());
+        return Err(Failure::new(exit::CANNOT_START, anyhow!(text)));
+    }
+    Ok(found)
+}
+
+/// What would keep a runtime from loading the profilers, without a word.
+fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding> {
+    let image = Image::of_program(program).ok();
+    let library_path = value_of(changes, "LD_LIBRARY_PATH");
+    let place = Place { program: image.as_ref(), library_path: library_path.as_deref() };
+    let mut findings: Vec<Finding> =
+        profilers.iter().flat_map(|profiler| checks::library(&profiler.library, place)).collect();
+    let names = ["DOTNET", "COMPlus"].iter().flat_map(|prefix| {
+        ["EnableDiagnostics", "EnableDiagnostics_Profiler"].map(|setting| format!("{prefix}_{setting}"))
+    });
+    let settings: Vec<(String, OsString)> =
+        names.filter_map(|name| Some((name.clone(), value_of(changes, &name)?))).collect();
+    let of = |name: &str| settings.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_os_str());
+    if let Some((name, value)) = environment::forbidding(of) {
+        let what = format!("{name} is {}, which forbids profilers", value.display());
+        findings.push(Finding::new("profilers-forbidden", what, format!("unset it, or run with `--env {name}=1`")));
+    }
+    findings
+}
+
+/// What the processes were seen to have mapped: for those whose runtime says nothing (before .NET 5).
+#[derive(Debug, Default)]
+struct Seen {
+    /// Processes with a runtime.
+    runtimes: BTreeSet<u32>,
+    /// Processes with the library of the profiler, by its place among them.
+    mapped: BTreeSet<(u32, usize)>,
+    /// The command lines of those with a runtime.
+    commands: BTreeMap<u32, String>,
+}
+
+impl Seen {
+    fn look(&mut self, pid: u32, profilers: &[Chosen]) {
+        for pid in processes::family(pid) {
+            let is_known = |number| self.mapped.contains(&(pid, number));
+            if (0..profilers.len()).all(is_known) {
+                continue;
+            }
+            let Some(mapped) = processes::mapped(pid) else { continue };
+            if processes::has_runtime(&mapped) {
+                self.runtimes.insert(pid);
+                if let (false, Some(line)) = (self.commands.contains_key(&pid), inspect::command_line(pid)) {
+                    self.commands.insert(pid, line);
+                }
+            }
+            for (number, profiler) in profilers.iter().enumerate() {
+                let library = profiler.library.canonicalize();
+                if mapped.contains(library.as_ref().unwrap_or(&profiler.library)) {
+                    self.mapped.insert((pid, number));
+                }
+            }
+        }
+    }
+}
+
+/// How long a profiler may take to write what it has.
+const LAST_WORDS: Duration = Duration::from_secs(20);
+
+/// Ends the process, and the .NET processes that it has started: a shell would not tell them.
+fn end(pid: u32, is_forced: bool) {
+    let is_dotnet = |pid: u32| processes::mapped(pid).is_some_and(|mapped| processes::has_runtime(&mapped));
+    let family = processes::family(pid);
+    let family: Vec<u32> = family.into_iter().filter(|other| *other == pid || is_dotnet(*other)).collect();
+    processes::end(&family, is_forced);
+}
+
+/// How the application ended, and what was seen of it until then.
+struct Watched {
+    status: ExitStatus,
+    pid: u32,
+    seen: Seen,
+    is_interrupted: bool,
+}
+
+/// Runs the application to its end. Signals go to it, and what it and its children map is looked at now and then.
+fn watched(
+    mut command: Command,
+    program: &Path,
+    profilers: &[Chosen],
+    stop: Option<&Stop>,
+) -> Result<Watched, Failure> {
+    let interrupt = if stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
+    /// How often it is looked at whether the application has ended.
+    const PERIOD: Duration = Duration::from_millis(5);
+    /// So many periods pass between two looks at maps, once the application is some seconds old.
+    const SELDOM: u32 = 50;
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let mut child = command.spawn().map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
+        Failure::new(code, anyhow!("cannot start {}: {error}", program.display()))
+    })?;
+    let pid = child.id();
+    let mut seen = Seen::default();
+    let mut interrupted: Option<Instant> = None;
+    let mut is_ended = false;
+    for period in 0_u32.. {
+        let is_pressed = signals.pass_on(pid, interrupt);
+        match (stop, interrupted) {
+            (Some(_), Some(_)) if is_pressed => end(pid, true),
+            (Some(stop), None) if is_pressed => {
+                interrupted = Some(Instant::now());
+                stop.ask()?;
+            }
+            (Some(stop), Some(since)) if !is_ended => {
+                let mut sampled = seen.mapped.iter().filter(|(_, number)| *number == 0);
+                is_ended = sampled.all(|(pid, _)| stop.is_done(*pid) || !processes::is_there(*pid))
+                    || since.elapsed() > LAST_WORDS;
+                if is_ended {
+                    end(pid, false);
+                }
+            }
+            _ => {}
+        }
+        if let Some(status) = child.try_wait().context("cannot wait for the application")? {
+            return Ok(Watched { status, pid, seen, is_interrupted: interrupted.is_some() });
+        }
+        if period < 400 || period % SELDOM == 0 {
+            seen.look(pid, profilers);
+        }
+        std::thread::sleep(PERIOD);
+    }
+    // Some eight months later.
+    let status = child.wait().context("cannot wait for the application")?;
+    Ok(Watched { status, pid, seen, is_interrupted: interrupted.is_some() })
+}
+
+/// Says what became of each profiler; whether each was loaded by a process at least.
+fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet: bool) -> bool {
+    let silent = seen.runtimes.iter().filter(|pid| !testimonies.iter().any(|testimony| testimony.pid == **pid));
+    let silent: Vec<u32> = silent.copied().collect();
+    if testimonies.is_empty() && silent.is_empty() && seen.mapped.is_empty() {
+        let reason = if cfg!(target_os = "linux") {
+            "no .NET runtime was seen to start in the application: is it a .NET application, not compiled ahead of time (NativeAOT)?"
+        } else {
+            "no runtime said anything: is it an application of .NET 5 or later, not compiled ahead of time (NativeAOT)?"
+        };
+        eprintln!("corprof: NOT loaded: {reason}");
+        return false;
+    }
+    let mut is_loaded = true;
+    for (number, profiler) in profilers.iter().enumerate() {
+        let mut loaded = Vec::new();
+        let mut failed: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for testimony in testimonies {
+            match testimony.verdict(&profiler.clsid) {
+                Verdict::Loaded => loaded.push(testimony.pid),
+                Verdict::Failed(message) => {
+                    // The number of the process makes each message another one.
+                    failed.entry(without_pid(&message, testimony.pid)).or_default().push(testimony.pid);
+                }
+                Verdict::Silent if seen.mapped.contains(&(testimony.pid, number)) => loaded.push(testimony.pid),
+                Verdict::Silent => {
+                    let text =
+                        "its runtime tried no profiler (were the variables cleared, or was it killed at its start?)";
+                    failed.entry(text.into()).or_default().push(testimony.pid);
+                }
+            }
+        }
+        let (mapped, unmapped): (Vec<u32>, Vec<u32>) =
+            silent.iter().partition(|pid| seen.mapped.contains(&(**pid, number)));
+        if !loaded.is_empty() && !is_quiet {
+            eprintln!("corprof: {} was loaded in {}", profiler.name, shown(&loaded));
+        }
+        if !mapped.is_empty() && !is_quiet {
+            let pids = shown(&mapped);
+            eprintln!(
+                "corprof: {} is mapped in {pids}, whose runtime does not say more (before .NET 5)",
+                profiler.name
+            );
+        }
+        for (message, pids) in &failed {
+            eprintln!("corprof: {} was NOT loaded in {}: {message}", profiler.name, shown(pids));
+            if let Some(cure) = witness::cure(message) {
+                eprintln!("corprof:   {cure}");
+            }
+        }
+        if !unmapped.is_empty() {
+            let pids = shown(&unmapped);
+            eprintln!("corprof: {} was not seen in {pids}, whose runtime does not say why", profiler.name);
+        }
+        is_loaded &= !loaded.is_empty() || !mapped.is_empty();
+    }
+    is_loaded
+}
+
+fn without_pid(message: &str, pid: u32) -> String {
+    message.replace(&format!(" Process ID (decimal): {pid}."), "")
+}
+
+fn shown(pids: &[u32]) -> String {
+    let list = pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    if pids.len() == 1 { format!("process {list}") } else { format!("{} processes: {list}", pids.len()) }
+}
+
+/// The application's own exit code.
+pub fn code(status: ExitStatus) -> ExitCode {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return exit::SIGNALLED.wrapping_add(signal as u8).into();
+    }
+    let code = status.code().unwrap_or(exit::FAILED.into());
+    // Windows has larger codes, of which a program of Rust can only hand on the low byte.
+    u8::try_from(code).unwrap_or_else(|_| ((code & 0xff) as u8).max(1)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_have_a_name() {
+        let changes = given(&["A=1".into(), "B=x=y".into(), "C=".into()]).unwrap();
+        assert_eq!(value_of(&changes, "B"), Some("x=y".into()));
+        assert_eq!(value_of(&changes, "C"), Some("".into()));
+        assert!(given(&["=1".into()]).unwrap_err().error.to_string().contains("NAME=VALUE"));
+        assert!(given(&["A".into()]).is_err());
+    }
+
+    #[test]
+    fn a_dll_is_started_by_dotnet() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = dir.path().join("App.dll");
+        std::fs::write(&app, "").unwrap();
+        let failure = find(app.as_os_str(), None).unwrap_err();
+        assert_eq!(failure.code, exit::CANNOT_START);
+        assert!(failure.error.to_string().contains("dotnet"));
+        assert_eq!(find("no-such-program".as_ref(), Some("/bin".as_ref())).unwrap_err().code, exit::NOT_FOUND);
+    }
+}

@@ -1,0 +1,360 @@
+//! `corprof record`: where an application spends its time, by the bundled sampler.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use corprof_diagnostics::Process;
+
+use crate::attach;
+use crate::bundled;
+use crate::exit::{self, Failure, Outcome};
+use crate::launch::{self, Ended, Launch};
+use crate::processes;
+use crate::select;
+use crate::signals::Signals;
+use crate::stop::Stop;
+
+/// The endings of files that the sampler can write; longer ones stand before those that they end in.
+const ENDINGS: [&str; 12] = [
+    ".html",
+    ".speedscope.json.gz",
+    ".speedscope.json",
+    ".firefox.json.gz",
+    ".firefox.json",
+    ".json.gz",
+    ".json",
+    ".folded",
+    ".pb.gz",
+    ".pprof",
+    ".svg",
+    ".txt",
+];
+
+/// Record where an application spends its time.
+///
+/// Runs the application under the bundled sampler, which looks at the stacks of its threads at random times, and says where the
+/// file is. The application runs as it would without; what sampling costs is limited to 2 % of its time. Ctrl-C has the file
+/// written, and ends the application then, as SIGTERM does; a second Ctrl-C ends it at once.
+///
+/// With --pid it attaches the sampler to a process that runs, until Ctrl-C or for --duration. The process writes the file itself
+/// and runs on.
+///
+/// Each .NET process that the application starts gets a file of its own, with its number in the name.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof record -- dotnet App.dll                        profile.html, a page for any browser
+  corprof record --open -- dotnet App.dll
+  corprof record -p 4711 --duration 10
+  corprof record -o app.svg --mode wall -- dotnet App.dll with what threads wait for, as a picture
+  corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
+
+The ending of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
+.json.gz (Firefox Profiler). Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// A process that runs, as `corprof ps` numbers it
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
+    pid: Option<u32>,
+
+    /// The file to write; an earlier one of this name is replaced
+    #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
+    output: PathBuf,
+
+    /// End sampling after so many seconds. The file is written then, and the application runs on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// Begin sampling so many seconds after the application's start
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    delay: Option<f64>,
+
+    /// What is looked for: what the processors do, or how all threads spend their time, with what they wait for
+    #[arg(long, value_name = "cpu|wall", default_value = "cpu", value_parser = ["cpu", "wall"])]
+    mode: String,
+
+    /// How many times a second
+    #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = hertz)]
+    rate: f64,
+
+    /// Open the file in the program that is there for such files
+    #[arg(long)]
+    open: bool,
+
+    /// An environment variable for the application, once for each
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// Say only what is wrong
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The application, as it would be started without a profiler
+    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    /// A year: the sampler takes no more.
+    const MOST: f64 = 365.0 * 24.0 * 60.0 * 60.0;
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= MOST);
+    seconds.ok_or_else(|| "give a number of seconds above 0, such as 30 or 0.5".to_owned())
+}
+
+fn hertz(text: &str) -> Result<f64, String> {
+    let hertz = text.parse().ok().filter(|hertz| (0.01..=10_000.0).contains(hertz));
+    hertz.ok_or_else(|| "give a number from 0.01 to 10000".to_owned())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the application is not started, or the file cannot be written.
+pub fn run(args: &Args) -> Outcome {
+    let output = Output::new(&args.output).map_err(|error| Failure::new(exit::USAGE, error))?;
+    if let Some(pid) = args.pid {
+        return of_process(args, pid, &output);
+    }
+    let sampler = launch::choose(Path::new("sampler"), None)?;
+    let mut changes = launch::given(&args.env)?;
+    let stop = Stop::new(&output.folder);
+    // What the options say counts, and not what this shell has set for another run.
+    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY"] {
+        changes.insert(name.to_owned(), None);
+    }
+    for (name, value) in settings(args, &output.pattern(), &stop) {
+        changes.insert(name.to_owned(), Some(value));
+    }
+    let launch =
+        Launch { profilers: vec![sampler], changes, command: &args.command, stop: Some(&stop), is_quiet: true };
+    let ended = launch.run()?;
+    let files = output.collect(&ended)?;
+    if files.is_empty() {
+        let why = if ended.is_loaded { "the sampler had nothing to write, or was ended before" } else { "see above" };
+        return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}")));
+    }
+    tell(args, &files)?;
+    // Whoever pressed Ctrl-C has got what was asked for.
+    Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { launch::code(ended.status) })
+}
+
+/// Says which files there are, and opens the first if that is wanted.
+fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
+    for (path, command) in files.iter().filter(|_| !args.quiet) {
+        let of = command.as_ref().filter(|_| files.len() > 1);
+        let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
+        eprintln!("corprof: {} {of}", path.display());
+    }
+    if let (true, Some((first, _))) = (args.open, files.first()) {
+        open::that_detached(first).with_context(|| format!("cannot open {}", first.display()))?;
+    }
+    Ok(())
+}
+
+/// What the options are for the sampler.
+fn settings(args: &Args, output: &Path, stop: &Stop) -> Vec<(&'static str, OsString)> {
+    let mut settings = vec![
+        ("SAMPLER_STOP", stop.path().into_os_string()),
+        ("SAMPLER_OUT", output.as_os_str().to_owned()),
+        ("SAMPLER_MODE", args.mode.clone().into()),
+        ("SAMPLER_HZ", args.rate.to_string().into()),
+        // Standard error is the application's.
+        ("SAMPLER_REPORT", "none".into()),
+    ];
+    settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));
+    settings.extend(args.delay.map(|seconds| ("SAMPLER_DELAY", seconds.to_string().into())));
+    settings
+}
+
+/// How long a runtime may take to load the sampler.
+const ATTACH: Duration = Duration::from_secs(60);
+
+/// Attaches the sampler to a process, and waits for its file.
+fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
+    let process = Process::open(pid)?;
+    if processes::has_own_files(pid) {
+        let text = "is in a container, whose files are not those of this side: `corprof attach sampler --inside …` in the                     book's chapter \"Running your profiler\"";
+        return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}")));
+    }
+    let sampler = select::choose(Path::new("sampler"), None)?;
+    attach::leave_alone_if_unloadable(&process, &sampler.library)?;
+    let file = bundled::file_of(&output.pattern(), pid);
+    if file.exists() {
+        return Err(anyhow!("{} is there, where the sampler would write: remove it first", file.display()).into());
+    }
+    let stop = Stop::new(&output.folder);
+    let settings = settings(args, &output.pattern(), &stop);
+    let lines = settings.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect::<String>();
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    attach::attach(&process, &sampler, &sampler.library, lines.as_bytes(), ATTACH)?;
+    if !args.quiet {
+        let until = args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"));
+        eprintln!("corprof: recording process {pid} {until}");
+    }
+    let mut is_asked = false;
+    while !stop.is_done(pid) && processes::is_there(pid) {
+        if signals.is_interrupted() {
+            if std::mem::replace(&mut is_asked, true) {
+                return Err(anyhow!("interrupted again, before the sampler in process {pid} has written").into());
+            }
+            stop.ask()?;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if !file.is_file() {
+        let why = "the sampler could not write, or the process was ended before: see its standard error";
+        return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
+    }
+    let path = output.path();
+    fs::rename(&file, &path).with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+    tell(args, &[(path, None)])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file that was asked for. Processes write theirs beside it, with their numbers in the names.
+#[derive(Debug)]
+struct Output {
+    folder: PathBuf,
+    stem: String,
+    ending: String,
+}
+
+impl Output {
+    /// Checks what would keep the file from being written at the end.
+    fn new(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).with_context(|| format!("`{}` is no path", path.display()))?;
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        let lower = name.to_ascii_lowercase();
+        let ending = ENDINGS.iter().find(|ending| lower.ends_with(*ending) && !lower.contains(".trace.json"));
+        let length = ending.with_context(|| {
+            format!("{}: the ending of the name chooses the format; give one of {}", path.display(), ENDINGS.join(", "))
+        })?;
+        let (stem, ending) = name.split_at(name.len() - length.len());
+        let folder = path.parent().context("a file lies in a folder")?.to_owned();
+        ensure!(folder.is_dir(), "there is no folder {}: make it, or give another file", folder.display());
+        ensure!(!path.is_dir(), "{} is a folder: give the name of a file", path.display());
+        Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned() })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}{}", self.stem, self.ending))
+    }
+
+    /// What the sampler is told.
+    fn pattern(&self) -> PathBuf {
+        self.folder.join(format!("{}-%p{}", self.stem.replace('%', "%%"), self.ending))
+    }
+
+    /// Gives the file of the most important process the name that was asked for, and answers all files, that one first, with the
+    /// command lines of their processes.
+    fn collect(&self, ended: &Ended) -> Result<Vec<(PathBuf, Option<String>)>> {
+        let file_of = |pid: u32| bundled::file_of(&self.pattern(), pid);
+        let mut files: BTreeMap<u32, PathBuf> = ended.loaded.iter().map(|pid| (*pid, file_of(*pid))).collect();
+        files.retain(|_, file| file.is_file());
+        // `dotnet run` and shells start the application, whose process is then a later one; its helpers come before.
+        let main = if files.contains_key(&ended.pid) && !is_launcher(ended.commands.get(&ended.pid)) {
+            Some(ended.pid)
+        } else {
+            files
+                .keys()
+                .copied()
+                .rfind(|pid| !is_launcher(ended.commands.get(pid)))
+                .or_else(|| files.keys().copied().last())
+        };
+        let Some(main) = main else { return Ok(Vec::new()) };
+        let mut named = Vec::new();
+        if let Some(file) = files.remove(&main) {
+            let path = self.path();
+            fs::rename(&file, &path)
+                .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+            named.push((path, ended.commands.get(&main).cloned()));
+        }
+        named.extend(files.into_iter().map(|(pid, file)| (file, ended.commands.get(&pid).cloned())));
+        Ok(named)
+    }
+}
+
+/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compiler and build servers that it starts.
+fn is_launcher(command: Option<&String>) -> bool {
+    let Some(command) = command else { return false };
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    let is_host = Path::new(program).file_stem().is_some_and(|stem| stem == "dotnet");
+    let verb = words.next().unwrap_or_default();
+    let is_sdk = ["/sdk/", "\\sdk\\", "MSBuild.dll", "VBCSCompiler"].iter().any(|part| command.contains(part));
+    is_host && (is_sdk || ["run", "test", "watch", "build", "msbuild", "vstest"].contains(&verb))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_those_that_the_sampler_knows() {
+        for ending in ENDINGS {
+            corprof_export::Format::of_path(format!("x{ending}")).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output::new(&folder.path().join("100%.speedscope.json")).unwrap();
+        assert_eq!(output.pattern(), folder.path().join("100%%-%p.speedscope.json"));
+        assert_eq!(bundled::file_of(&output.pattern(), 7), folder.path().join("100%-7.speedscope.json"));
+        assert_eq!(output.path(), folder.path().join("100%.speedscope.json"));
+        for (wrong, said) in
+            [("x.pdf", "give one of .html"), ("x.trace.json", "give one of"), ("no/x.svg", "no folder")]
+        {
+            let error = Output::new(&folder.path().join(wrong)).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_sdk_is_no_application() {
+        let is = |command: &str| is_launcher(Some(&command.to_owned()));
+        assert!(is("dotnet run --project x") && is("/usr/bin/dotnet test"));
+        assert!(is("/usr/bin/dotnet exec /usr/share/dotnet/sdk/10.0.100/Roslyn/bincore/VBCSCompiler.dll"));
+        assert!(!is("dotnet App.dll run") && !is("./App run") && !is_launcher(None));
+    }
+
+    fn ended(pid: u32, loaded: &[(u32, &str)]) -> Ended {
+        Ended {
+            status: std::process::ExitStatus::default(),
+            pid,
+            loaded: loaded.iter().map(|(pid, _)| *pid).collect(),
+            commands: loaded.iter().map(|(pid, command)| (*pid, (*command).to_owned())).collect(),
+            is_loaded: true,
+            is_interrupted: false,
+        }
+    }
+
+    #[test]
+    fn the_application_gets_the_name_and_others_keep_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output::new(&folder.path().join("a.svg")).unwrap();
+        let collected = |pid, loaded: &[(u32, &str)]| {
+            for (pid, command) in loaded {
+                fs::write(bundled::file_of(&output.pattern(), *pid), command).unwrap();
+            }
+            let files = output.collect(&ended(pid, loaded)).unwrap();
+            files.iter().map(|(path, _)| fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            collected(5, &[(5, "dotnet App.dll"), (6, "dotnet Child.dll")]),
+            ["dotnet App.dll", "dotnet Child.dll"]
+        );
+        assert_eq!(fs::read_to_string(output.path()).unwrap(), "dotnet App.dll");
+        let run = [(5, "dotnet run"), (6, "dotnet /x/sdk/10/MSBuild.dll"), (7, "/x/App")];
+        assert_eq!(collected(5, &run), ["/x/App", "dotnet run", "dotnet /x/sdk/10/MSBuild.dll"]);
+        assert_eq!(collected(4, &[(5, "dotnet run")]), ["dotnet run"]);
+        assert!(collected(4, &[]).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_checked() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert!(seconds("0").is_err() && seconds("NaN").is_err() && seconds("inf").is_err() && seconds("-1").is_err());
+        assert!(hertz("100").is_ok() && hertz("0").is_err() && hertz("NaN").is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! Stopping the bundled sampler: a file that it looks for, and one that it makes when it has written its profile.
+//!
+//! A signal would not do: from .NET 10 on SIGTERM ends an application without a word to its profiler, unless the application has
+//! a handler of its own, as SIGINT always has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The files of one recording. They go with this value.
+#[derive(Debug)]
+pub struct Stop {
+    folder: PathBuf,
+    name: String,
+}
+
+impl Stop {
+    /// Files in a folder that the sampled processes can write to.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), name: format!(".corprof-{}.stop", std::process::id()) }
+    }
+
+    /// What the sampler looks for.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    /// Asks the samplers of all processes to write their profiles and to end.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn ask(&self) -> Result<()> {
+        fs::write(self.path(), "").with_context(|| format!("cannot write {}", self.path().display()))
+    }
+
+    /// Whether the sampler of a process has written its profile, for whatever reason.
+    pub fn is_done(&self, pid: u32) -> bool {
+        self.folder.join(format!("{}.{pid}", self.name)).exists()
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix(&self.name));
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.')) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_asked_for_answered_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let stop = Stop::new(folder.path());
+        assert!(!stop.path().exists() && !stop.is_done(7));
+        stop.ask().unwrap();
+        fs::write(format!("{}.7", stop.path().display()), "").unwrap();
+        assert!(stop.path().exists() && stop.is_done(7) && !stop.is_done(8));
+        fs::write(folder.path().join("profile.html"), "").unwrap();
+        drop(stop);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,243 @@
+//! `corprof record`, and the profilers that are built in.
+
+use std::fs;
+
+use corprof_tests::{ensure_or_longer, patiently};
+
+use super::*;
+
+/// `corprof record -o FILE OPTIONS -- APPLICATION ARGUMENTS`.
+fn record(runtime: &Runtime, file: &Path, options: &[&str], app: &str) -> Result<Command> {
+    let mut command = corprof()?;
+    command.arg("record").arg("-o").arg(file).args(options).arg("--").args(application(runtime, app)?);
+    Ok(command)
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names = names.collect::<Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Waits until there is a file in the folder that is not empty, and answers its name.
+fn appears(folder: &Path, ending: &str) -> Result<String> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let is_it = |name: &String| {
+            name.ends_with(ending) && folder.join(name).metadata().is_ok_and(|metadata| metadata.len() > 0)
+        };
+        if let Some(name) = names(folder)?.into_iter().find(is_it) {
+            return Ok(name);
+        }
+        ensure!(Instant::now() < end, "no file {ending}, but {:?}", names(folder)?);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_application_is_recorded_under_the_name_that_was_asked_for() -> Result<()> {
+    patiently(speaking()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        for (file, option) in [("a b%p.folded", "cpu"), ("page.html", "wall")] {
+            let file = folder.path().join(file);
+            // One of an earlier run.
+            fs::write(&file, "old")?;
+            let mut command = record(runtime, &file, &["--mode", option, "--rate", "200"], "Pool")?;
+            let output = command.arg((2000 * times).to_string()).args(["2", "100000"]).output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success(), "{output:?}");
+            ensure!(stderr.contains(&format!("corprof: {} is written\n", file.display())), "{stderr}");
+            let profile = fs::read_to_string(&file)?;
+            ensure!(profile != "old", "not replaced");
+            ensure_or_longer!(profile.contains("Pool.Sixty"), "{option}: not sampled: {stderr}");
+        }
+        ensure!(names(folder.path())? == ["a b%p.folded", "page.html"], "{:?}", names(folder.path())?);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_exit_code_is_the_applications_and_the_ending_chooses_the_format() -> Result<()> {
+    for runtime in runtimes(Runtime::all()?) {
+        let folder = tempfile::tempdir()?;
+        for (name, begin) in [("p.pb.gz", &[0x1f, 0x8b][..]), ("p.svg", b"<?xml"), ("p.speedscope.json", b"{")] {
+            let file = folder.path().join(name);
+            let output = record(&runtime, &file, &[], "Hello")?.arg("you").output()?;
+            ensure!(output.status.code() == Some(42), "{runtime}: {output:?}");
+            ensure!(texts(&output).0 == "Hello, you!\n", "{runtime}: {output:?}");
+            ensure!(fs::read(&file)?.starts_with(begin), "{runtime}: {name}: {output:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut program = Program::start(record(&runtime, &file, &[], "Diagnosed")?)?;
+        program.expect("ready")?;
+        program.tell("throw 1")?;
+        let kill = Command::new("kill").arg("-INT").arg(program.child.id().to_string()).status()?;
+        ensure!(kill.success(), "kill failed");
+        let input = program.input.take();
+        let (code, stderr) = program.end()?;
+        drop(input);
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        ensure!(file.is_file() && stderr.contains("p.svg is written"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+/// A terminal interrupts the application as well, which dies of it where nobody sees to that.
+#[test]
+fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: there is no `script`, which makes a terminal");
+        return Ok(());
+    }
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut program = Program::start(in_terminal(&record(&runtime, &file, &[], "Diagnosed")?))?;
+        program.expect("ready")?;
+        program.input.as_mut().context("no input")?.write_all(b"\x03")?;
+        let end = Instant::now() + PATIENCE;
+        let mut said = Vec::new();
+        while !said.iter().any(|line: &String| line.contains("p.svg is written")) {
+            let line = program.lines.recv_timeout(end.saturating_duration_since(Instant::now()));
+            said.push(line.with_context(|| format!("{runtime}: {said:?}"))?);
+        }
+        ensure!(program.child.wait()?.code() == Some(0), "{runtime}: {said:?}");
+        ensure!(file.is_file(), "{runtime}: {said:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sampling_ends_before_the_application_does() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let options = ["--delay", "0.2", "--duration", "0.2", "--rate", "50"];
+        let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
+        program.expect("ready")?;
+        let written = appears(folder.path(), ".svg")?;
+        ensure!(written.starts_with("p-"), "{written}");
+        program.tell("throw 1")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.contains("p.svg is written"), "{runtime}: {code:?}: {stderr}");
+        ensure!(names(folder.path())? == ["p.svg"], "{runtime}: {:?}", names(folder.path())?);
+    }
+    Ok(())
+}
+
+#[test]
+fn each_process_has_a_file_of_its_own() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut command = record(&runtime, &file, &[], "Family")?;
+        let output = command.arg("3").args(application(&runtime, "Hello")?).arg("child").output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        ensure!(stdout.matches("Hello, child!\n").count() == 3, "{runtime}: {stdout}");
+        let names = names(folder.path())?;
+        ensure!(names.len() == 4 && names.contains(&"p.svg".to_owned()), "{runtime}: {names:?}");
+        for name in &names {
+            ensure!(stderr.contains(name.as_str()), "{runtime}: {name} is not told of: {stderr}");
+        }
+        let first = stderr.lines().find(|line| line.contains("p.svg is of")).context("no line of the main file")?;
+        ensure!(first.contains("Family.dll"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+/// A shell, which is no .NET process, starts two applications one after the other.
+#[test]
+fn a_script_is_recorded() -> Result<()> {
+    for runtime in speaking()?.into_iter().take(1) {
+        let folder = tempfile::tempdir()?;
+        let quoted: Vec<_> =
+            application(&runtime, "Hello")?.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        let script = format!("{0}; {0}; exit 3", quoted.join(" "));
+        let mut command = corprof()?;
+        command.arg("record").arg("-o").arg(folder.path().join("p.svg")).args(["--", "sh", "-c", &script]);
+        let output = command.output()?;
+        ensure!(output.status.code() == Some(3), "{output:?}");
+        ensure!(names(folder.path())?.len() == 2, "{:?}", names(folder.path())?);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> {
+    for (options, said) in [
+        (&["-o", "/tmp/p.pdf"][..], ".speedscope.json"),
+        (&["-o", "/nowhere/p.svg"], "no folder"),
+        (&["--rate", "0"], "0.01"),
+        (&["--duration", "0"], "--duration"),
+        (&["--mode", "cup"], "wall"),
+    ] {
+        let output = corprof()?.arg("record").args(options).args(["--", "sh", "-c", "echo ran"]).output()?;
+        ensure!(output.status.code() == Some(2) && output.stdout.is_empty(), "{options:?}: {output:?}");
+        ensure!(texts(&output).1.contains(said), "{options:?}: {output:?}");
+    }
+    let output = corprof()?.args(["record", "--", "sh", "-c", "echo ran"]).current_dir(env::temp_dir()).output()?;
+    ensure!(output.status.code() == Some(124) && texts(&output).1.contains("there is no profile"), "{output:?}");
+    Ok(())
+}
+
+#[test]
+fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        for name in ["sampler", "timer", "tracer", "logger", "exceptions", "allocations"] {
+            let mut command = corprof()?;
+            command.current_dir(folder.path()).args(["run", "--require-load", name, "--"]);
+            let output = command.args(application(&runtime, "Hello")?).arg("you").output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.code() == Some(42), "{runtime}: {name}: {output:?}");
+            ensure!(stderr.contains(&format!("corprof: {name} was loaded in process")), "{runtime}: {stderr}");
+            if name == "sampler" {
+                let page = names(folder.path())?.into_iter().find(|name| name.ends_with(".html"));
+                let page = folder.path().join(page.context("no page")?);
+                ensure!(stderr.contains(&format!("corprof: {} is written", page.display())), "{runtime}: {stderr}");
+            }
+        }
+        let mut command = corprof()?;
+        let file = folder.path().join("times.csv");
+        command.current_dir(folder.path()).args(["run", "timer", "--env", "TIMER_OUT=times.csv", "--"]);
+        let output = command.args(application(&runtime, "Hello")?).output()?;
+        ensure!(fs::read_to_string(&file)?.contains("Hello"), "{runtime}: {output:?}");
+        ensure!(texts(&output).1.contains("times.csv is written"), "{runtime}: {output:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_runs_is_recorded_and_runs_on() -> Result<()> {
+    patiently(speaking()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut program = diagnosed(runtime, None)?;
+        let pid = program.child.id().to_string();
+        let mut command = corprof()?;
+        let seconds = times.to_string();
+        command.args(["record", "-p", &pid, "--mode", "wall", "--duration", &seconds, "-o"]).arg(&file);
+        let output = command.output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        ensure!(stderr.contains(&format!("corprof: {} is written", file.display())), "{runtime}: {stderr}");
+        ensure!(names(folder.path())? == ["p.svg"], "{runtime}: {:?}", names(folder.path())?);
+        let picture = fs::read_to_string(&file)?;
+        ensure_or_longer!(picture.contains("Diagnosed.Main"), "the main thread is not in it: {picture}");
+        program.tell("throw 1")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        Ok(())
+    })
+}
