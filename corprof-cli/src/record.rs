@@ -47,10 +47,10 @@ const ENDINGS: [&str; 12] = [
 /// Each .NET process that the application starts gets a file of its own, with its number in the name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  corprof record -- dotnet App.dll                        profile.html, a page for any browser
+  corprof record -- dotnet App.dll        writes profile.html, a page for any browser
   corprof record --open -- dotnet App.dll
-  corprof record -p 4711 --duration 10
-  corprof record -o app.svg --mode wall -- dotnet App.dll with what threads wait for, as a picture
+  corprof record -p 4711 --duration 10    a process that runs
+  corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
 
 The ending of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
