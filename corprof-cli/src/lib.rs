@@ -9,7 +9,9 @@ pub mod bundled;
 pub mod checks;
 pub mod doctor;
 pub mod environment;
+pub mod events;
 pub mod exit;
+pub mod heap;
 pub mod il;
 pub mod image;
 pub mod inspect;
@@ -46,6 +48,8 @@ enum Command {
     Ps(ps::Args),
     Attach(attach::Args),
     Doctor(doctor::Args),
+    Events(events::Args),
+    Heap(heap::Args),
     #[command(subcommand)]
     Il(il::Command),
     /// The exit codes of all commands.
@@ -72,6 +76,8 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Events(args) => events::run(args),
+        Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),
         Command::ExitCodes => {
             println!("{}", exit::TABLE);

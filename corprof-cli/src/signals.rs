@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What Ctrl-C does to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +127,17 @@ mod system {
             self.is_interrupted()
         }
     }
+}
+
+/// A flag that Ctrl-C, or another request to end, sets from now on. The second one ends this process.
+pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order the first only sets the flag.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
 }
 
 /// From now on signals do not end this process.

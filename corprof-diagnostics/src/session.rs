@@ -43,8 +43,8 @@ impl Provider {
 
     /// The runtime's own events of this set. Sets are put together by `|`.
     ///
-    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and once more
-    /// when it ends.
+    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and .NET 8
+    /// once more when it ends.
     #[must_use]
     pub fn runtime(set: KeywordSet) -> Self {
         Self::new(Self::RUNTIME, set.keywords().bits(), set.level())

@@ -125,11 +125,15 @@ impl KeywordSet {
     pub const LOADER: Self = Self::new(Keywords::LOADER.union(Keywords::ASSEMBLY_LOADER), Level::Informational);
     /// What the runtime says of profilers: .NET 5.
     pub const PROFILER: Self = Self::new(Keywords::PROFILER, Level::Informational);
-    /// Every object and reference of the heap. [Forces collections](Self::forces_collections): one when the session starts, and
-    /// one more when it ends.
+    /// Every object and reference of the heap, and the names of their types. [Forces collections](Self::forces_collections): one
+    /// when the session starts, and on .NET 8 one more when it ends.
     pub const HEAP_DUMP: Self = Self::new(
-        Keywords::GC.union(Keywords::TYPE).union(Keywords::GC_HEAP_DUMP).union(Keywords::MANAGED_HEAP_COLLECT),
-        Level::Verbose,
+        Keywords::GC
+            .union(Keywords::TYPE)
+            .union(Keywords::GC_HEAP_DUMP)
+            .union(Keywords::MANAGED_HEAP_COLLECT)
+            .union(Keywords::GC_HEAP_AND_TYPE_NAMES),
+        Level::Informational,
     );
 
     /// All sets, by the names that commands know them by.
@@ -167,8 +171,8 @@ impl KeywordSet {
         self.level
     }
 
-    /// Whether a session of it forces blocking collections of the whole heap: one at its start, and one at its end, as the
-    /// runtime takes the keyword for a request both times.
+    /// Whether a session of it forces blocking collections of the whole heap: one at its start, and on .NET 8 one at its end, as
+    /// that runtime takes the keyword for a request both times.
     #[must_use]
     pub const fn forces_collections(self) -> bool {
         self.keywords.bits() & Keywords::MANAGED_HEAP_COLLECT.bits() != 0

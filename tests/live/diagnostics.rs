@@ -18,9 +18,9 @@ use corprof_diagnostics::{
 use corprof_tests::{Run, Runtime};
 
 /// Long enough for any answer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-fn runtimes() -> Result<Vec<Runtime>> {
+pub(crate) fn runtimes() -> Result<Vec<Runtime>> {
     let (here, elsewhere): (Vec<_>, Vec<_>) =
         Runtime::all()?.into_iter().partition(|runtime| !runtime.is_windows() && !runtime.is_emulated());
     for runtime in elsewhere {
@@ -39,7 +39,7 @@ fn runtimes_since_5() -> Result<Vec<Runtime>> {
 }
 
 /// A run of tests/managed/Diagnosed.cs, which ends when it is not needed any more.
-struct Program {
+pub(crate) struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: Receiver<String>,
@@ -61,13 +61,13 @@ impl Program {
     }
 
     /// One that is up.
-    fn ready(command: Command) -> Result<Self> {
+    pub(crate) fn ready(command: Command) -> Result<Self> {
         let program = Self::start(command)?;
         program.expect("ready")?;
         Ok(program)
     }
 
-    fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -81,7 +81,7 @@ impl Program {
         }
     }
 
-    fn tell(&mut self, command: &str) -> Result<()> {
+    pub(crate) fn tell(&mut self, command: &str) -> Result<()> {
         let input = self.input.as_mut().context("its input is closed")?;
         writeln!(input, "{command}")?;
         self.expect(&format!("done {command}"))
@@ -111,7 +111,7 @@ impl Drop for Program {
     }
 }
 
-fn command(runtime: &Runtime) -> Result<Command> {
+pub(crate) fn command(runtime: &Runtime) -> Result<Command> {
     Run::new(runtime, "Diagnosed").command()
 }
 

@@ -8,6 +8,8 @@ mod code;
 #[path = "../contract.rs"]
 mod contract;
 #[cfg(target_os = "linux")]
+mod decoded;
+#[cfg(target_os = "linux")]
 mod diagnostics;
 mod event_pipe;
 mod examples;

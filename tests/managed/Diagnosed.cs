@@ -3,9 +3,12 @@
 //
 //     Diagnosed
 //
-// collect N: collects N times, one after the other. throw N: throws and catches N exceptions. end, or the end of the input:
-// ends.
+// collect N: collects N times, one after the other. throw N: throws and catches N exceptions. compact N: compacts the heap of
+// large objects. allocate N: allocates 10 MB. contend N: has a thread wait for a lock. pool N: has the thread pool do something.
+// sleep N: waits for a handle. end, or the end of the input: ends.
 using System;
+using System.Runtime;
+using System.Threading;
 
 static class Diagnosed
 {
@@ -18,8 +21,16 @@ static class Diagnosed
             int count = words.Length > 1 ? int.Parse(words[1]) : 1;
             for (int i = 0; i < count; i++)
             {
-                if (words[0] == "collect") GC.Collect(2, GCCollectionMode.Forced, true);
-                else Throw();
+                switch (words[0])
+                {
+                    case "collect": GC.Collect(2, GCCollectionMode.Forced, true); break;
+                    case "compact": Compact(); break;
+                    case "allocate": Allocate(); break;
+                    case "contend": Contend(); break;
+                    case "pool": Pool(); break;
+                    case "sleep": new ManualResetEvent(false).WaitOne(1); break;
+                    default: Throw(); break;
+                }
             }
             Answer("done " + line);
         }
@@ -30,6 +41,40 @@ static class Diagnosed
     {
         Console.WriteLine(line);
         Console.Out.Flush();
+    }
+
+    static void Compact()
+    {
+        byte[] kept = new byte[200000];
+        GCSettings.LargeObjectHeapCompactionMode = GCLargeObjectHeapCompactionMode.CompactOnce;
+        GC.Collect();
+        GC.KeepAlive(kept);
+    }
+
+    static void Allocate()
+    {
+        for (int i = 0; i < 1000; i++) GC.KeepAlive(new byte[10000]);
+    }
+
+    static void Contend()
+    {
+        object gate = new object();
+        Thread waiting = new Thread(() => { lock (gate) { } });
+        lock (gate)
+        {
+            waiting.Start();
+            while ((waiting.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Yield();
+        }
+        waiting.Join();
+    }
+
+    static void Pool()
+    {
+        using (CountdownEvent left = new CountdownEvent(50))
+        {
+            for (int i = 0; i < 50; i++) ThreadPool.QueueUserWorkItem(_ => left.Signal());
+            left.Wait();
+        }
     }
 
     static void Throw()

@@ -69,8 +69,8 @@ pub struct EventPipeProviderConfig<'a> {
 impl EventPipeProviderConfig<'static> {
     /// The runtime's own events of this set. Sets are put together by `|`.
     ///
-    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and once
-    /// more when it ends.
+    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and .NET 8
+    /// once more when it ends.
     ///
     /// ```
     /// use corprof::events::KeywordSet;

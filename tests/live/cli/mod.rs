@@ -2,6 +2,8 @@
 
 mod attach;
 mod doctor;
+mod events;
+mod heap;
 mod il;
 mod ps;
 mod record;

@@ -1,0 +1,211 @@
+//! `corprof events`: the events of a process as they happen.
+
+mod output;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use corprof_diagnostics::nettrace::{self, FormatErrorKind, Reader};
+use corprof_diagnostics::{EventPipeSession, KeywordSet, Level, Process, Provider, SessionConfig};
+
+use crate::exit::Outcome;
+use crate::signals;
+
+/// Print the events of a running process, decoded, as they happen.
+///
+/// Without --set and --provider these are collections, exceptions, contention and the thread pool. Ctrl-C ends the session as it
+/// should be ended, and so does the process's own end. Lost events are counted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof events 4711
+  corprof events 4711 --set gc --event GCStart --event GCEnd
+  corprof events 4711 --set contention --duration 10 --json > locks.jsonl
+  corprof events 4711 --provider System.Net.Http --provider My-Source:0x3:verbose
+
+Sets: gc, allocation-ticks, allocation-samples (.NET 10), contention, exceptions, thread-pool, thread-pool-work, waits (.NET 9), jit,
+tiering, loader, profiler.")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it
+    pid: u32,
+
+    /// Events of the runtime, by what they are about; several with commas
+    #[arg(long, value_name = "SET", value_delimiter = ',')]
+    set: Vec<Set>,
+
+    /// Events of a provider, such as an EventSource: NAME, NAME:KEYWORDS or NAME:KEYWORDS:LEVEL
+    #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]")]
+    provider: Vec<Source>,
+
+    /// Only events of this name; may be given several times
+    #[arg(long, value_name = "NAME")]
+    event: Vec<String>,
+
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+
+    /// One line of JSON an event: ms, thread, provider, event, fields; bytes (in hexadecimal) where the fields are not known
+    #[arg(long)]
+    json: bool,
+
+    /// The most memory, in MB, that the process may use for events that have not been read
+    #[arg(long, value_name = "MB", default_value_t = 64)]
+    buffer_mb: u32,
+}
+
+/// A named set.
+#[derive(Debug, Clone, Copy)]
+struct Set(KeywordSet);
+
+impl FromStr for Set {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "heap-dump" {
+            return Err("a dump of the heap is taken by `corprof heap`".to_owned());
+        }
+        let found = KeywordSet::ALL.into_iter().find(|(name, _)| *name == text);
+        found.map(|(_, set)| Self(set)).ok_or_else(|| {
+            let names: Vec<&str> =
+                KeywordSet::ALL.iter().map(|(name, _)| *name).filter(|name| *name != "heap-dump").collect();
+            format!("there is no such set; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// A provider by name.
+#[derive(Debug, Clone)]
+struct Source(Provider);
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let name = parts.next().filter(|name| !name.is_empty()).ok_or("a provider has a name")?;
+        let keywords = match parts.next().filter(|part| !part.is_empty()) {
+            None => u64::MAX,
+            Some(part) => {
+                let digits = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X"));
+                let number = digits.map_or_else(|| part.parse(), |digits| u64::from_str_radix(digits, 16));
+                number.map_err(|_| format!("`{part}` is no number of keywords, such as 0x10"))?
+            }
+        };
+        let level = match parts.next().map(str::to_ascii_lowercase).as_deref() {
+            None | Some("informational" | "4") => Level::Informational,
+            Some("verbose" | "5") => Level::Verbose,
+            Some("warning" | "3") => Level::Warning,
+            Some("error" | "2") => Level::Error,
+            Some("critical" | "1") => Level::Critical,
+            Some(other) => {
+                return Err(format!("`{other}` is no level: critical, error, warning, informational, verbose"));
+            }
+        };
+        if parts.next().is_some() {
+            return Err("more than NAME:KEYWORDS:LEVEL".to_owned());
+        }
+        Ok(Self(Provider::new(name, keywords, level)))
+    }
+}
+
+/// How often a session without events is looked at, for Ctrl-C and the end of the time.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long the runtime may take to end the session.
+const END: Duration = Duration::from_secs(60);
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process cannot be asked, or what it sends cannot be read.
+pub fn run(args: &Args) -> Outcome {
+    let stop = signals::stop_requests()?;
+    let client = Process::open(args.pid)?.client();
+    let config = SessionConfig::new(providers(args)).with_buffer_mb(args.buffer_mb);
+    let mut session = client.start_session(&config)?;
+    session.set_read_timeout(Some(POLL));
+    let mut reader = Reader::new(session);
+    let mut out = io::stdout().lock();
+    let printed = match follow(args, &mut reader, &stop, &mut out) {
+        // Whoever reads has seen enough.
+        Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
+        other => other?,
+    };
+    let stats = reader.stats();
+    eprintln!("corprof: {printed} events printed, {} received, {} lost", stats.events, stats.lost);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn providers(args: &Args) -> Vec<Provider> {
+    let mut providers: Vec<Provider> = args.provider.iter().map(|source| source.0.clone()).collect();
+    let sets = args.set.iter().map(|set| set.0).reduce(|all, set| all | set);
+    let usual = KeywordSet::GC | KeywordSet::EXCEPTIONS | KeywordSet::CONTENTION | KeywordSet::THREAD_POOL;
+    let set = sets.or_else(|| providers.is_empty().then_some(usual));
+    providers.extend(set.map(Provider::runtime));
+    providers
+}
+
+/// Prints events until it is time to end, and those that are still on their way then. Answers with how many it printed.
+fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool, out: &mut impl Write) -> Result<u64> {
+    let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+    let mut stopped: Option<Instant> = None;
+    let mut printed = 0;
+    loop {
+        match reader.next_event() {
+            Ok(None) => break,
+            Ok(Some(event)) => {
+                let decoded = event.decoded();
+                let is_own = decoded.provider().name() == "Microsoft-DotNETCore-EventPipe";
+                let name = decoded.name();
+                if !is_own && (args.event.is_empty() || args.event.iter().any(|wanted| name == wanted.as_str())) {
+                    output::write(&event, &decoded, args.json, out)?;
+                    printed += 1;
+                }
+            }
+            Err(error) if error.is_timeout() => out.flush()?,
+            Err(nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+                eprintln!("corprof: process {} has ended", args.pid);
+                break;
+            }
+            Err(error) => return Err(error).context("cannot read on"),
+        }
+        let is_time = stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
+        match stopped {
+            None if is_time => {
+                reader.get_mut().stop()?;
+                stopped = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > END => bail!("the runtime does not end the session"),
+            _ => {}
+        }
+    }
+    out.flush()?;
+    Ok(printed)
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_and_sets_are_named() {
+        let full = Source::from_str("My-Source:0x3:verbose").unwrap().0;
+        assert_eq!(full, Provider::new("My-Source", 3, Level::Verbose));
+        assert_eq!(Source::from_str("A").unwrap().0, Provider::new("A", u64::MAX, Level::Informational));
+        assert_eq!(Source::from_str("A::error").unwrap().0, Provider::new("A", u64::MAX, Level::Error));
+        for wrong in ["", ":1", "A:x", "A:1:loud", "A:1:5:x"] {
+            assert!(Source::from_str(wrong).is_err(), "{wrong}");
+        }
+        assert!(Set::from_str("gc").is_ok());
+        assert!(Set::from_str("heap-dump").unwrap_err().contains("corprof heap"));
+        assert!(Set::from_str("all").unwrap_err().contains("contention"));
+    }
+}

@@ -1,0 +1,185 @@
+//! `corprof heap`: what takes the memory of a process, and who keeps it alive.
+
+mod dump;
+mod file;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, anyhow};
+use clap::Subcommand;
+use corprof_diagnostics::{Process, ProcessInfo};
+use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
+use corprof_heap::report::{Changes, Options, Report};
+use corprof_heap::{Dominators, HeapGraph};
+
+use crate::exit::Outcome;
+use crate::signals;
+
+use dump::Dump;
+use file::Format;
+
+/// Take a snapshot of a process's heap, and see who keeps what alive.
+///
+/// The runtime collects the whole heap and sends every object and reference while the application stands still; what that cost
+/// is told. .NET 8 collects once more when the session ends. If an event is lost, there is no file but an error: a snapshot
+/// with gaps would show wrong owners. From .NET 5 on.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  corprof heap 4711                      prints what takes the memory
+  corprof heap 4711 -o before.heap       keeps the snapshot
+  corprof heap top before.heap           prints the same from the file
+  corprof heap diff before.heap after.heap
+  corprof heap top after.heap -o x.pftrace    for https://ui.perfetto.dev
+
+The file's name says what is written: .heap (read by `top` and `diff`), .pftrace (Perfetto), .gcdump (Visual Studio, PerfView),
+.heapsnapshot (Chrome, VS Code), .html, .json, .txt. Exit codes: corprof help exit-codes"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// The process, as `corprof ps` numbers it
+    #[arg(required = true)]
+    pid: Option<u32>,
+
+    /// The file to write, whose name says how; without it, a report is printed
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The most memory, in MB, that the process may use for what has not been read yet [default: twice what it uses now, 256 at least]
+    #[arg(long, value_name = "MB")]
+    buffer_mb: Option<u32>,
+
+    /// How many seconds the process may send nothing
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    timeout: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print what takes the memory in a snapshot, or write it in another format
+    Top {
+        /// A snapshot that `corprof heap PID -o FILE.heap` has written
+        file: PathBuf,
+
+        /// The file to write, whose name says how
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+
+        /// How many classes are told
+        #[arg(long, value_name = "COUNT", default_value_t = 30)]
+        classes: usize,
+    },
+    /// Print what has grown between two snapshots, by class and by who keeps it
+    Diff {
+        /// The older snapshot
+        before: PathBuf,
+
+        /// The newer one
+        after: PathBuf,
+
+        /// How many classes and how many owners are told
+        #[arg(long, value_name = "COUNT", default_value_t = 30)]
+        count: usize,
+
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Classes in a report that is printed.
+const CLASSES: usize = 30;
+/// Objects in a report that is printed.
+const OBJECTS: usize = 10;
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process cannot be asked, events were lost, or a file cannot be read or written.
+pub fn run(args: &Args) -> Outcome {
+    match (&args.command, args.pid) {
+        (Some(Command::Top { file, output, classes }), _) => {
+            let graph = file::read(file)?;
+            give_out(&graph, output.as_ref(), 0, *classes)?;
+        }
+        (Some(Command::Diff { before, after, count, json }), _) => diff(before, after, *count, *json)?,
+        (None, Some(pid)) => take(args, pid)?,
+        (None, None) => return Err(anyhow!("which process? `corprof ps` lists them").into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn take(args: &Args, pid: u32) -> anyhow::Result<()> {
+    // Before the application is stopped for a file that cannot be written.
+    let format = args.output.as_ref().map(|path| Format::of(path)).transpose()?;
+    let process = Process::open(pid)?;
+    let timeout = Duration::from_secs(args.timeout.max(1));
+    let client = process.client().with_timeout(timeout);
+    let info = client.process_info()?;
+    let buffer_mb = args.buffer_mb.unwrap_or_else(|| buffer_for(pid));
+    let stop = signals::stop_requests()?;
+    let mut dump = Dump::take(&client, &info, buffer_mb, timeout, &stop)?;
+    dump.builder().set_taken(now());
+    let (graph, cost) = dump.finish()?;
+    eprintln!("corprof: {cost}");
+    debug_assert!(!graph.losses().is_cut());
+    if format.is_some() {
+        file::write(&graph, args.output.as_deref(), pid)
+    } else {
+        give_out(&graph, None, pid, CLASSES)
+    }
+}
+
+/// Prints a report, or writes the file.
+fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usize) -> anyhow::Result<()> {
+    if output.is_some() {
+        return file::write(graph, output.map(PathBuf::as_path), pid);
+    }
+    let tree = Dominators::of(graph);
+    let report = Report::of(&tree, Options { classes, objects: OBJECTS, ..Options::default() });
+    printed(report.write_text(io::stdout().lock()))
+}
+
+fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: bool) -> anyhow::Result<()> {
+    let summary = |path| Ok::<_, anyhow::Error>(Summary::of(&Dominators::of(&file::read(path)?), DEFAULT_DEPTH));
+    let (before, after) = (summary(before)?, summary(after)?);
+    let changes = Changes::of(&before, &after, count, count);
+    let mut out = io::stdout().lock();
+    printed(if json { changes.write_json(&mut out) } else { changes.write_text(&mut out) })?;
+    printed(out.flush())
+}
+
+/// Whoever reads may have seen enough.
+fn printed(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot print the report"),
+    }
+}
+
+/// A dump has some 48 bytes for an object, and no object has less than 24.
+fn buffer_for(pid: u32) -> u32 {
+    const LEAST: u64 = 256;
+    const MOST: u64 = 16 * 1024;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let megabytes = (2 * resident.unwrap_or(0_u64) / 1024).clamp(LEAST, MOST);
+    u32::try_from(megabytes).unwrap_or(u32::MAX)
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a snapshot of the process is called.
+fn title(info: &ProcessInfo) -> String {
+    info.entry_assembly.clone().unwrap_or_else(|| info.command_line.clone())
+}

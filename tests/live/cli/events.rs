@@ -1,0 +1,88 @@
+//! `corprof events`.
+
+use serde_json::Value;
+
+use super::*;
+
+/// The command while it runs, with its lines.
+fn started(pid: u32, arguments: &[&str]) -> Result<Program> {
+    let mut command = corprof()?;
+    command.arg("events").arg(pid.to_string()).args(arguments);
+    Program::start(command)
+}
+
+fn interrupt(program: &Program) -> Result<()> {
+    let pid = program.child.id().to_string();
+    ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "no kill");
+    Ok(())
+}
+
+/// Has the application do something until a line about it comes: when the session has begun is not told.
+fn until_seen(program: &mut Program, events: &Program, command: &str, is_it: impl Fn(&str) -> bool) -> Result<String> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        program.tell(command)?;
+        while let Ok(line) = events.lines.recv_timeout(Duration::from_millis(500)) {
+            if is_it(&line) {
+                return Ok(line);
+            }
+        }
+    }
+    anyhow::bail!("no event after {PATIENCE:?}")
+}
+
+#[test]
+fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
+    for runtime in runtimes(Runtime::all_and_smoke()?) {
+        let mut program = diagnosed(&runtime, None)?;
+        let events = started(program.child.id(), &["--set", "gc,exceptions", "--json"])?;
+        let is = |name: &'static str| move |line: &str| line.contains(&format!("\"event\":\"{name}\""));
+        let line = until_seen(&mut program, &events, "collect 1", is("GCStart"))?;
+        let event: Value = serde_json::from_str(&line)?;
+        ensure!(event["provider"] == "Microsoft-Windows-DotNETRuntime" && event["id"] == 1, "{runtime}: {event}");
+        ensure!(event["fields"]["Depth"] == 2 && event["fields"]["Reason"] == 1, "{runtime}: {event}");
+        let line = until_seen(&mut program, &events, "throw 1", is("ExceptionThrown"))?;
+        let event: Value = serde_json::from_str(&line)?;
+        ensure!(event["fields"]["ExceptionType"] == "System.InvalidOperationException", "{runtime}: {event}");
+        ensure!(event["fields"]["ExceptionMessage"] == "asked for", "{runtime}: {event}");
+        interrupt(&events)?;
+        let (code, stderr) = events.end()?;
+        ensure!(code == Some(0) && stderr.contains("0 lost"), "{runtime}: {code:?} {stderr}");
+        // The session has ended in the process, too: the next one is served.
+        program.tell("collect 1")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn events_are_chosen_by_name_and_end_with_the_process() -> Result<()> {
+    for runtime in runtimes(Runtime::all_and_smoke()?) {
+        let mut program = diagnosed(&runtime, None)?;
+        let events = started(program.child.id(), &["--event", "GCEnd"])?;
+        let line = until_seen(&mut program, &events, "collect 1", |_| true)?;
+        ensure!(line.contains("GCEnd  Count=") && line.contains("Depth=2"), "{runtime}: {line}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        let end = Instant::now() + PATIENCE;
+        while let Ok(line) = events.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            ensure!(line.contains("GCEnd"), "{runtime}: {line}");
+        }
+        let (code, stderr) = events.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?} {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_session_ends_after_its_duration() -> Result<()> {
+    for runtime in runtimes(Runtime::all_and_smoke()?) {
+        let program = diagnosed(&runtime, None)?;
+        let events = started(program.child.id(), &["--duration", "0.5", "--provider", "No-Such-Provider:0x3:verbose"])?;
+        let end = Instant::now() + PATIENCE;
+        let line = events.lines.recv_timeout(end.saturating_duration_since(Instant::now()));
+        ensure!(line.is_err() && Instant::now() < end, "{runtime}: {line:?}");
+        let (code, stderr) = events.end()?;
+        ensure!(code == Some(0) && stderr.contains("0 events printed"), "{runtime}: {code:?} {stderr}");
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The tables and the typed views of corprof-events against what runtimes write.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::events::views::*;
+use corprof_diagnostics::events::{Event, KeywordSet, Keywords, Level, Provider as Writer, View};
+use corprof_diagnostics::nettrace::Reader;
+use corprof_diagnostics::{Process, Provider, Rundown, SessionConfig};
+use corprof_tests::{Runtime, ensure_or_longer, patiently};
+
+use crate::diagnostics::{PATIENCE, Program, command, runtimes};
+
+/// What the application does while the session runs.
+const COMMANDS: [&str; 7] = ["collect", "throw", "compact", "allocate", "contend", "pool", "sleep"];
+
+/// Events that come on every runtime, after what the application does.
+const EXPECTED: [&str; 24] = [
+    "ContentionStart",
+    "ContentionStop",
+    "ExceptionThrown",
+    "GCEnd",
+    "GCGlobalHeapHistory",
+    "GCHeapStats",
+    "GCLOHCompact",
+    "GCPerHeapHistory",
+    "GCRestartEEBegin",
+    "GCRestartEEEnd",
+    "GCStart",
+    "GCSuspendEEBegin",
+    "GCSuspendEEEnd",
+    "GCTriggered",
+    "MethodDCEndILToNativeMap",
+    "MethodDCEndVerbose",
+    "MethodJittingStarted",
+    "MethodLoadVerbose",
+    "ModuleDCEnd",
+    "AssemblyDCEnd",
+    "DomainModuleDCEnd",
+    "AppDomainDCEnd",
+    "RuntimeInformationRundown",
+    "ThreadPoolWorkerThreadStart",
+];
+
+/// Every keyword, but those that have the runtime dump its heap.
+fn keywords() -> u64 {
+    let dump = KeywordSet::HEAP_DUMP.keywords().bits() & !Keywords::GC.bits() & !Keywords::TYPE.bits();
+    let named = Keywords::ALL.names().filter_map(Keywords::of).fold(Keywords::NONE, |all, one| all | one);
+    named.bits() & !dump
+}
+
+/// Notes whether the event is one of the view, and can be read as such.
+fn typed<'a, V: View<'a>>(event: &Event<'a>, seen: &mut BTreeSet<&'static str>) -> Result<()> {
+    match event.decode::<V>() {
+        Ok(_) => drop(seen.insert(std::any::type_name::<V>())),
+        Err(corprof_diagnostics::events::DecodeError::OtherEvent { .. }) => {}
+        Err(error) => return Err(error).with_context(|| format!("{} {}", event.name(), event.version())),
+    }
+    Ok(())
+}
+
+macro_rules! views {
+    ($($view:ty),* $(,)?) => {
+        /// Reads the event as each of the views.
+        fn as_views<'a>(event: &Event<'a>, seen: &mut BTreeSet<&'static str>) -> Result<()> {
+            $(typed::<$view>(event, seen)?;)*
+            Ok(())
+        }
+    };
+}
+
+views!(
+    GcTriggered,
+    GcStart,
+    GcEnd,
+    GcSuspendBegin,
+    GcSuspendEnd,
+    GcRestartEnd,
+    GcHeapStats,
+    GcJoin,
+    GcGlobalHeapHistory<'a>,
+    GcPerHeapHistory<'a>,
+    GcAllocationTick<'a>,
+    AllocationSampled<'a>,
+    ContentionStart,
+    ContentionStop,
+    ContentionLockCreated,
+    ExceptionThrown<'a>,
+    ThreadPoolWorkerThreadStart,
+    ThreadPoolWorkerThreadStop,
+    ThreadPoolWorkerThreadWait,
+    ThreadPoolWorkerThreadAdjustment,
+    ThreadPoolMinMaxThreads,
+    ThreadPoolEnqueue,
+    ThreadPoolDequeue,
+    WaitHandleWaitStart,
+    WaitHandleWaitStop,
+    MethodJittingStarted<'a>,
+    MethodLoadVerbose<'a>,
+    MethodDCEndVerbose<'a>,
+    ModuleLoad<'a>,
+    ModuleDCEnd<'a>,
+    AssemblyLoad<'a>,
+    AssemblyLoadStart<'a>,
+    AssemblyLoadStop<'a>,
+    TieredCompilationPause,
+    TieredCompilationResume,
+    TieredCompilationBackgroundJitStart,
+    TieredCompilationBackgroundJitStop,
+    BulkType<'a>,
+);
+
+#[test]
+fn every_event_of_a_runtime_has_the_fields_that_the_tables_give_it() -> Result<()> {
+    patiently(runtimes()?, check)
+}
+
+fn check(runtime: &Runtime, times: u64) -> Result<()> {
+    let mut program = Program::ready(command(runtime)?)?;
+    let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+    let config = SessionConfig::new([Provider::new(Provider::RUNTIME, keywords(), Level::Verbose)])
+        .with_buffer_mb(1024)
+        .with_rundown(Rundown::Default);
+    let mut session = client.start_session(&config)?;
+    session.set_read_timeout(Some(PATIENCE));
+    for what in COMMANDS {
+        program.tell(&format!("{what} {}", 3 * times))?;
+    }
+    session.stop()?;
+    let mut reader = Reader::new(session);
+    let (mut names, mut views) = (BTreeMap::<String, u64>::new(), BTreeSet::new());
+    let mut wrong = BTreeMap::<String, String>::new();
+    while let Some(event) = reader.next_event()? {
+        let event = event.decoded();
+        if ![Writer::RUNTIME, Writer::RUNDOWN].contains(&event.provider()) {
+            continue;
+        }
+        let name = event.name().to_string();
+        if !event.is_exact() {
+            let (id, version, bytes) = (event.id(), event.version(), event.payload());
+            wrong.entry(format!("{name} {id}")).or_insert_with(|| format!("version {version}: {bytes:02x?}"));
+        }
+        *names.entry(name).or_default() += 1;
+        as_views(&event, &mut views)?;
+    }
+    println!("{runtime}: {} kinds of events, {} views: {names:?}", names.len(), views.len());
+    ensure!(wrong.is_empty(), "{runtime}: not as the tables say: {wrong:#?}");
+    let missing: Vec<&&str> = EXPECTED.iter().filter(|name| !names.contains_key(**name)).collect();
+    ensure_or_longer!(missing.is_empty(), "no {missing:?} among {names:?}");
+    // .NET 10 tells of allocations by samples or by ticks, not by both.
+    let allocations = if runtime.major >= 10 { "AllocationSampled" } else { "GCAllocationTick" };
+    ensure_or_longer!(names.contains_key(allocations), "no {allocations} among {names:?}");
+    ensure_or_longer!(names.contains_key("WaitHandleWaitStart") || runtime.major < 9, "no waits among {names:?}");
+    Ok(())
+}
