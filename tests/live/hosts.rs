@@ -45,7 +45,7 @@ fn a_child_process_is_profiled_if_it_inherits_the_variables() -> Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-mod apphost {
+pub(crate) mod apphost {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
@@ -55,20 +55,26 @@ mod apphost {
     use super::THROWN;
 
     /// The host resolver of a runtime, which lies beside its `dotnet`.
-    fn host_resolver(root: &Path) -> Result<PathBuf> {
+    pub(crate) fn host_resolver(root: &Path) -> Result<PathBuf> {
         let folder = root.join("host/fxr");
         let mut versions = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
         let version = versions.next().context("there is no host resolver")??;
         Ok(version.path().join("libhostfxr.so"))
     }
 
+    /// Makes an application's own executable.
+    pub(crate) fn compile(host: &Path) -> Result<()> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts/apphost.c");
+        let compiled = Command::new("cc").args(["-Wall", "-Werror", "-o"]).arg(host).arg(&source).arg("-ldl").status();
+        ensure!(compiled.context("cannot start cc")?.success(), "cc failed");
+        Ok(())
+    }
+
     #[test]
     fn an_executable_of_the_applications_own_is_profiled() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let host = folder.path().join("Throw");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts/apphost.c");
-        let compiled = Command::new("cc").args(["-Wall", "-Werror", "-o"]).args([&host, &source]).arg("-ldl").status();
-        ensure!(compiled.context("cannot start cc")?.success(), "cc failed");
+        compile(&host)?;
         for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
             let app = PathBuf::from(runtime.app("Throw")?);
             for extension in ["dll", "runtimeconfig.json"] {

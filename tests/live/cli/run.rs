@@ -1,6 +1,7 @@
 //! `corprof run`: applications under profilers.
 
 use super::*;
+use crate::hosts::apphost;
 
 #[test]
 fn an_application_runs_as_without_it_and_the_profiler_is_said_to_be_loaded() -> Result<()> {
@@ -160,6 +161,29 @@ fn an_application_without_a_runtime_is_said_to_have_none() -> Result<()> {
         command.arg("run").arg(library(&runtime, "attached")?).args(["--", "sh", "-c", "echo ran"]);
         let output = command.env("DOTNET_EnableDiagnostics_Profiler", "0").output()?;
         ensure!(output.status.code() == Some(125) && texts(&output).1.contains("profilers-forbidden"), "{output:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_executable_of_the_applications_own_runs_under_a_profiler() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let host = folder.path().join("Hello");
+    apphost::compile(&host)?;
+    for runtime in speaking()? {
+        let app = PathBuf::from(runtime.app("Hello")?);
+        for extension in ["dll", "runtimeconfig.json"] {
+            std::fs::copy(app.with_extension(extension), host.with_extension(extension))?;
+        }
+        let dotnet = PathBuf::from(runtime.host());
+        let root = dotnet.parent().context("dotnet lies in no folder")?;
+        let mut command = corprof()?;
+        command.env("APPHOST_HOSTFXR", apphost::host_resolver(root)?).env("DOTNET_ROOT", root);
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?).arg("--").arg(&host).arg("you");
+        let output = command.output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(42) && stdout == "Hello, you!\n", "{runtime}: {output:?}");
+        ensure!(stderr.contains("corprof: Attached was loaded in process"), "{runtime}: {stderr}");
     }
     Ok(())
 }
