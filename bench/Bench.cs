@@ -7,6 +7,7 @@
 //                                  memory, where /proc tells it
 //     Bench spin SLICES CALLS THREADS
 //                                  the same on so many threads at once, each slice on new ones
+//     Bench work SLICES CALLS      the same with methods that take a third of a microsecond, in and out of one that calls ten of them
 //     Bench throw DEPTH            throws an exception at the bottom of DEPTH calls, and catches it at the top
 //     Bench unload SLICES CONTEXTS loads this assembly into CONTEXTS collectible contexts SLICES times, runs a little of it, and waits
 //                                  until all are unloaded
@@ -33,6 +34,7 @@ static class Bench
             case "load": return Load() == 0 ? 1 : Slices(int.Parse(args[1]), int.Parse(args[2]));
             case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "spin": return Spin(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
+            case "work": return WorkSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "throw": return Throw(int.Parse(args[1]));
             case "unload": return Unload(int.Parse(args[1]), int.Parse(args[2]));
             case "wait": return Wait();
@@ -93,6 +95,33 @@ static class Bench
             foreach (string line in File.ReadAllLines(status))
                 if (line.StartsWith(peak, StringComparison.Ordinal)) Console.WriteLine("peak_kib={0}", line.Substring(peak.Length).Replace("kB", "").Trim());
         return sum == (slices + 1) * calls ? 0 : 1;
+    }
+
+    static int WorkSlices(int slices, int calls)
+    {
+        int sum = 0;
+        for (int i = 0; i < slices; i++)
+        {
+            long start = Stopwatch.GetTimestamp();
+            for (int n = 0; n < calls; n += 10) sum += Ten(n);
+            Console.WriteLine("slice_ns={0:F0}", (Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency);
+        }
+        Console.WriteLine("calls={0}", (long)slices * (calls + calls / 10));
+        return sum == 42 ? 1 : 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Ten(int number)
+    {
+        for (int i = 0; i < 10; i++) number += Part(number);
+        return number;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Part(int number)
+    {
+        for (int i = 0; i < 300; i++) number = number * 1664525 + 1013904223;
+        return number;
     }
 
     static int Spin(int slices, int calls, int threads)

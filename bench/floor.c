@@ -5,13 +5,14 @@
  *
  *     cc -O2 -shared -fPIC -o libfloor_nothing.so floor.c              asks for no event
  *     cc -O2 -shared -fPIC -DCOUNT -o libfloor_count.so floor.c        counts allocated objects
+ *     cc -O2 -shared -fPIC -DCOUNT_CLASSES -o libfloor_classes.so floor.c     counts objects and bytes by class
  *     cc -O2 -shared -fPIC -DCOUNT_LOADS -o libfloor_loads.so floor.c  counts modules that go, and classes and code that come
  *     cc -O2 -shared -fPIC -DCOUNT_CALLS -o libfloor_calls.so floor.c hooks.S     counts calls, each thread by itself
  *     cc -O2 -shared -fPIC -DHOOK_RETURNS -o libfloor_return.so floor.c hooks.S   has hooks that only return
  *     cc -O2 -shared -fPIC -DSHADOW -o libfloor_shadow.so floor.c shadow.c hooks.S   knows what runs and since when
  *
  * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_loads.rs,
- * bench_hooks.rs and bench_shadow.rs.
+ * bench_hooks.rs and bench_shadow.rs, and examples/allocations.rs.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -79,6 +80,52 @@ static HRESULT object_allocated(void) {
 }
 #define OBJECT_ALLOCATED object_allocated
 /* corprof asks for the loads of modules besides, for its own bookkeeping; that is part of what it costs. */
+#define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
+#elif defined COUNT_CLASSES
+/* A table for each thread, in a list of all: slots by class, a power of two of them, at least half of them free. */
+typedef struct { uintptr_t class; uint64_t objects, bytes; } Count;
+typedef struct Table { Count *counts; size_t room, used; struct Table *next; } Table;
+static Table *all_tables;
+static __thread Table *table __attribute__((tls_model("initial-exec")));
+static Object *runtime_info;
+
+static Count *count_of(Table *in, uintptr_t class) {
+    size_t at = (class * 0x9e3779b97f4a7c15u) >> 32 & (in->room - 1);
+    while (in->counts[at].class && in->counts[at].class != class) at = (at + 1) & (in->room - 1);
+    return &in->counts[at];
+}
+
+static __attribute__((noinline, cold)) Table *grow(Table *old) {
+    Table *mine = old ? old : calloc(1, sizeof *mine);
+    if (!mine) abort();
+    Table larger = {calloc(old ? 2 * old->room : 64, sizeof(Count)), old ? 2 * old->room : 64, mine->used, mine->next};
+    if (!larger.counts) abort();
+    for (size_t at = 0; at < mine->room; at++)
+        if (mine->counts[at].class) *count_of(&larger, mine->counts[at].class) = mine->counts[at];
+    free(mine->counts);
+    *mine = larger;
+    if (!old) {
+        table = mine;
+        mine->next = __atomic_load_n(&all_tables, __ATOMIC_RELAXED);
+        while (!__atomic_compare_exchange_n(&all_tables, &mine->next, mine, 1, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {}
+    }
+    return mine;
+}
+
+static HRESULT object_allocated(Object *this, uintptr_t object, uintptr_t class) {
+    Table *mine = table;
+    size_t size = 0;
+    (void)this;
+    if (__builtin_expect(!mine || 2 * mine->used >= mine->room, 0)) mine = grow(mine);
+    /* Slot 80 of ICorProfilerInfo4 is GetObjectSize2. */
+    ((HRESULT(*)(Object *, uintptr_t, size_t *))runtime_info->vtable[80])(runtime_info, object, &size);
+    Count *count = count_of(mine, class);
+    if (__builtin_expect(!count->class, 0)) count->class = class, mine->used++;
+    count->objects++;
+    count->bytes += size;
+    return S_OK;
+}
+#define OBJECT_ALLOCATED object_allocated
 #define EVENTS (COR_PRF_ENABLE_OBJECT_ALLOCATED | COR_PRF_MONITOR_OBJECT_ALLOCATED)
 #elif defined COUNT_LOADS
 static uint64_t modules, classes, functions;
@@ -164,13 +211,22 @@ static HRESULT initialize(Object *this, Object *runtime) {
     /* Slot 61 of ICorProfilerInfo3 is SetEnterLeaveFunctionHooks3. */
     if (code >= 0) code = ((HRESULT(*)(Object *, Method, Method, Method))info->vtable[61])(info, enter, leave, NULL);
 #endif
+#ifdef COUNT_CLASSES
+    runtime_info = info; /* kept */
+#else
     ((HRESULT(*)(Object *))info->vtable[2])(info);
+#endif
     return code;
 }
 
 static HRESULT shutdown(void) {
 #ifdef COUNT
     fprintf(stderr, "counted=%llu\n", (unsigned long long)__atomic_load_n(&counted, __ATOMIC_RELAXED));
+#elif defined COUNT_CLASSES
+    uint64_t counted = 0, bytes = 0;
+    for (Table *each = __atomic_load_n(&all_tables, __ATOMIC_ACQUIRE); each; each = each->next)
+        for (size_t at = 0; at < each->room; at++) counted += each->counts[at].objects, bytes += each->counts[at].bytes;
+    fprintf(stderr, "counted=%llu\nbytes=%llu\n", (unsigned long long)counted, (unsigned long long)bytes);
 #elif defined COUNT_LOADS
     fprintf(stderr, "modules=%llu\nclasses=%llu\nfunctions=%llu\n", (unsigned long long)modules, (unsigned long long)classes,
             (unsigned long long)functions);

@@ -3,6 +3,7 @@
 //! Those in tests/managed are C# 7 that runs on every runtime. Those in tests/managed/modern are in today's C#, and each says
 //! in a line `// target: 8.0` or `// target: 10.0` against which libraries it is compiled; no older runtime runs it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +30,16 @@ const RUNTIME_CONFIG: &str = r#"{
 }
 "#;
 
+/// The same for what is made with ASP.NET, which has the CLR's framework below it.
+const WEB_CONFIG: &str = r#"{
+  "runtimeOptions": {
+    "framework": { "name": "Microsoft.AspNetCore.App", "version": "10.0.0" },
+    "rollForward": "LatestMajor",
+    "configProperties": { "System.Globalization.Invariant": true }
+  }
+}
+"#;
+
 /// The folder of the managed sources.
 #[must_use]
 pub fn sources_dir() -> PathBuf {
@@ -48,6 +59,11 @@ pub fn modern_dir() -> PathBuf {
 pub fn target(source: &str) -> Result<&str> {
     let target = source.lines().find_map(|line| line.strip_prefix("// target: ")).map(str::trim);
     target.context("no line `// target: 8.0` or `// target: 10.0`")
+}
+
+/// Whether a source says that it is made with ASP.NET, by a line `// framework: aspnet`.
+fn is_web(source: &str) -> bool {
+    source.lines().any(|line| line.trim_end() == "// framework: aspnet")
 }
 
 /// A compiler of C#, or of IL.
@@ -116,6 +132,14 @@ impl Compiler {
         Ok(Some(Self::Csc { host: runtime.host, csc, framework, generators: Some(tools.join("analyzers")) }))
     }
 
+    /// The compiler's options for programs that are made with ASP.NET: its libraries lie beside those of .NET.
+    fn web_libraries(&self) -> Result<Vec<OsString>> {
+        let Self::Csc { framework, .. } = self else { bail!("{self} has no ASP.NET to compile against") };
+        let mut web = framework.as_os_str().to_owned();
+        web.push("-aspnet");
+        Ok(managed_libraries(Path::new(&web))?.iter().map(|library| option("-r:", library)).collect())
+    }
+
     fn command(&self) -> Result<Command> {
         const C_SHARP: [&str; 3] = ["-target:exe", "-optimize+", "-unsafe+"];
         match self {
@@ -133,11 +157,9 @@ impl Compiler {
             Self::Csc { host, csc, framework, generators } => {
                 let mut command = Command::new(host);
                 command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]).args(C_SHARP);
-                let mut pass = |option: &str, libraries: Vec<PathBuf>| {
+                let mut pass = |name: &str, libraries: Vec<PathBuf>| {
                     for library in libraries {
-                        let mut argument = std::ffi::OsString::from(option);
-                        argument.push(library);
-                        command.arg(argument);
+                        command.arg(option(name, &library));
                     }
                 };
                 pass("-r:", managed_libraries(framework)?);
@@ -173,6 +195,13 @@ fn managed_libraries(framework: &Path) -> Result<Vec<PathBuf>> {
     Ok(libraries)
 }
 
+/// An option of the compiler that names a file.
+fn option(name: &str, file: &Path) -> OsString {
+    let mut option = OsString::from(name);
+    option.push(file);
+    option
+}
+
 /// What a C# source says of the libraries that mcs has to be told of: a line `// reference: NAME` each.
 fn references(source: &str) -> impl Iterator<Item = String> {
     source.lines().filter_map(|line| line.strip_prefix("// reference: ")).map(|name| format!("-r:{}.dll", name.trim()))
@@ -199,19 +228,21 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
         return Ok(dll);
     }
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let mut out = std::ffi::OsString::from("-out:");
-    out.push(&dll);
+    let out = option("-out:", &dll);
     let mut command = compiler.command()?;
     // csc is told of all libraries of the framework.
     if matches!(compiler, Compiler::Mcs(_)) {
         command.args(references(&text));
+    }
+    if is_web(&text) {
+        command.args(compiler.web_libraries()?);
     }
     command.args(options(&text));
     process::run_as_progress(command.arg(out).arg(source))
         .with_context(|| format!("cannot compile {}", source.display()))?;
     let write =
         |path: &Path, text: &str| fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
-    write(&config, RUNTIME_CONFIG)?;
+    write(&config, if is_web(&text) { WEB_CONFIG } else { RUNTIME_CONFIG })?;
     write(&stamp, &made_of)?;
     Ok(dll)
 }

@@ -99,6 +99,10 @@ pub(super) struct HookProfilers {
 pub(super) struct Bed {
     /// What the programs run on.
     pub(super) runtime: Runtime,
+    /// Where all that was compiled lies; on the disk that profilers would write to as well.
+    pub(super) directory: PathBuf,
+    /// bench/Service.cs, where the runtime has ASP.NET and there is a compiler for it.
+    pub(super) service: Option<PathBuf>,
     /// bench/Bench.cs.
     pub(super) bench: PathBuf,
     /// tests/managed/Hello.cs.
@@ -107,6 +111,8 @@ pub(super) struct Bed {
     pub(super) sample: PathBuf,
     /// Count allocated objects.
     pub(super) count: Pair,
+    /// Count objects and bytes by class; the one of corprof is examples/allocations.rs.
+    pub(super) classes: Pair,
     /// Count modules that go, and classes and code that come.
     pub(super) loads: Pair,
     /// Do nothing.
@@ -158,8 +164,11 @@ impl Bed {
         let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
         let [deep, shares, pool] = [tested("Deep.cs")?, tested("Shares.cs")?, tested("Pool.cs")?];
 
+        let service = service(&runtime, &dir)?;
+
         announce("Building what is in C (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
+        let c_classes = floor(&dir, "classes", &["-DCOUNT_CLASSES"], &[])?;
         let c_loads = floor(&dir, "loads", &["-DCOUNT_LOADS"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
         let hooks = |role, option, others: &[_]| floor(&dir, role, &[option], &[&["hooks.S"], others].concat());
@@ -185,6 +194,7 @@ impl Bed {
             "tracer",
             "sampler",
             "sampling",
+            "allocations",
         ];
         let mut build = cargo::cargo();
         build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
@@ -195,7 +205,8 @@ impl Bed {
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
         let built = |name: &str| Built::new(library(name)?, None);
-        let [count, loads, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling] = names;
+        let [count, loads, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling, allocations] =
+            names;
         let hooks = |(returning, count, stack)| {
             anyhow::Ok(HookProfilers {
                 returning,
@@ -207,10 +218,13 @@ impl Bed {
         };
         Ok(Self {
             runtime,
+            directory: dir,
+            service,
             bench,
             hello,
             sample,
             count: Pair { c: c_count, corprof: built(count)? },
+            classes: Pair { c: c_classes, corprof: built(allocations)? },
             loads: Pair { c: c_loads, corprof: built(loads)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
@@ -233,7 +247,8 @@ impl Bed {
         // What the person who measures has set must not change what is measured.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
-            let settings = ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_", "SAMPLER_", "TIMER_", "TRACER_"];
+            let settings =
+                ["CORECLR_", "COR_", "COMPlus_", "DOTNET_", "LOGGER_", "SAMPLER_", "TIMER_", "TRACER_", "ALLOCATIONS_"];
             if settings.iter().any(|prefix| text.starts_with(prefix)) {
                 command.env_remove(&name);
             }
@@ -244,6 +259,18 @@ impl Bed {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command)
     }
+}
+
+/// Compiles bench/Service.cs.
+fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
+    // Beside the folder of the CLR's framework, which has its version's name.
+    let has_web =
+        runtime.framework.ancestors().nth(2).is_some_and(|shared| shared.join("Microsoft.AspNetCore.App").is_dir());
+    if !has_web || runtime.version.major < 10 {
+        return Ok(None);
+    }
+    let Some(compiler) = Compiler::for_modern("10.0", &Cache::open()?)? else { return Ok(None) };
+    managed::compile(&compiler, &workspace_root().join("bench").join("Service.cs"), dir).map(Some)
 }
 
 /// Runs `command`, which must succeed, and returns what it printed, standard output and standard error apart.

@@ -1,4 +1,5 @@
-//! Callback storm: what an allocation costs when ObjectAllocated is counted.
+//! Callback storm: what an allocation costs when ObjectAllocated is counted, and when objects and bytes are counted by class,
+//! each thread by itself, as the example `allocations` does.
 //!
 //! bench/Bench.cs allocates objects in a tight loop and times slices of it by itself, after the first collection. A slice is
 //! shorter than a turn on the processor, so that on a busy machine most slices are still whole. Tiered compilation is off:
@@ -8,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::announce;
 
-use super::bed::{Bed, Side, output};
+use super::bed::{Bed, Built, Pair, Side, output};
 use super::samples::Samples;
 use super::table::Line;
 
@@ -18,36 +19,49 @@ const SLICE: u64 = 20_000;
 /// How many more objects than its own loop a program may allocate: start-up, and the printing of the slices.
 const OTHERS: u64 = 100_000;
 const TARGET: f64 = 1.05;
+const BY_CLASS: &str = "by class";
+const TARGET_BY_CLASS: f64 = 1.15;
 
-/// Measures the row.
+/// Measures the rows.
 ///
 /// # Errors
 /// If a program fails, or a profiler has not counted what there was to count.
 pub(super) fn measure(bed: &Bed, rounds: u32, allocations: u64) -> Result<Vec<Line>> {
+    let mut lines = storm(bed, &bed.count, ROW, TARGET, rounds, allocations)?;
+    lines.extend(storm(bed, &bed.classes, BY_CLASS, TARGET_BY_CLASS, rounds, allocations)?);
+    Ok(lines)
+}
+
+fn storm(bed: &Bed, pair: &Pair, row: &'static str, target: f64, rounds: u32, allocations: u64) -> Result<Vec<Line>> {
     let slices = (allocations / (u64::from(rounds) * SLICE)).max(1);
     announce(format_args!(
-        "Callback storm: {rounds} rounds of {slices} times {SLICE} allocations, under each of three"
+        "Callback storm, {row}: {rounds} rounds of {slices} times {SLICE} allocations, under each of three"
     ));
     let mut samples = Side::ALL.map(|_| Samples::default());
     for round in 0..rounds {
         for side in Side::in_turn(round) {
-            samples[side as usize].push(run(bed, side, slices)?);
+            samples[side as usize].push(run(bed, side, pair.of(side), slices)?);
         }
     }
-    let line = |side: Side| Line::stated(ROW, side.name(), samples[side as usize].figure(), "ns/allocation");
+    let line = |side: Side| Line::stated(row, side.name(), samples[side as usize].figure(), "ns/allocation");
     let [_, c, corprof] = &samples;
-    Ok(vec![line(Side::Bare), line(Side::C), line(Side::Corprof).ratio(corprof.ratio(c)).target(TARGET)])
+    Ok(vec![line(Side::Bare), line(Side::C), line(Side::Corprof).ratio(corprof.ratio(c)).target(target)])
 }
 
 /// One process; the nanoseconds per allocation of each of its slices.
-fn run(bed: &Bed, side: Side, slices: u64) -> Result<Vec<f64>> {
-    let mut command = bed.command(&bed.bench, bed.count.of(side))?;
+fn run(bed: &Bed, side: Side, profiler: Option<&Built>, slices: u64) -> Result<Vec<f64>> {
+    let mut command = bed.command(&bed.bench, profiler)?;
+    // A row for each class.
+    command.env("ALLOCATIONS_TOP", "1000000");
     command.args(["alloc", &slices.to_string(), &SLICE.to_string()]);
     // .NET Core 3.1 knows the older of the two names only.
     command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
     let (stdout, stderr) = output(&mut command)?;
     if side != Side::Bare {
-        let (allocated, counted) = (numbers(&stdout, "objects=")?, numbers(&stderr, "counted=")?);
+        let (allocated, mut counted) = (numbers(&stdout, "objects=")?, numbers(&stderr, "counted=")?);
+        if counted.is_empty() {
+            counted.push(stderr.lines().filter_map(objects).sum());
+        }
         let fits = |allocated: u64, counted: u64| (allocated..=allocated + OTHERS).contains(&counted);
         ensure!(
             matches!((&allocated[..], &counted[..]), (&[allocated], &[counted]) if fits(allocated, counted)),
@@ -56,6 +70,11 @@ fn run(bed: &Bed, side: Side, slices: u64) -> Result<Vec<f64>> {
         );
     }
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64 / SLICE as f64).collect())
+}
+
+/// The objects of one class, in the table of the example `allocations`: bytes, objects, name.
+fn objects(row: &str) -> Option<u64> {
+    row.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The numbers on the lines that begin with `name`.
@@ -67,6 +86,12 @@ pub(super) fn numbers(text: &str, name: &str) -> Result<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_says_how_many_objects_there_were() {
+        let table = "         bytes      objects  class\n           240           10  Bench.Small\n";
+        assert_eq!(table.lines().filter_map(objects).collect::<Vec<_>>(), [10]);
+    }
 
     #[test]
     fn numbers_are_found_by_name() {

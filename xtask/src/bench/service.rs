@@ -1,0 +1,193 @@
+//! The web service that profilers are measured on: bench/Service.cs, with clients that keep the processors busy.
+//!
+//! The clients are threads of this process, which cost next to nothing beside the service. What a request costs is the processor
+//! time of the service's process, as that hardly depends on what else the machine does.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::bed::{Bed, Built};
+use super::samples::quantile;
+
+/// More than processors, so that there is always a request to work on.
+const CLIENTS: usize = 8;
+
+/// The clock of /proc ticks a hundred times a second on every Linux that runs .NET.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A running service. It is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Service {
+    child: Child,
+    /// The service must be able to write to it.
+    _stdout: BufReader<ChildStdout>,
+    /// What it says on standard error: a file, which no reader has to keep empty.
+    stderr: tempfile::NamedTempFile,
+    port: u16,
+    /// From the process's start to its first answer.
+    pub(super) first_answer: Duration,
+}
+
+/// Requests that have been answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answered {
+    /// Milliseconds of processor time a request.
+    pub(super) cost: f64,
+    /// Requests a second.
+    pub(super) rate: f64,
+    /// The milliseconds within which 99 of 100 were answered.
+    pub(super) slowest: f64,
+}
+
+impl Service {
+    /// Starts the service under a profiler, and asks it for `path` until it answers.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(super) fn start(
+        bed: &Bed,
+        dll: &Path,
+        profiler: Option<&Built>,
+        settings: &[(&str, String)],
+        path: &str,
+    ) -> Result<Self> {
+        let mut command = bed.command(dll, profiler)?;
+        command.envs(settings.iter().map(|(name, value)| (name, value)));
+        let stderr = tempfile::NamedTempFile::new().context("cannot make a file for what the service says")?;
+        command.stdout(Stdio::piped()).stderr(stderr.reopen().context("cannot open the file for what it says")?);
+        let start = Instant::now();
+        let mut child = command.spawn().context("cannot start the service")?;
+        let mut stdout = BufReader::new(child.stdout.take().context("the service has no output")?);
+        let mut line = String::new();
+        stdout.read_line(&mut line).context("cannot read what the service prints")?;
+        let port = line.strip_prefix("listening ").and_then(|port| port.trim().parse().ok());
+        let Some(port) = port else {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("the service does not listen, it says {line:?}\n{}", fs::read_to_string(&stderr).unwrap_or_default());
+        };
+        let mut service = Self { child, _stdout: stdout, stderr, port, first_answer: Duration::ZERO };
+        Client::new(port)?.get(path)?;
+        service.first_answer = start.elapsed();
+        Ok(service)
+    }
+
+    /// Has clients ask for `path` until they have had so many answers.
+    ///
+    /// # Errors
+    /// If a request fails.
+    pub(super) fn load(&self, path: &str, requests: u32) -> Result<Answered> {
+        let next = AtomicU32::new(0);
+        let (before, start) = (self.processor_time()?, Instant::now());
+        let times = thread::scope(|scope| {
+            let ask = || -> Result<Vec<f64>> {
+                let (mut client, mut times) = (Client::new(self.port)?, Vec::new());
+                while next.fetch_add(1, Relaxed) < requests {
+                    let start = Instant::now();
+                    client.get(path)?;
+                    times.push(start.elapsed().as_secs_f64() * 1e3);
+                }
+                Ok(times)
+            };
+            let clients = [(); CLIENTS].map(|()| scope.spawn(ask));
+            let mut times = Vec::new();
+            for client in clients {
+                times.extend(client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??);
+            }
+            anyhow::Ok(times)
+        })?;
+        let (wall, used) = (start.elapsed(), self.processor_time()?.saturating_sub(before));
+        Ok(Answered {
+            cost: used.as_secs_f64() * 1e3 / f64::from(requests),
+            rate: f64::from(requests) / wall.as_secs_f64(),
+            slowest: quantile(times, 0.99),
+        })
+    }
+
+    /// The processor time of all its threads, those that have ended included.
+    pub(super) fn processor_time(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).context("the service has ended")?;
+        let ticks = ticks(&stat).with_context(|| format!("no processor time in {stat}"))?;
+        Ok(TICK * ticks)
+    }
+
+    /// Ends the service, and returns what it and its profiler said on standard error.
+    ///
+    /// # Errors
+    /// If it does not end well.
+    pub(super) fn end(mut self) -> Result<String> {
+        Client::new(self.port)?.get("/end")?;
+        let status = self.child.wait().context("cannot wait for the service")?;
+        let mut said = String::new();
+        let file = File::open(self.stderr.path()).context("cannot open what the service said")?;
+        BufReader::new(file).read_to_string(&mut said).context("cannot read what the service said")?;
+        ensure!(status.success(), "the service ended by {status}: {said}");
+        Ok(said)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // After `end` both have no process any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// User and system time, the 14th and 15th field. The second is the program's name, in brackets, and may hold anything.
+fn ticks(stat: &str) -> Option<u32> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();
+    Some(field(14)? + field(15)?)
+}
+
+/// A connection that is kept open.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(port: u16) -> Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("cannot connect to the service")?;
+        stream.set_nodelay(true).context("cannot set up the connection")?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    /// Asks, and reads the answer to its end.
+    fn get(&mut self, path: &str) -> Result<()> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).context("cannot ask the service")?;
+        let (mut length, mut line) = (0, String::new());
+        for number in 0.. {
+            line.clear();
+            ensure!(self.0.read_line(&mut line).context("the service does not answer")? > 0, "the service hung up");
+            let header = line.trim_end();
+            ensure!(number > 0 || header.starts_with("HTTP/1.1 200"), "GET {path}: {header}");
+            if let Some(value) = header.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().with_context(|| format!("no length: {header}"))?;
+            } else if header.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).context("the answer is cut off")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_name_does_not_shift_its_times() {
+        let stat = "7 (.NET (x) y) S 1 7 7 0 -1 4194560 1 2 3 4 250 17 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(267));
+        assert_eq!(ticks("7 (a) S"), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! A web service under profilers: what a request costs under them, what is lost, and when the first answer comes.
+//!
+//! Two services run at a time, one without a profiler and one with. They are asked in turn, some hundreds of requests each, so
+//! that what else the machine does falls on both; what is compared is the processor time of a request, turn by turn. Throughput
+//! of 0.6 is then a cost of 1 / 0.6. `tracer` is measured with what it does by default, and with every call written down;
+//! besides on a program of two seconds that makes six million calls (bench/Bench.cs). What it loses is told, and must be nothing.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{announce, note};
+
+use super::bed::{Bed, Built, HookProfilers, output};
+use super::samples::{Samples, middle_half, quantile};
+use super::service::{Answered, Service};
+use super::storm::numbers;
+use super::table::Line;
+
+const ROW: &str = "service";
+const FIRST: &str = "first answer";
+const CALLS: &str = "12 M events";
+
+/// The costs of a request that come of a throughput of so much of none.
+const MOST_UNDER_TRACER: f64 = 1.0 / 0.6;
+const MOST_AT_100_HZ: f64 = 1.0 / 0.97;
+const MOST_AT_1000_HZ: f64 = 1.0 / 0.93;
+const MOST_SLOWER: f64 = 1.2;
+const MOST_BYTES: f64 = 20.0;
+
+/// What the service is asked for, and how often: until its code is compiled as it stays, and in one turn.
+const PATH: &str = "/catalogue";
+const WARM_UP: u32 = 1500;
+const REQUESTS: u32 = 1500;
+const TURNS: usize = 4;
+
+/// What watches the service.
+struct Watcher<'b> {
+    name: &'static str,
+    built: &'b Built,
+    kind: Kind,
+    settings: Vec<(&'static str, String)>,
+    /// Whether the service has the collector for servers.
+    is_server: bool,
+    /// The most that a request may cost, times of none.
+    most: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Tracer,
+    Timer,
+    Sampler,
+}
+
+/// What was measured under one of them.
+#[derive(Default)]
+struct Measured {
+    bare: Samples,
+    watched: Samples,
+    /// Times of none, turn by turn.
+    rates: Vec<f64>,
+    slowest: Vec<f64>,
+    /// The milliseconds until the first answer, and the processor time of that.
+    first: [Vec<[f64; 2]>; 2],
+    said: String,
+}
+
+/// Measures what hooks cost the service, and what is lost.
+///
+/// # Errors
+/// If a program fails, or a profiler does not say what it lost.
+pub(super) fn under_hooks(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: u32) -> Result<Vec<Line>> {
+    let mut lines = measure(bed, service, |directory| by_hooks(hooks, directory), rounds)?;
+    lines.extend(two_seconds(bed, hooks)?);
+    Ok(lines)
+}
+
+/// Measures what the sampler costs the service.
+///
+/// # Errors
+/// If a program fails.
+pub(super) fn under_the_sampler(bed: &Bed, service: &Path, rounds: u32) -> Result<Vec<Line>> {
+    measure(bed, service, |directory| by_sampling(bed, directory), rounds)
+}
+
+fn measure<'b>(
+    bed: &Bed,
+    service: &Path,
+    watchers: impl FnOnce(&Path) -> Vec<Watcher<'b>>,
+    rounds: u32,
+) -> Result<Vec<Line>> {
+    let directory = tempfile::tempdir_in(&bed.directory).context("cannot make a folder for what profilers write")?;
+    let trace = directory.path().join("calls.pftrace");
+    let mut lines = Vec::new();
+    for watcher in watchers(directory.path()) {
+        announce(format_args!("Service: {rounds} rounds without a profiler and under {}", watcher.name));
+        let mut measured = Measured::default();
+        for _ in 0..rounds {
+            round(bed, service, &watcher, &mut measured)?;
+        }
+        lines.extend(watcher.lines(&measured, &trace)?);
+        // A trace of every call is large.
+        for file in fs::read_dir(directory.path()).context("cannot list what was written")?.flatten() {
+            fs::remove_file(file.path()).context("cannot remove what was written")?;
+        }
+    }
+    Ok(lines)
+}
+
+/// The examples with hooks, which write into this folder.
+fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, directory: &Path) -> Vec<Watcher<'b>> {
+    let trace = || ("TRACER_OUT", file(directory, "calls.pftrace"));
+    let watcher = |name, built, kind, settings, most| Watcher { name, built, kind, settings, is_server: false, most };
+    vec![
+        watcher("tracer", tracer, Kind::Tracer, vec![trace()], Some(MOST_UNDER_TRACER)),
+        watcher("tracer, every call", tracer, Kind::Tracer, vec![trace(), ("TRACER_MIN", "0".to_owned())], None),
+        watcher("timer", timer, Kind::Timer, Vec::new(), None),
+    ]
+}
+
+/// The sampler that sends signals, which writes into this folder.
+fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
+    let rates = [
+        ("signals, 100 Hz", "100", false, MOST_AT_100_HZ),
+        ("signals, 1 kHz", "1000", false, MOST_AT_1000_HZ),
+        ("signals, 1 kHz, server GC", "1000", true, MOST_AT_1000_HZ),
+    ];
+    let watcher = |(name, hertz, is_server, most)| {
+        let settings = [("SAMPLER_STRATEGY", "signals"), ("SAMPLER_HZ", hertz)];
+        let mut settings = settings.map(|(name, value): (_, &str)| (name, value.to_owned())).to_vec();
+        settings.push(("SAMPLER_OUT", file(directory, "samples.folded")));
+        Watcher { name, built: &bed.sampler, kind: Kind::Sampler, settings, is_server, most: Some(most) }
+    };
+    rates.map(watcher).into()
+}
+
+fn file(directory: &Path, name: &str) -> String {
+    directory.join(name).to_string_lossy().into_owned()
+}
+
+/// Two services, which are asked in turn.
+fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) -> Result<()> {
+    let collector = watcher.is_server.then(|| ("DOTNET_gcServer", "1".to_owned()));
+    let collector: Vec<_> = collector.into_iter().collect();
+    let settings = [collector.clone(), watcher.settings.clone()].concat();
+    let start = |built, settings: &[_]| -> Result<_> {
+        let service = Service::start(bed, dll, built, settings, PATH)?;
+        let first = [service.first_answer, service.processor_time()?].map(|time| time.as_secs_f64() * 1e3);
+        service.load(PATH, WARM_UP)?;
+        Ok((service, first))
+    };
+    let (bare, first) = start(None, &collector)?;
+    measured.first[0].push(first);
+    let (watched, first) = start(Some(watcher.built), &settings)?;
+    measured.first[1].push(first);
+    let (mut costs, mut watched_costs) = (Vec::new(), Vec::new());
+    for turn in 0..TURNS {
+        let ask = |service: &Service| service.load(PATH, REQUESTS);
+        let (one, other): (Answered, Answered) = if turn % 2 == 0 {
+            let one = ask(&bare)?;
+            (one, ask(&watched)?)
+        } else {
+            let other = ask(&watched)?;
+            (ask(&bare)?, other)
+        };
+        costs.push(one.cost);
+        watched_costs.push(other.cost);
+        measured.rates.push(other.rate / one.rate);
+        measured.slowest.push(other.slowest / one.slowest);
+    }
+    measured.bare.push(costs);
+    measured.watched.push(watched_costs);
+    bare.end()?;
+    measured.said = watched.end()?;
+    Ok(())
+}
+
+impl Watcher<'_> {
+    fn lines(&self, measured: &Measured, trace: &Path) -> Result<Vec<Line>> {
+        let cost = measured.watched.compared_by_round(&measured.bare, |watched, bare| watched / bare);
+        let rate = quantile(measured.rates.clone(), 0.5);
+        note(format_args!("throughput by the clock on the wall: {rate:.3} of none"));
+        let line = Line::stated(ROW, self.name, cost.value, "times the processor time").spread(cost.spread);
+        let mut lines = vec![self.most.into_iter().fold(line, Line::target)];
+        if self.kind == Kind::Sampler {
+            let slowest = quantile(measured.slowest.clone(), 0.5);
+            let slowest = Line::stated(ROW, self.name, slowest, "times the 99th percentile").target(MOST_SLOWER);
+            lines.push(slowest.spread(middle_half(measured.slowest.clone())));
+        } else {
+            let median =
+                |side: &[[f64; 2]], which: usize| quantile(side.iter().map(|first| first[which]).collect(), 0.5);
+            let [bare, watched] = &measured.first;
+            let text =
+                |which| format!("{:.0} ms, without a profiler {:.0}", median(watched, which), median(bare, which));
+            note(format_args!("the first answer: {}; processor time: {}", text(0), text(1)));
+            lines.push(Line::stated(FIRST, self.name, median(watched, 0) / median(bare, 0), "times"));
+            lines.push(Line::stated(
+                FIRST,
+                self.name,
+                median(watched, 1) / median(bare, 1),
+                "times the processor time",
+            ));
+        }
+        if self.kind == Kind::Tracer {
+            lines.push(Line::stated(ROW, self.name, lost(&measured.said)? as f64, "events lost").target(0.0));
+            let size = trace.metadata().context("there is no trace")?.len();
+            note(format_args!("the trace has {} MB; {}", size / 1_000_000, measured.said.trim_end()));
+        }
+        Ok(lines)
+    }
+}
+
+/// A program that makes six million calls in some two seconds, each of which is written down.
+fn two_seconds(bed: &Bed, hooks: &HookProfilers) -> Result<[Line; 2]> {
+    const SLICES: &str = "60";
+    const CALLS_OF_SLICE: &str = "100000";
+    announce("Tracer: six million calls in some two seconds, each written down");
+    let trace = tempfile::Builder::new().suffix(".pftrace").tempfile_in(&bed.directory);
+    let trace = trace.context("cannot make a file for the trace")?;
+    let mut command = bed.command(&bed.bench, Some(&hooks.tracer))?;
+    command.args(["work", SLICES, CALLS_OF_SLICE]).env("TRACER_OUT", trace.path());
+    command.envs([("TRACER_MIN", "0"), ("TRACER_FILTER", "Bench.*")]);
+    let (stdout, stderr) = output(&mut command)?;
+    let made: u64 = numbers(&stdout, "calls=")?.into_iter().sum();
+    ensure!(made >= 6_000_000, "the program made {made} calls: {stdout}");
+    let took: u64 = numbers(&stdout, "slice_ns=")?.into_iter().sum();
+    let size = trace.path().metadata().context("there is no trace")?.len();
+    note(format_args!("{} events in {:.2} s; {}", 2 * made, took as f64 / 1e9, stderr.trim_end()));
+    Ok([
+        Line::stated(CALLS, "tracer", lost(&stderr)? as f64, "events lost").target(0.0),
+        Line::stated(CALLS, "tracer", size as f64 / (2 * made) as f64, "bytes/event").target(MOST_BYTES),
+    ])
+}
+
+/// What `tracer` says at its end.
+fn lost(said: &str) -> Result<u64> {
+    let number =
+        |line: &str| line.strip_prefix("tracer: ")?.split_once(" beginnings and ends were lost")?.0.parse().ok();
+    said.lines().find_map(number).with_context(|| format!("tracer does not say what it lost: {said}"))
+}
