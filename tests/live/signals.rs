@@ -9,6 +9,9 @@ use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 
 const LIBRARY: &str = "sampling";
 
+/// How long a program may take that starts and ends threads all the time, beside others.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// How long the longest run may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -101,6 +104,65 @@ fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
         println!("{runtime}: {} samples in {:?}", told(&outcome, "samples")?, outcome.duration);
         Ok(())
     })
+}
+
+#[test]
+fn many_signals_on_many_threads_change_nothing() -> Result<()> {
+    // A thread that runs is asked in each round: so many that some come in the middle of everything.
+    const SIGNALS: u64 = 5000;
+    patiently(runtimes()?, |runtime, times| {
+        let milliseconds = (times * 4000).to_string();
+        for server in ["0", "1"] {
+            let run =
+                Run::new(runtime, "Signals").args(["storm", "64", &milliseconds]).profiler_named(LIBRARY, "Counts");
+            let run = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE);
+            let outcome = run.env("DOTNET_gcServer", server).env("COMPlus_gcServer", server).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
+            was_sampled(&outcome)?;
+            let samples = told(&outcome, "samples")?;
+            println!("{runtime}, server GC {server}: {samples} samples");
+            ensure_or_longer!(samples >= SIGNALS, "{samples} samples");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn signals_that_nobody_asked_for_change_nothing() -> Result<()> {
+    for runtime in runtimes()? {
+        let run = Run::new(&runtime, "Signals").args(["flood", "100000"]).profiler_named(LIBRARY, "Counts");
+        let outcome = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE).run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
+        was_sampled(&outcome)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn forked_children_go_on_without_the_sampler() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let outcome = sample(runtime, "Signals", &["fork", &(times * 50).to_string()], 100)?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == format!("{} forks\n", times * 50), "{outcome}");
+        ensure_or_longer!(told(&outcome, "samples")? > 0, "{outcome}");
+        was_sampled(&outcome)
+    })
+}
+
+#[test]
+fn a_handler_from_before_the_start_is_left_alone() -> Result<()> {
+    for runtime in runtimes()? {
+        let run = Run::new(&runtime, "Signals").args(["handler"]).profiler_named(LIBRARY, "Counts");
+        let outcome = run.env("SIGNALS", "1").env("FOREIGN_HANDLER", "1").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stderr.contains("has set up a handler for SIGURG of its own"), "{outcome}");
+        let handler = outcome.stderr.lines().find(|line| line.starts_with("handler: "));
+        ensure!(handler.is_some_and(|handler| outcome.stdout == format!("{handler}\n")), "{outcome}");
+        ensure!(!outcome.stderr.contains("strategy: "), "the profiler is not loaded: {outcome}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,6 +1,9 @@
 // What a profiler that sends signals must leave alone. Each job prints what comes of it.
 //
 //     Signals storm [THREADS = 64] [MILLISECONDS = 2000]    null references, exceptions, work and sleeps, on many threads at once
+//     Signals flood [SIGNALS = 100000]                      the same on 64 threads, which get so many SIGURGs that nobody asked for
+//     Signals fork [TIMES = 20]                             forks in the middle of work; each child gets a SIGURG and ends
+//     Signals handler                                       tells who handles SIGURG
 //     Signals spawn [TIMES = 20]                            starts itself as a child, which prints a line, and reads that
 //     Signals exec                                          becomes another program, in the middle of work on other threads
 //     Signals overflow                                      overflows its stack
@@ -19,6 +22,25 @@ static class Signals
     [DllImport("libc.so.6", EntryPoint = "execv", SetLastError = true)]
     static extern int Become(string path, string[] arguments);
 
+    [DllImport("libc.so.6", EntryPoint = "syscall")]
+    static extern long Send(long number, long process, long thread, long signal);
+
+    [DllImport("libc.so.6", EntryPoint = "getpid")]
+    static extern int Self();
+
+    [DllImport("libc.so.6", EntryPoint = "waitpid", SetLastError = true)]
+    static extern int Await(int child, out int status, int options);
+
+    // A forked child has this thread alone, so it must not wait for others: it stays out of the runtime.
+    [DllImport("libc.so.6", EntryPoint = "fork"), SuppressGCTransition]
+    static extern int Fork();
+
+    [DllImport("libc.so.6", EntryPoint = "raise"), SuppressGCTransition]
+    static extern int Raise(int signal);
+
+    [DllImport("libc.so.6", EntryPoint = "_exit"), SuppressGCTransition]
+    static extern void Leave(int code);
+
     const int Urgent = 23;
     static volatile bool isOver;
     static long wrong;
@@ -29,6 +51,12 @@ static class Signals
         switch (args[0])
         {
             case "storm": return Storm(number > 0 ? number : 64, args.Length > 2 ? int.Parse(args[2]) : 2000);
+            case "flood": return Flood(number > 0 ? number : 100000);
+            case "fork": return Forks(number > 0 ? number : 20);
+            case "handler":
+                Work(100);
+                Console.WriteLine("handler: {0:x}", Handle(Urgent, new IntPtr(1)).ToInt64());
+                return 0;
             case "child": Console.WriteLine("the child"); return 5;
             case "spawn": return Spawn(number > 0 ? number : 20);
             case "exec":
@@ -72,6 +100,56 @@ static class Signals
         foreach (Thread thread in all) thread.Join();
         Console.WriteLine("wrong: {0}", wrong);
         return wrong == 0 ? 0 : 1;
+    }
+
+    static int Flood(int signals)
+    {
+        Start(() =>
+        {
+            long sendsToThread = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? 131 : 234;
+            int process = Self();
+            while (signals > 0)
+                foreach (string task in System.IO.Directory.GetDirectories("/proc/self/task"))
+                    if (Send(sendsToThread, process, long.Parse(System.IO.Path.GetFileName(task)), Urgent) == 0) signals--;
+            isOver = true;
+        });
+        Thread[] all = new Thread[64];
+        for (int i = 0; i < all.Length; i++)
+        {
+            int kind = i % 4;
+            all[i] = Start(() => { while (!isOver) Once(kind); });
+        }
+        foreach (Thread thread in all) thread.Join();
+        Console.WriteLine("wrong: {0}", wrong);
+        return wrong == 0 ? 0 : 1;
+    }
+
+    static int Forks(int times)
+    {
+        foreach (string name in new[] { "Fork", "Raise", "Leave" })
+            Marshal.Prelink(typeof(Signals).GetMethod(name, System.Reflection.BindingFlags.NonPublic | System.Reflection.BindingFlags.Static));
+        for (int i = 0; i < 4; i++) Start(() => { while (true) Work(1); });
+        for (int i = 0; i < times; i++)
+        {
+            int status;
+            int child = Forked();
+            if (child < 0 || Await(child, out status, 0) != child || status != 7 << 8) return 1;
+            Work(10);
+        }
+        Console.WriteLine("{0} forks", times);
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Forked()
+    {
+        int child = Fork();
+        if (child == 0)
+        {
+            Raise(Urgent);
+            Leave(7);
+        }
+        return child;
     }
 
     static void Once(int kind)
@@ -136,4 +214,11 @@ static class Signals
         Console.WriteLine("{0} children", times);
         return 0;
     }
+}
+
+namespace System.Runtime.InteropServices
+{
+    // The runtime goes by the name. The compiler's libraries are older.
+    [AttributeUsage(AttributeTargets.Method)]
+    sealed class SuppressGCTransitionAttribute : Attribute { }
 }

@@ -30,6 +30,20 @@ fn sampler() -> Sampler {
     if setting("CPU", 0) == 1 { sampler.mode(Mode::Cpu) } else { sampler }
 }
 
+/// Handles SIGURG as an application might, and tells by what. It is a function of libc, as this library may be unloaded.
+#[cfg(target_os = "linux")]
+fn handle_urgent() {
+    if setting("FOREIGN_HANDLER", 0) == 1 {
+        let handler = libc::abs as *const () as libc::sighandler_t;
+        // SAFETY: the function takes a signal's number as it takes any other, and touches no memory.
+        unsafe { libc::signal(libc::SIGURG, handler) };
+        eprintln!("handler: {handler:x}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn handle_urgent() {}
+
 #[derive(Default)]
 struct Seen {
     report: Report,
@@ -192,6 +206,7 @@ fn tell(seen: &Seen) {
 #[callbacks]
 impl Callbacks for Counts {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        handle_urgent();
         let seen = Arc::clone(&self.0);
         let linger = Duration::from_micros(setting("LINGER_US", 0));
         sampler().start(cx, move |round| {
