@@ -4,6 +4,7 @@
 //! stacks; the counterparts are tests/profilers/bench_*.rs. How each row is measured stands with it, in the module of its
 //! name; how many figures become one, in `samples.rs`.
 
+mod accuracy;
 mod bed;
 mod calls;
 mod hooks;
@@ -57,6 +58,8 @@ use table::Line;
   tracer    a web service (ASP.NET on .NET 10) under the examples `tracer` and `timer`: the processor time of a request, when the
             first answer comes, and what `tracer` loses: nothing, there and in a program with 12 million events
   service   the same under the example `sampler`, by signals
+  accuracy  by how many points the sampler is wrong about shares of that service's work that are known, by signals, and which part
+            of the rounds it misses: the worst of so many runs as there are rounds
   memory    what a profiler that does nothing adds to the peak of resident memory. Under 2 MiB (Linux only)
 
 Examples:
@@ -105,6 +108,7 @@ enum Row {
     Walks,
     Sampling,
     Service,
+    Accuracy,
     Tracer,
     Memory,
 }
@@ -153,7 +157,10 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
                 return Ok(Vec::new());
             }
         },
-        Row::Service => match &bed.service {
+        Row::Service | Row::Accuracy => match &bed.service {
+            Some(service) if cfg!(target_os = "linux") && row == Row::Accuracy => {
+                accuracy::measure(bed, service, args.rounds)
+            }
             Some(service) if cfg!(target_os = "linux") => web::under_the_sampler(bed, service, args.rounds),
             _ => {
                 announce("Service: left out, as it needs Linux, .NET 10 with ASP.NET, and a compiler for it");

@@ -3,7 +3,7 @@
 //! The clients are threads of this process, which cost next to nothing beside the service. What a request costs is the processor
 //! time of the service's process, as that hardly depends on what else the machine does.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -119,6 +119,11 @@ impl Service {
         Ok(TICK * ticks)
     }
 
+    /// What it and its profiler have said on standard error so far.
+    pub(super) fn said(&self) -> Result<String> {
+        fs::read_to_string(self.stderr.path()).context("cannot read what the service says")
+    }
+
     /// Ends the service, and returns what it and its profiler said on standard error.
     ///
     /// # Errors
@@ -126,9 +131,7 @@ impl Service {
     pub(super) fn end(mut self) -> Result<String> {
         Client::new(self.port)?.get("/end")?;
         let status = self.child.wait().context("cannot wait for the service")?;
-        let mut said = String::new();
-        let file = File::open(self.stderr.path()).context("cannot open what the service said")?;
-        BufReader::new(file).read_to_string(&mut said).context("cannot read what the service said")?;
+        let said = self.said()?;
         ensure!(status.success(), "the service ended by {status}: {said}");
         Ok(said)
     }

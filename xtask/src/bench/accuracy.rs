@@ -1,0 +1,138 @@
+//! Accuracy: by how many points the sampler is wrong about a web service that keeps the processors busy.
+//!
+//! bench/Service.cs has work in shares that are known, in plain methods and in an async method, a generic one and an iterator's.
+//! The sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the work, as a share
+//! of few is wrong by chance; the row has the worst share of all runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{announce, note};
+
+use super::bed::Bed;
+use super::service::Service;
+use super::table::Line;
+
+const ROW: &str = "accuracy";
+const MOST_POINTS: f64 = 3.0;
+const SAMPLES: u64 = 4_000;
+/// The rates, and how many rounds of a hundred may be missed.
+const RATES: [(&str, f64); 2] = [("100", 10.0), ("1000", 25.0)];
+
+/// What is asked for, how often at a time, and which share of the work the methods have.
+struct Work {
+    name: [&'static str; 2],
+    path: &'static str,
+    requests: u32,
+    shares: [(&'static str, f64); 3],
+}
+
+const WORKS: [Work; 2] = [
+    Work {
+        name: ["plain, 100 Hz", "plain, 1 kHz"],
+        path: "/shares",
+        requests: 200,
+        shares: [("Truth.Sixty()", 60.0), ("Truth.Thirty()", 30.0), ("Truth.Ten()", 10.0)],
+    },
+    Work {
+        name: ["async mix, 100 Hz", "async mix, 1 kHz"],
+        path: "/mix",
+        requests: 200,
+        shares: [("Truth.<Later>", 40.0), ("Truth.Generic<", 20.0), ("Truth.<>c.<Mix>", 40.0)],
+    },
+];
+
+/// Measures the rows, in so many runs each.
+///
+/// # Errors
+/// If a program fails, or the sampler does not say what it saw.
+pub(super) fn measure(bed: &Bed, service: &Path, runs: u32) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for work in &WORKS {
+        for ((hertz, most_missed), name) in RATES.into_iter().zip(work.name) {
+            announce(format_args!("Accuracy, {name}: {runs} runs of {SAMPLES} samples each"));
+            let mut worst = Run { points: 0.0, missed: 0.0 };
+            for _ in 0..runs {
+                let run = run(bed, service, work, hertz)?;
+                worst = Run { points: worst.points.max(run.points), missed: worst.missed.max(run.missed) };
+            }
+            lines.push(Line::stated(ROW, name, worst.points, "points off").target(MOST_POINTS));
+            lines.push(Line::stated(ROW, name, worst.missed, "% of rounds missed").target(most_missed));
+        }
+    }
+    Ok(lines)
+}
+
+/// What came of one run.
+struct Run {
+    /// By so many points its worst share is wrong.
+    points: f64,
+    /// What of the rounds was missed, in percent.
+    missed: f64,
+}
+
+fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
+    let out = tempfile::Builder::new().suffix(".folded").tempfile().context("cannot make a file for the samples")?;
+    let settings = [("SAMPLER_STRATEGY", "signals"), ("SAMPLER_HZ", hertz)];
+    let mut settings = settings.map(|(name, value)| (name, value.to_owned())).to_vec();
+    settings.push(("SAMPLER_OUT", out.path().to_string_lossy().into_owned()));
+    let service = Service::start(bed, dll, Some(&bed.sampler), &settings, work.path)?;
+    // The process has other work as well: some of its samples are of that.
+    while service.said()?.lines().filter_map(samples).last().unwrap_or(0) < SAMPLES * 5 / 4 {
+        service.load(work.path, work.requests)?;
+    }
+    let said = service.end()?;
+    let all = said.lines().filter_map(samples).last().unwrap_or(0);
+    let folded = fs::read_to_string(out.path()).context("the sampler wrote nothing")?;
+    let mut weights = BTreeMap::new();
+    let (mut total, mut burned) = (0, 0);
+    for line in folded.lines() {
+        let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
+        let weight: u64 = weight.parse().with_context(|| format!("no weight: {line}"))?;
+        total += weight;
+        if !stack.contains(";Truth.Burn(") {
+            continue;
+        }
+        burned += weight;
+        // The innermost that is known is the one that burns.
+        let frames = stack.rsplit(';');
+        let known = |frame: &str| work.shares.iter().find(|(name, _)| frame.starts_with(name)).map(|(name, _)| *name);
+        *weights.entry(frames.into_iter().find_map(known).unwrap_or("others")).or_insert(0) += weight;
+    }
+    let of_work = all as f64 * burned as f64 / total.max(1) as f64;
+    let share = |name| 100.0 * weights.get(name).copied().unwrap_or(0) as f64 / burned.max(1) as f64;
+    let shown = work.shares.map(|(name, expected)| format!("{name} {:.2} % ({expected} %)", share(name)));
+    let report = said.lines().rfind(|line| missed(line).is_some()).context("the sampler does not report")?;
+    note(format_args!("{of_work:.0} samples of the work: {}; {report}", shown.join(", ")));
+    ensure!(of_work >= SAMPLES as f64, "{of_work:.0} of {all} samples are of the work");
+    let points = work.shares.into_iter().map(|(name, expected)| (share(name) - expected).abs()).fold(0.0, f64::max);
+    Ok(Run { points, missed: missed(report).unwrap_or(100.0) })
+}
+
+/// What the sampler says once a second: `sampler: cpu: 153 samples in 37 rounds, ...`.
+fn samples(line: &str) -> Option<u64> {
+    line.strip_prefix("sampler: ")?.split_once(" samples in ")?.0.rsplit(' ').next()?.parse().ok()
+}
+
+/// What of the rounds that were asked for was not made, in percent: `... rounds, 37 a second of 100 asked for ...`.
+fn missed(line: &str) -> Option<f64> {
+    let (reached, rest) = line.split_once(" rounds, ")?.1.split_once(" a second of ")?;
+    let [reached, asked] = [reached, rest.split_once(" asked for")?.0].map(|rate| rate.parse::<f64>().ok());
+    Some(100.0 * (1.0 - reached? / asked?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_samplers_report_is_read() {
+        let line =
+            "sampler: cpu: 3120 samples in 6393 rounds, 158 a second of 1000 asked for (33946 skipped: 33946 late)";
+        assert_eq!((samples(line), missed(line).map(f64::round)), (Some(3120), Some(84.0)));
+        assert_eq!((samples("sampler: written"), missed("sampler: written")), (None, None));
+    }
+}
