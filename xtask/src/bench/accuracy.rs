@@ -81,11 +81,11 @@ fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
     settings.push(("SAMPLER_OUT", out.path().to_string_lossy().into_owned()));
     let service = Service::start(bed, dll, Some(&bed.sampler), &settings, work.path)?;
     // The process has other work as well: some of its samples are of that.
-    while service.said()?.lines().filter_map(samples).last().unwrap_or(0) < SAMPLES * 5 / 4 {
+    while service.said()?.lines().filter_map(samples).next_back().unwrap_or(0) < SAMPLES * 5 / 4 {
         service.load(work.path, work.requests)?;
     }
     let said = service.end()?;
-    let all = said.lines().filter_map(samples).last().unwrap_or(0);
+    let all = said.lines().filter_map(samples).next_back().unwrap_or(0);
     let folded = fs::read_to_string(out.path()).context("the sampler wrote nothing")?;
     let mut weights = BTreeMap::new();
     let (mut total, mut burned) = (0, 0);

@@ -31,7 +31,7 @@ const MOST_BYTES: f64 = 20.0;
 
 /// What the service is asked for, and how often: until its code is compiled as it stays, and in one turn.
 const PATH: &str = "/catalogue";
-const WARM_UP: u32 = 1500;
+const WARM_UP: u32 = 4000;
 const REQUESTS: u32 = 1500;
 const TURNS: usize = 4;
 
