@@ -18,6 +18,7 @@ mod filters;
 mod fire;
 mod hooks;
 mod hosts;
+mod il;
 mod keeps;
 mod liveness;
 mod manners;

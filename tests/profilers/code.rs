@@ -14,6 +14,7 @@ use corprof::info::{FunctionVersion, IlMapEntry, IlOffset};
 use corprof::metadata::{MethodDef, TypeDef};
 use corprof::prelude::*;
 use corprof::sys;
+use corprof_il::{Body, Opcode};
 
 /// Only the test's own threads wait for these, and never while they make a call.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -152,6 +153,17 @@ impl Callbacks for AsksAboutCode {
         // SAFETY: it is the function's own body.
         unsafe { cx.set_il_function_body(info.module, info.token, &body) }.unwrap();
         assert_eq!(cx.il_function_body(info.module, info.token), Ok(body.clone()));
+        // Another one, which does the same, is compiled from now on; the first is still offered.
+        let mut edited = Body::parse(&body).unwrap();
+        let max_stack = edited.max_stack().unwrap();
+        let first = edited.first().unwrap();
+        edited.before(first).unwrap().op(Opcode::Nop).unwrap();
+        edited.set_max_stack(max_stack);
+        let edited = edited.encode().unwrap();
+        // SAFETY: it is the function's own body, with an instruction that does nothing.
+        unsafe { cx.set_il_function_body(info.module, info.token, &edited) }.unwrap();
+        assert_eq!(cx.il_function_body(info.module, info.token), Ok(body.clone()));
+        assert_eq!(cx.current_il_function_body(info.module, info.token), Ok(edited));
         let map = [IlMapEntry { old_offset: 0, new_offset: 0, is_accurate: true }];
         cx.set_il_instrumented_code_map(function, true, &map).unwrap();
 

@@ -16,6 +16,7 @@ mod book;
 #[cfg(test)]
 #[path = "../book_pages.rs"]
 mod book_pages;
+pub mod mutants;
 mod patience;
 mod run;
 

@@ -149,6 +149,20 @@ impl Runtime {
         self.path(&self.host)
     }
 
+    /// The folder of its framework's assemblies.
+    ///
+    /// # Errors
+    /// If there is none beside its `dotnet`.
+    pub fn framework(&self) -> Result<PathBuf> {
+        let host = self.host.canonicalize().with_context(|| format!("no {}", self.host.display()))?;
+        let versions = host.parent().unwrap_or(Path::new("")).join("shared").join("Microsoft.NETCore.App");
+        let entries = fs::read_dir(&versions).with_context(|| format!("no folder {}", versions.display()))?;
+        let is_own =
+            |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&format!("{}.", self.major));
+        let found = entries.flatten().find(is_own);
+        Ok(found.with_context(|| format!("no .NET {} in {}", self.major, versions.display()))?.path())
+    }
+
     /// The managed program `name`, as programs on this runtime call it.
     ///
     /// # Errors

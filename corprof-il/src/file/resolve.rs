@@ -28,6 +28,7 @@ pub struct InAssembly<'a> {
 const MOST_HOPS: usize = 16;
 
 const STATIC_FIELD: u32 = 0x10;
+const VIRTUAL_METHOD: u32 = 0x40;
 const ABSTRACT_METHOD: u32 = 0x400;
 /// TypeAttributes: it is an interface.
 pub(super) const INTERFACE: u32 = 0x20;
@@ -177,8 +178,8 @@ impl<'a> InAssembly<'a> {
         }
     }
 
-    /// Whether a field that is named here is static, if its definition is found.
-    fn is_static(&self, owner: Option<TypeDefOrRef>, name: &str) -> Option<bool> {
+    /// The assembly and row of the type that has a member which is named here.
+    fn owner(&self, owner: Option<TypeDefOrRef>) -> Option<(&'a Assembly, u32)> {
         let (number, row) = match owner? {
             TypeDefOrRef::Def(token) => (self.number, token.token().row()),
             TypeDefOrRef::Ref(token) => self.definition(token.token().row(), 0)?,
@@ -190,11 +191,25 @@ impl<'a> InAssembly<'a> {
                 _ => return None,
             },
         };
-        let there = self.set.all.get(number)?;
+        Some((self.set.all.get(number)?, row))
+    }
+
+    /// Whether a field that is named here is static, if its definition is found.
+    fn is_static(&self, owner: Option<TypeDefOrRef>, name: &str) -> Option<bool> {
+        let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 4)?;
         let end = there.cell(0x02, row + 1, 4).unwrap_or(there.metadata.rows(Table::FieldDef) + 1);
         let field = (first..end).take(1 << 16).find(|field| there.string(0x04, *field, 1) == Some(name))?;
         Some(there.cell(0x04, field, 0)? & STATIC_FIELD != 0)
+    }
+
+    /// Whether a method that is named here is virtual, if its definition is found. Overloads are taken to be alike.
+    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str) -> Option<bool> {
+        let (there, row) = self.owner(owner)?;
+        let first = there.cell(0x02, row, 5)?;
+        let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
+        let method = (first..end).take(1 << 16).find(|method| there.string(0x06, *method, 3) == Some(name))?;
+        Some(there.cell(0x06, method, 2)? & VIRTUAL_METHOD != 0)
     }
 }
 
@@ -225,12 +240,14 @@ impl Resolve for InAssembly<'_> {
                 signature: MethodSignature::decode(self.assembly.blob(0x06, row, 4)?).ok()?,
                 is_constructor: self.assembly.string(0x06, row, 3)? == ".ctor",
                 is_abstract: self.assembly.cell(0x06, row, 2)? & ABSTRACT_METHOD != 0,
+                is_virtual: Some(self.assembly.cell(0x06, row, 2)? & VIRTUAL_METHOD != 0),
             }),
             Table::MemberRef => {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                Some(MethodInfo { owner, signature, is_constructor, is_abstract: false })
+                let is_virtual = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?);
+                Some(MethodInfo { owner, signature, is_constructor, is_abstract: false, is_virtual })
             }
             _ => None,
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use super::kind::{Kind, Scope, Types};
-use super::resolve::Resolve;
+use super::resolve::{MethodInfo, Resolve};
 use crate::signature::{CallingConvention, MethodSignature, Signature, Type};
 use crate::token::{Table, Token, TypeDefOrRef};
 
@@ -19,6 +19,7 @@ pub(super) struct Method {
     pub(super) returns: Option<Kind>,
     pub(super) is_constructor: bool,
     pub(super) is_abstract: bool,
+    pub(super) is_virtual: Option<bool>,
 }
 
 /// A field as an access sees it.
@@ -61,9 +62,7 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
                 self.instantiated(generic, Some(&arguments))
             }
             Table::StandAloneSignature => match self.resolve.signature(token)? {
-                Signature::Method(signature) => {
-                    Some(self.called(&signature, Scope::default(), Kind::Unknown, false, false))
-                }
+                Signature::Method(signature) => Some(self.called(&signature, Scope::default(), Kind::Unknown)),
                 _ => None,
             },
             _ => None,
@@ -78,7 +77,9 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let (owner, spec) = self.owner(info.owner)?;
         let of_type = arguments(spec.as_deref());
         let scope = Scope { of_type, of_method };
-        Some(self.called(&info.signature, scope, owner, info.is_constructor, info.is_abstract))
+        let MethodInfo { is_constructor, is_abstract, is_virtual, .. } = info;
+        let called = self.called(&info.signature, scope, owner);
+        Some(Method { is_constructor, is_abstract, is_virtual, ..called })
     }
 
     /// What the owner of a member is on the stack, and how a type spec spells it.
@@ -88,26 +89,20 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             Some(TypeDefOrRef::Spec(spec)) => {
                 let ty = self.types.spec(self.resolve, spec.token())?;
                 let kind = self.types.kind(self.resolve, &ty, Scope::default()).unwrap_or(Kind::Unknown);
-                (kind, Some(ty))
+                (kind.plain(), Some(ty))
             }
             Some(named) => (self.types.of_token(self.resolve, named.token()).unwrap_or(Kind::Unknown), None),
         })
     }
 
-    fn called(
-        &mut self,
-        signature: &MethodSignature,
-        scope: Scope<'_>,
-        owner: Kind,
-        is_constructor: bool,
-        is_abstract: bool,
-    ) -> Method {
+    fn called(&mut self, signature: &MethodSignature, scope: Scope<'_>, owner: Kind) -> Method {
         let parameters =
             signature.parameters.iter().map(|ty| self.types.kind(self.resolve, ty, scope).unwrap_or(Kind::Unknown));
         let parameters = parameters.collect();
         let returns = self.types.kind(self.resolve, &signature.return_type, scope);
         let has_this = signature.has_this && !signature.explicit_this;
-        Method { owner, has_this, parameters, returns, is_constructor, is_abstract }
+        let (is_constructor, is_abstract, is_virtual) = (false, false, None);
+        Method { owner, has_this, parameters, returns, is_constructor, is_abstract, is_virtual }
     }
 
     /// A field by any token that an access can have; `None` if it names no field.
@@ -149,6 +144,7 @@ pub(super) struct Frame {
     pub(super) locals: Vec<Kind>,
     pub(super) returns: Option<Kind>,
     pub(super) is_vararg: bool,
+    pub(super) has_this: bool,
     /// The generic parameters that only reference types can stand for.
     references: Vec<Kind>,
 }
@@ -157,7 +153,7 @@ impl Frame {
     /// Whether both are references, one or both of a generic parameter that only reference types can stand for.
     #[cold]
     pub(super) fn is_same_reference(&self, a: Kind, b: Kind) -> bool {
-        let is_reference = |kind| kind == Kind::Object || self.references.contains(&kind);
+        let is_reference = |kind: Kind| kind.plain() == Kind::Object || self.references.contains(&kind);
         is_reference(a) && is_reference(b)
     }
 }
@@ -192,6 +188,7 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             locals: Vec::new(),
             returns: None,
             is_vararg: signature.convention == CallingConvention::VarArg,
+            has_this: signature.has_this && !signature.explicit_this,
             references: Vec::new(),
         };
         for ty in &context.references {

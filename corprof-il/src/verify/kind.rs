@@ -21,6 +21,8 @@ pub(super) enum Kind {
     /// A managed pointer.
     Ref,
     Object,
+    /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
+    Values,
     Value(TypeId),
     /// Nobody could tell; fits everything.
     Unknown,
@@ -52,6 +54,22 @@ impl Kind {
         }
     }
 
+    /// The kind as all instructions but those with elements see it.
+    pub(super) const fn plain(self) -> Self {
+        match self {
+            Self::Values => Self::Object,
+            other => other,
+        }
+    }
+
+    /// An array of elements of this kind.
+    pub(super) const fn array(self) -> Self {
+        match self {
+            Self::Object | Self::Values | Self::Unknown => Self::Object,
+            _ => Self::Values,
+        }
+    }
+
     /// What is on the stack where two paths meet; `None` if they may not.
     pub(super) fn merge(self, other: Self) -> Option<Self> {
         match (self, other) {
@@ -59,6 +77,7 @@ impl Kind {
             (Self::Unknown, _) | (_, Self::Unknown) => Some(Self::Unknown),
             (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Native),
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
+            (Self::Object, Self::Values) | (Self::Values, Self::Object) => Some(Self::Object),
             _ => None,
         }
     }
@@ -111,6 +130,7 @@ impl Types {
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
             Kind::Object => "object".into(),
+            Kind::Values => "array of values".into(),
             Kind::Value(id) => self.names.get(id.0 as usize).cloned().unwrap_or_default(),
             Kind::Unknown => "unknown".into(),
         }
@@ -163,9 +183,12 @@ impl Types {
     pub(super) fn kind<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Option<Kind> {
         Some(match ty {
             Type::Primitive(primitive) => return self.of_primitive(*primitive),
-            Type::Class(_) | Type::SzArray(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => {
-                Kind::Object
-            }
+            Type::SzArray(element) => match (element.unmodified(), scope.argument(element)) {
+                // It may stand for a reference type.
+                (Type::TypeParameter(_) | Type::MethodParameter(_), None) => Kind::Object,
+                _ => self.kind(resolve, element, scope).map_or(Kind::Object, Kind::array),
+            },
+            Type::Class(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => Kind::Object,
             Type::ByRef(_) => Kind::Ref,
             Type::Pointer(_) | Type::FunctionPointer(_) => Kind::Native,
             Type::ValueType(token) => return self.of_token(resolve, token.token()),

@@ -113,9 +113,16 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             return self.jmp(&method);
         }
         for kind in method.parameters.iter().rev() {
-            self.pop_into(*kind, "the parameter");
+            let found = self.pop_into(*kind, "the parameter");
+            // ECMA-335 III.1.6 would allow it; compilers of runtimes take some such values and refuse others.
+            if (found, *kind) == (Kind::Int32, Kind::Native) {
+                self.breach(Rule::Assignment, "int32", "native int for the parameter");
+            }
         }
         let is_constrained = self.constrained(insn);
+        if is_constrained && opcode != O::Callvirt {
+            self.constrained_call(&method);
+        }
         match opcode {
             O::Newobj => {
                 if !method.is_constructor || !method.has_this {
@@ -142,6 +149,14 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
+    /// A static virtual method is chosen by the type; other methods are not called so, and runtimes die of some.
+    pub(super) fn constrained_call(&mut self, method: &Rc<Method>) {
+        if method.has_this || method.is_virtual == Some(false) {
+            let found = if method.has_this { "an instance method" } else { "a static method that is not virtual" };
+            self.breach(Rule::ConstrainedCall, found, "a static virtual method of an interface");
+        }
+    }
+
     fn pop_this(&mut self, method: &Rc<Method>, is_constrained: bool) {
         let this = self.pop();
         let fits = match (is_constrained, method.owner) {
@@ -164,7 +179,14 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     fn jmp(&mut self, method: &Rc<Method>) {
         self.must_be_empty(Rule::BadJmp, "nothing on the stack at jmp");
         let own = self.frame.arguments.get(usize::from(method.has_this)..).unwrap_or_default();
-        if own != &*method.parameters || self.frame.returns != method.returns {
+        let this = self.frame.arguments.first().filter(|_| method.has_this);
+        let is_same_this = self.frame.has_this == method.has_this
+            && this.is_none_or(|this| match method.owner {
+                Kind::Object => *this == Kind::Object,
+                Kind::Unknown => false,
+                _ => *this == Kind::Ref,
+            });
+        if !is_same_this || own != &*method.parameters || self.frame.returns != method.returns {
             self.breach(Rule::BadJmp, "a method of another signature", "one of the same signature");
         }
     }

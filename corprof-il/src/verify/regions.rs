@@ -60,9 +60,15 @@ pub(super) fn check<R: Resolve + ?Sized>(
     for (number, region) in all.iter().enumerate() {
         one(report, facts, number as u32, region, order);
     }
+    let kinds: Vec<RegionKind> = report.body.regions().iter().map(|region| region.kind).collect();
+    let is_alone = |number: usize| kinds.get(number).is_some_and(|kind| !kind.takes_object());
     for (later, b) in all.iter().enumerate() {
         for (earlier, a) in all.iter().enumerate().take(later) {
             pair(report, (earlier as u32, a), (later as u32, b));
+            if a.tried == b.tried && (is_alone(earlier) || is_alone(later)) {
+                let expected = "one with a try of its own, around the others";
+                report.add_region(Rule::SharedTry, later as u32, "a finally or fault handler beside another", expected);
+            }
         }
     }
     let is_bad = |rule| matches!(rule, Rule::BadRegion | Rule::RegionNotNested | Rule::RegionOrder);

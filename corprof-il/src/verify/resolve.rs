@@ -93,6 +93,8 @@ pub struct MethodInfo {
     pub is_constructor: bool,
     /// Whether it has no body to call, as far as that is known.
     pub is_abstract: bool,
+    /// Whether it is virtual; `None` if that could not be found out. A static one is an interface's.
+    pub is_virtual: Option<bool>,
 }
 
 /// A field as its users see it.

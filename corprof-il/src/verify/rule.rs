@@ -36,6 +36,8 @@ rules! {
     BadPrefix,
     /// No runtime knows the prefix `no.`.
     NoPrefixUnknown,
+    /// `constrained.` with `call` or `ldftn` names a static virtual method.
+    ConstrainedCall,
     /// `tail.` stands before a call that is followed by `ret`.
     TailCallWithoutRet,
     /// `tail.` is in no part of a region.
@@ -52,6 +54,8 @@ rules! {
     RegionNotNested,
     /// An inner region stands before an outer one in the table.
     RegionOrder,
+    /// A finally or fault handler has its tried code for itself.
+    SharedTry,
     /// A filter stands right before its handler.
     FilterNotBeforeHandler,
     /// A filter ends with its only `endfilter`.

@@ -291,6 +291,12 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn pop(&mut self) -> Kind {
+        self.pop_exact().plain()
+    }
+
+    /// As [`pop`](Self::pop), for what tells arrays of values from other objects.
+    #[inline]
+    pub(super) fn pop_exact(&mut self) -> Kind {
         match self.stack.pop() {
             Some(kind) => kind,
             None => {

@@ -45,7 +45,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Ldc_I8 => self.push(Kind::Int64),
             O::Ldc_R4 | O::Ldc_R8 => self.push(Kind::Float),
             O::Dup => {
-                let kind = self.pop();
+                let kind = self.pop_exact();
                 self.push(kind);
                 self.push(kind);
             }
@@ -154,13 +154,16 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Ldftn | O::Ldvirtftn => {
                 let token = insn.token().unwrap_or_default();
                 let is_method = !matches!(token.table(), Some(Table::StandAloneSignature));
-                if !is_method || self.facts.method(token).is_none() {
+                let method = self.facts.method(token).filter(|_| is_method);
+                if method.is_none() {
                     self.bad_token(Some(token), "a method");
                 }
                 if insn.opcode() == O::Ldvirtftn {
                     self.pop_kind(Kind::Object);
                 }
-                self.constrained(insn);
+                if let (true, Some(method)) = (self.constrained(insn), method) {
+                    self.constrained_call(&method);
+                }
                 self.push(Kind::Native);
             }
             O::Ldtoken => self.ldtoken(insn.token().unwrap_or_default()),
@@ -216,9 +219,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 self.element(Kind::Ref);
             }
             O::Newarr => {
-                self.of_type(insn);
+                let kind = self.of_type(insn);
                 self.pop_where(Kind::is_index, "int32 or native int");
-                self.push(Kind::Object);
+                let is_reference = self.frame.is_same_reference(kind, Kind::Object);
+                self.push(if is_reference { Kind::Object } else { kind.array() });
             }
             O::Ldobj => {
                 let kind = self.of_type(insn);
@@ -244,7 +248,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             O::Unbox => {
                 let kind = self.of_type(insn);
-                if kind == Kind::Object {
+                if kind.plain() == Kind::Object {
                     self.breach(Rule::BadType, "a reference type", "a value type");
                 }
                 self.pop_kind(Kind::Object);
@@ -369,14 +373,25 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     fn element(&mut self, kind: Kind) {
         self.pop_where(Kind::is_index, "an index");
-        self.pop_kind(Kind::Object);
+        self.pop_array(kind);
         self.push(kind);
+    }
+
+    /// An array with elements of this kind, as far as that is known.
+    fn pop_array(&mut self, of: Kind) {
+        let array = self.pop_exact();
+        if array == Kind::Values && of.plain() == Kind::Object {
+            self.breach(Rule::StackUnexpected, "array of values", "an array of references");
+        } else if !matches!(array.plain(), Kind::Object | Kind::Unknown) {
+            let array = self.name(array);
+            self.breach(Rule::StackUnexpected, array, "an array");
+        }
     }
 
     fn set_element(&mut self, kind: Kind) {
         self.pop_into(kind, "the element");
         self.pop_where(Kind::is_index, "an index");
-        self.pop_kind(Kind::Object);
+        self.pop_array(kind);
     }
 
     /// The kind of the type that the instruction names.
@@ -442,12 +457,13 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     #[inline]
-    pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) {
-        let found = self.pop();
+    pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) -> Kind {
+        let (found, wanted) = (self.pop(), wanted.plain());
         if !found.fits(wanted) && !self.frame.is_same_reference(found, wanted) {
             let (found, wanted) = (self.name(found), self.name(wanted));
             self.breach(Rule::Assignment, found, format!("{wanted} for {what}"));
         }
+        found
     }
 }
 

@@ -14,6 +14,10 @@ const STATIC_INT: u32 = 0x0600_0001; // static int32 (int32)
 const VIRTUAL: u32 = 0x0600_0002; // instance void ()
 const CTOR: u32 = 0x0600_0003;
 const TAKES_POINT: u32 = 0x0600_0004; // static void (Point)
+const STATIC_VIRTUAL: u32 = 0x0600_0005; // static void ()
+const TAKES_NATIVE: u32 = 0x0600_0006; // static void (native int)
+const STATIC_VOID: u32 = 0x0600_0007; // static void (int32)
+const VOID_OF_INT: u32 = 0x0600_0008; // instance void (int32)
 const FIELD: u32 = 0x0400_0001; // Point Object::field
 const STATIC_FIELD: u32 = 0x0400_0002;
 const LOCALS: u32 = 0x1100_0001; // int32, Point, Size, native int
@@ -63,11 +67,18 @@ impl Resolve for Metadata {
             STATIC_INT => (signature(false, vec![primitive(Primitive::Int32)], primitive(Primitive::Int32)), false),
             VIRTUAL => (signature(true, vec![], primitive(Primitive::Void)), false),
             CTOR => (signature(true, vec![], primitive(Primitive::Void)), true),
+            STATIC_VIRTUAL => (signature(false, vec![], primitive(Primitive::Void)), false),
+            TAKES_NATIVE => {
+                (signature(false, vec![primitive(Primitive::NativeInt)], primitive(Primitive::Void)), false)
+            }
+            STATIC_VOID => (signature(false, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
+            VOID_OF_INT => (signature(true, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
             TAKES_POINT => (signature(false, vec![value(POINT)], primitive(Primitive::Void)), false),
             _ => return None,
         };
         let owner = Some(TypeDefOrRef::Def(TypeDef::from_raw(OBJECT)));
-        Some(MethodInfo { owner, signature, is_constructor, is_abstract: false })
+        let is_virtual = Some(token.as_raw() == STATIC_VIRTUAL);
+        Some(MethodInfo { owner, signature, is_constructor, is_abstract: false, is_virtual })
     }
 
     fn method_spec(&self, _: Token) -> Option<(Token, Vec<Type>)> {
@@ -377,6 +388,41 @@ fn prefixes_stand_where_they_mean_something() {
     );
     let found = prefixed(call(), vec![Prefix::Tail], &[N(1), P(O::Ldnull)], &[P(O::Ret)]);
     assert_eq!(found, [Rule::TailCallStack, Rule::ReturnStack]);
+}
+
+/// What runtimes refused or died of, found by their compilers' verdicts on mutants: see `tests/live/il.rs`.
+#[test]
+fn what_runtimes_choke_on_is_refused() {
+    // .NET 8 dies of a static method that is not virtual.
+    let constrained = |opcode, token, after: &[O]| {
+        let code: Vec<I> = [O::Nop].iter().chain(after).map(|opcode| P(*opcode)).collect();
+        let mut code = body(&code);
+        let insn = Instruction::with(opcode, Operand::Token(Token::from_raw(token))).unwrap();
+        let prefix = crate::body::Prefix::Constrained(Token::from_raw(POINT));
+        code.replace(code.first().unwrap(), insn.prefixed([prefix])).unwrap();
+        rules_of(&code)
+    };
+    assert_eq!(constrained(O::Call, STATIC_VIRTUAL, &[O::Ret]), []);
+    assert_eq!(constrained(O::Ldftn, STATIC_VIRTUAL, &[O::Pop, O::Ret]), []);
+    assert_eq!(constrained(O::Ldftn, STATIC_INT, &[O::Pop, O::Ret]), [Rule::ConstrainedCall]);
+    assert!(constrained(O::Call, STATIC_INT, &[O::Ret]).contains(&Rule::ConstrainedCall));
+    assert!(constrained(O::Call, VIRTUAL, &[O::Ret]).contains(&Rule::ConstrainedCall));
+    // A small integer where a native one is taken.
+    assert_eq!(rules(&[P(O::Ldarg_0), T(O::Call, TAKES_NATIVE), P(O::Ret)]), [Rule::Assignment]);
+    assert_eq!(rules(&[P(O::Ldarg_0), P(O::Conv_I), T(O::Call, TAKES_NATIVE), P(O::Ret)]), []);
+    // A reference into an array of values.
+    let array =
+        |class| rules(&[N(1), T(O::Newarr, class), P(O::Dup), N(0), P(O::Ldnull), P(O::Stelem_Ref), P(O::Throw)]);
+    assert_eq!(array(OBJECT), []);
+    assert_eq!(array(POINT), [Rule::StackUnexpected]);
+    // From a static method into one with `this`.
+    assert_eq!(rules(&[T(O::Jmp, STATIC_VOID)]), []);
+    assert_eq!(rules(&[T(O::Jmp, VOID_OF_INT)]), [Rule::BadJmp]);
+    // A finally handler beside another handler of the same code.
+    let mut shared = body(&[B(O::Leave_S, 3), P(O::Endfinally), P(O::Endfinally), P(O::Ret)]);
+    region(&mut shared, RegionKind::Finally, (0, 0), (1, 1));
+    region(&mut shared, RegionKind::Fault, (0, 0), (2, 2));
+    assert_eq!(rules_of(&shared), [Rule::SharedTry]);
 }
 
 #[test]

@@ -58,6 +58,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::ModuleUnloadFinished => {
             info.alive().module_gone(subject);
             info.known_names().evict_all();
+            info.original_bodies().module_gone(subject);
         }
         Event::ClassUnloadStarted => info.alive().class_going(info.runtime(), subject),
         Event::ThreadCreated => {

@@ -11,25 +11,47 @@ use crate::il_body::{IlMapEntry, check_body};
 use crate::info::Info;
 use crate::metadata::MethodDef;
 
+const GET_BODY: &str = "GetILFunctionBody";
+
 impl Info {
-    /// The body of `method` in `module`: its header, its code, and the sections with its exception clauses.
+    /// The body that `method` in `module` was loaded with: its header, its code, and the sections with its exception clauses.
     ///
-    /// It is the body that the method was loaded with, or the one that
-    /// [`set_il_function_body`](InTriggers::set_il_function_body) has put in its place; bodies of ReJIT requests are not
-    /// found this way.
+    /// A body that [`set_il_function_body`](InTriggers::set_il_function_body) has put in its place changes nothing about it, nor
+    /// does a ReJIT request. So what is made of it is the same each time: `jit_compilation_started` comes again for each tier
+    /// and for on-stack replacement, and code that was added to a body that has it already would run twice, or be invalid.
+    /// The body that would be compiled now is [`current_il_function_body`](Self::current_il_function_body).
     #[doc = contract!(GetILFunctionBody)]
     ///
     /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or the runtime's own. `CORPROF_E_DATAINCOMPLETE`:
     /// before `module_load_finished`.
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
-        const CALL: &str = "GetILFunctionBody";
-        let module = self.hold(module, CALL)?;
+        let module = self.hold(module, GET_BODY)?;
+        match self.original_bodies().of(module.as_raw(), method.as_raw()) {
+            Some(original) => Ok(original.to_vec()),
+            None => self.ask_for_body(module.as_raw(), method),
+        }
+    }
+
+    /// The body that `method` in `module` is compiled from: the one that the last
+    /// [`set_il_function_body`](InTriggers::set_il_function_body) has put in the place of
+    /// [its own](Self::il_function_body), if there was one. Bodies of ReJIT requests are not found this way.
+    ///
+    #[doc = contract!(GetILFunctionBody)]
+    ///
+    /// As of [`il_function_body`](Self::il_function_body).
+    pub fn current_il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
+        let module = self.hold(module, GET_BODY)?;
+        self.ask_for_body(module.as_raw(), method)
+    }
+
+    /// The body that the runtime answers; `module` is held as long as this lasts.
+    fn ask_for_body(&self, module: usize, method: MethodDef) -> Result<Vec<u8>> {
+        const CALL: &str = GET_BODY;
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
             // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
-            let code =
-                unsafe { self.first_version().GetILFunctionBody(module.as_raw(), method.as_raw(), &mut start, size) };
+            let code = unsafe { self.first_version().GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
         // A dynamic module's method without a body has none to measure either, which the runtime would try to.
@@ -47,7 +69,8 @@ impl Info {
 }
 
 impl InTriggers<'_> {
-    /// Puts another body in the place of `method`'s in `module`, for all compilations to come.
+    /// Puts another body in the place of `method`'s in `module`, for all compilations to come. The original is kept: see
+    /// [`il_function_body`](Info::il_function_body).
     ///
     /// The place for it is `module_load_finished`, for methods that are known beforehand, or `jit_compilation_started` of
     /// the function itself; what is compiled already stays as it is. There is no way back: for a body that can be
@@ -72,6 +95,13 @@ impl InTriggers<'_> {
         const CALL: &str = "SetILFunctionBody";
         let module = self.hold(module, CALL)?;
         let size = check_body(body, CALL)?;
+        // Before the body is replaced, so that nobody takes the new one for the original. A method without a body gets its error
+        // from the runtime below.
+        if self.original_bodies().of(module.as_raw(), method.as_raw()).is_none()
+            && let Ok(original) = self.ask_for_body(module.as_raw(), method)
+        {
+            self.original_bodies().keep(module.as_raw(), method.as_raw(), original);
+        }
         let mut allocator = None;
         // SAFETY: the call writes one reference and keeps nothing.
         let code = unsafe { self.first_version().GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };

@@ -7,7 +7,8 @@
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` what is asked of it on behalf of the SDK itself, `liveness`
 //! which identifiers are alive, `names` the names that have been looked up, `event_mask.rs` what the runtime tells of.
 //! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` says what becomes of a profiler that
-//! panics, `profiler_threads.rs` who runs on threads of its own. `wire.rs` makes values of what the runtime passes to callbacks.
+//! panics, `profiler_threads.rs` who runs on threads of its own. `original_bodies.rs`
+//! keeps what the runtime forgets when a body is replaced. `wire.rs` makes values of what the runtime passes to callbacks.
 
 mod event_mask;
 mod event_pipe_sessions;
@@ -18,6 +19,7 @@ mod late_handles;
 pub(crate) mod liveness;
 mod moves;
 pub(crate) mod names;
+mod original_bodies;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;
 mod questions;
@@ -43,6 +45,7 @@ pub(crate) use late_handles::LateHandles;
 use liveness::Alive;
 pub(crate) use moves::{count_report, reports};
 use names::NameStore;
+use original_bodies::OriginalBodies;
 use panics::ProfilerState;
 use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
@@ -72,6 +75,7 @@ struct Session {
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
     late_handles: LateHandles,
+    original_bodies: OriginalBodies,
 }
 
 impl Info {
@@ -88,6 +92,7 @@ impl Info {
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
             late_handles: LateHandles::default(),
+            original_bodies: OriginalBodies::default(),
         })))
     }
 
@@ -133,6 +138,11 @@ impl Info {
     /// The handles that are still to be freed.
     pub(crate) fn late_handles(&self) -> &LateHandles {
         &self.0.late_handles
+    }
+
+    /// The bodies of methods that the profiler has given another one.
+    pub(crate) fn original_bodies(&self) -> &OriginalBodies {
+        &self.0.original_bodies
     }
 
     /// Who lets the profiler's code in, and what becomes of it after a panic.

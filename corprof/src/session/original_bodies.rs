@@ -1,0 +1,54 @@
+//! The bodies that methods were loaded with, of those that the profiler has given another one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::lock::unpoisoned;
+use crate::standstill;
+
+/// By module and method.
+type Bodies = BTreeMap<(usize, u32), Arc<[u8]>>;
+
+/// What the runtime no longer answers once a body was replaced. Goes with the module.
+#[derive(Default)]
+pub(crate) struct OriginalBodies(Mutex<Bodies>);
+
+impl OriginalBodies {
+    fn bodies(&self) -> MutexGuard<'_, Bodies> {
+        standstill::forbid("the lock of the original bodies");
+        unpoisoned(self.0.lock())
+    }
+
+    /// Keeps the body that a method has before it gets another one. Of one that was replaced already, the first stays.
+    pub(crate) fn keep(&self, module: usize, method: u32, body: Vec<u8>) {
+        self.bodies().entry((module, method)).or_insert_with(|| body.into());
+    }
+
+    /// The body that a method was loaded with; `None` if it still has it.
+    pub(crate) fn of(&self, module: usize, method: u32) -> Option<Arc<[u8]>> {
+        self.bodies().get(&(module, method)).cloned()
+    }
+
+    /// The next module with this id is another.
+    pub(crate) fn module_gone(&self, module: usize) {
+        self.bodies().retain(|(of, _), _| *of != module);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_body_stays_until_its_module_goes() {
+        let bodies = OriginalBodies::default();
+        assert_eq!(bodies.of(8, 1), None);
+        bodies.keep(8, 1, vec![1]);
+        bodies.keep(8, 1, vec![2]);
+        bodies.keep(9, 1, vec![3]);
+        assert_eq!(bodies.of(8, 1).as_deref(), Some(&[1][..]));
+        bodies.module_gone(8);
+        assert_eq!(bodies.of(8, 1), None);
+        assert_eq!(bodies.of(9, 1).as_deref(), Some(&[3][..]));
+    }
+}

@@ -1,0 +1,54 @@
+//! What the verifier of corprof-il takes, runtimes compile: mutants of real bodies, verdict against outcome.
+
+use anyhow::{Result, ensure};
+use corprof_tests::Runtime;
+use corprof_tests::mutants::{Plan, compare};
+
+const SEED: u64 = 17;
+
+/// Assemblies of all sorts of code: generics, spans and pointers, iterators, expression trees, text.
+const ASSEMBLIES: &[&str] = &[
+    "System.Linq",
+    "System.Collections",
+    "System.Collections.Immutable",
+    "System.Private.Uri",
+    "System.Text.Json",
+    "System.Text.RegularExpressions",
+    "System.Net.Http",
+    "System.Reflection.Metadata",
+    "System.Security.Cryptography",
+    "System.Linq.Expressions",
+    "System.Private.Xml",
+    "Microsoft.VisualBasic.Core",
+];
+
+fn agree(plan: &Plan) -> Result<()> {
+    for runtime in Runtime::all()? {
+        // Verdicts do not depend on the system, and half the mutants would die slowly there.
+        if runtime.is_slow() {
+            println!("SKIPPED: mutants on {runtime}");
+            continue;
+        }
+        let tally = compare(&runtime, plan)?;
+        println!("{tally}");
+        let shown: Vec<&str> = tally.holes.iter().take(20).map(String::as_str).collect();
+        ensure!(tally.holes.is_empty(), "{} holes in the verifier:\n{}", tally.holes.len(), shown.join("\n\n"));
+        ensure!(tally.compiled * 10 > plan.mutants, "of so few nothing is learned: {tally}");
+        ensure!(tally.refused_share() <= 0.4, "too much is refused: {tally}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_verifier_takes_is_compiled() -> Result<()> {
+    agree(&Plan { mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 })
+}
+
+/// 100,000 mutants, or as many as `CORPROF_IL_MUTANTS` says: `cargo xtask test --live-only -- --ignored il::`.
+#[test]
+#[ignore = "takes an hour"]
+fn a_hundred_thousand_mutants() -> Result<()> {
+    let mutants = std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000);
+    let seed = std::env::var("CORPROF_IL_SEED").ok().and_then(|number| number.parse().ok()).unwrap_or(SEED);
+    agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 1 })
+}

@@ -1,0 +1,52 @@
+//! Puts the bodies that lie beside an assembly in the place of its own: for `live/il.rs`.
+
+#![allow(clippy::unwrap_used, reason = "that is how it fails")]
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use corprof::metadata::MethodDef;
+use corprof::prelude::*;
+
+/// Reads `ASSEMBLY.bodies` for each assembly that is loaded: a token, a length and so many bytes for each method.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E2011")]
+struct Mutants {
+    /// The modules whose bodies were replaced.
+    modules: Mutex<BTreeSet<ModuleId>>,
+}
+
+/// The next number of four bytes, which goes from the front of `bytes`.
+fn number(bytes: &mut &[u8]) -> Option<u32> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*first))
+}
+
+#[callbacks]
+impl Callbacks for Mutants {
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        let Ok(info) = cx.module_info(module) else { return };
+        let Ok(bodies) = std::fs::read(format!("{}.bodies", info.path)) else { return };
+        self.modules.lock().unwrap().insert(module);
+        let mut rest = &*bodies;
+        while let Some(token) = number(&mut rest) {
+            let length = number(&mut rest).unwrap() as usize;
+            let (body, after) = rest.split_at(length);
+            rest = after;
+            // SAFETY: the code may be anything. It is compiled and never run; that the compiler survives it is what is tested, in
+            // a process of its own.
+            let set = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(token), body) };
+            if let Err(error) = set {
+                // The line is read by the test.
+                eprintln!("mutants| {} {token:#x}: {error}", info.path);
+            }
+        }
+    }
+
+    /// Turns down the precompiled code of the methods whose bodies were replaced: it is of the old ones.
+    fn jit_cached_function_search_started(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> bool {
+        let modules = self.modules.lock().unwrap();
+        modules.is_empty() || !cx.function_info(function).is_ok_and(|info| modules.contains(&info.module))
+    }
+}

@@ -1,0 +1,127 @@
+//! Has a runtime compile mutants, in processes that may die or hang.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Run, Runtime};
+
+/// What came of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It was compiled, in each instantiation that was tried.
+    Compiled,
+    /// The exception that the compiler or the type loader threw.
+    Threw(String),
+    /// Nothing was compiled: no type fits the method's generic parameters.
+    NotTried,
+    /// corprof or the runtime did not take the bytes for a body.
+    NotTaken,
+    /// The process died.
+    Died(String),
+    /// The compiler did not come back.
+    Hung,
+}
+
+/// Files with bodies beside them, and how a runtime is to compile these.
+pub(super) struct Batch<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) files: &'a [PathBuf],
+    /// The tokens of the methods with bodies, and which file each is of.
+    pub(super) methods: &'a [(usize, u32)],
+    pub(super) is_optimised: bool,
+    /// How long one method may take.
+    pub(super) patience: Duration,
+}
+
+/// What one process told.
+struct Told {
+    endings: Vec<Ending>,
+    is_done: bool,
+    stderr: String,
+}
+
+impl Batch<'_> {
+    /// What came of each method, in their order. After a death or a hang the next process goes on behind it.
+    pub(super) fn compile(&self) -> Result<Vec<Ending>> {
+        let mut endings: Vec<Ending> = Vec::new();
+        let mut refused = HashSet::new();
+        while endings.len() < self.methods.len() {
+            let told = self.one_process(endings.len())?;
+            refused.extend(told.stderr.lines().filter_map(|line| line.strip_prefix("mutants| ")).filter_map(|line| {
+                let (path, rest) = line.split_once(" 0x")?;
+                let token = u32::from_str_radix(rest.split_once(':')?.0, 16).ok()?;
+                Some((self.files.iter().position(|file| file.as_os_str() == path)?, token))
+            }));
+            endings.extend(told.endings);
+            ensure!(!told.is_done || endings.len() == self.methods.len(), "too few were compiled: {}", told.stderr);
+        }
+        for (ending, method) in endings.iter_mut().zip(self.methods) {
+            if refused.contains(method) {
+                *ending = Ending::NotTaken;
+            }
+        }
+        Ok(endings)
+    }
+
+    fn one_process(&self, first: usize) -> Result<Told> {
+        let run = Run::new(self.runtime, "Mutants")
+            .profiler("mutants")
+            .env("COMPlus_TieredCompilation", if self.is_optimised { "0" } else { "1" })
+            .args([first.to_string()])
+            .args(self.files);
+        let mut stderr = tempfile::tempfile()?;
+        let mut child = run.command()?.stdout(Stdio::piped()).stderr(stderr.try_clone()?).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("stdout is a pipe")?).lines();
+        let (send, receive) = mpsc::channel();
+        let reader = thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let mut told = Told { endings: Vec::new(), is_done: false, stderr: String::new() };
+        let mut begun = false;
+        let has_hung = loop {
+            match receive.recv_timeout(self.patience) {
+                Ok(line) if line == "done" => told.is_done = true,
+                Ok(line) if line.starts_with("> ") => begun = true,
+                Ok(line) => {
+                    let outcome = line.strip_prefix("= ").and_then(|rest| rest.split_once(' '));
+                    let (number, outcome) = outcome.with_context(|| format!("an unknown line: {line}"))?;
+                    ensure!(number.parse() == Ok(first + told.endings.len()), "out of order: {line}");
+                    begun = false;
+                    told.endings.push(match outcome {
+                        "ok" => Ending::Compiled,
+                        "none" => Ending::NotTried,
+                        exception => Ending::Threw(exception.to_owned()),
+                    });
+                }
+                Err(RecvTimeoutError::Disconnected) => break false,
+                Err(RecvTimeoutError::Timeout) => break true,
+            }
+        };
+        if has_hung {
+            child.kill().context("cannot kill a program that hangs")?;
+        }
+        let status = child.wait()?;
+        // The pipe is closed, so the thread has nothing more to wait for.
+        let _ = reader.join();
+        stderr.rewind()?;
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes)?;
+        told.stderr = String::from_utf8_lossy(&bytes).into_owned();
+        match (told.is_done, begun, has_hung) {
+            (true, false, false) => {}
+            (false, true, true) => told.endings.push(Ending::Hung),
+            (false, true, false) => told.endings.push(Ending::Died(status.to_string())),
+            _ => bail!(
+                "the program ended elsewhere, after {} methods, with {status}: {}",
+                told.endings.len(),
+                told.stderr
+            ),
+        }
+        Ok(told)
+    }
+}

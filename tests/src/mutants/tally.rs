@@ -1,0 +1,81 @@
+//! Counts what came of the mutants, and keeps those that prove the verifier wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use corprof_il::Body;
+
+use super::{Ending, Mutant};
+
+/// What a runtime did with mutants, and what the verifier had said.
+#[derive(Debug)]
+pub struct Tally {
+    runtime: String,
+    /// By verdict, mode and ending.
+    counts: BTreeMap<(&'static str, &'static str, String), usize>,
+    /// Mutants that the verifier took and the runtime did not.
+    pub holes: Vec<String>,
+    /// Mutants that the verifier took and the runtime compiled.
+    pub compiled: usize,
+    /// Mutants that the verifier refused and the runtime compiled, by rule: of every so many that were refused, one was tried.
+    pub refused: BTreeMap<&'static str, usize>,
+    every_refused: usize,
+}
+
+impl Tally {
+    pub(super) fn new(runtime: String, every_refused: usize) -> Self {
+        let (counts, refused) = (BTreeMap::new(), BTreeMap::new());
+        Self { runtime, counts, holes: Vec::new(), compiled: 0, refused, every_refused }
+    }
+
+    pub(super) fn count(&mut self, mutant: &Mutant, is_optimised: bool, ending: Ending) {
+        let mode = if is_optimised { "optimised" } else { "tier 0" };
+        let verdict = if mutant.rule.is_some() { "refused" } else { "sound" };
+        let is_bad = match &ending {
+            Ending::Died(_) | Ending::Hung => true,
+            Ending::Threw(exception) => exception == "InvalidProgramException",
+            _ => false,
+        };
+        match mutant.rule {
+            None if is_bad => self.holes.push(hole(mutant, mode, &ending)),
+            None if ending == Ending::Compiled => self.compiled += 1,
+            Some(rule) if ending == Ending::Compiled => *self.refused.entry(rule).or_default() += 1,
+            _ => {}
+        }
+        let ending = match ending {
+            Ending::Threw(exception) => exception,
+            other => format!("{other:?}"),
+        };
+        *self.counts.entry((verdict, mode, ending)).or_default() += 1;
+    }
+
+    /// Of the mutants that the runtime compiled, the share that the verifier refuses.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share of some hundred thousand")]
+    pub fn refused_share(&self) -> f64 {
+        let refused = self.refused.values().sum::<usize>() * self.every_refused;
+        refused as f64 / (self.compiled + refused).max(1) as f64
+    }
+}
+
+fn hole(mutant: &Mutant, mode: &str, ending: &Ending) -> String {
+    let text = Body::parse(&mutant.bytes).map(|body| body.display().to_string()).unwrap_or_default();
+    let Mutant { name, token, change, bytes, .. } = mutant;
+    let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name} {token:#x}, {change}, {mode}: {ending:?}\n{text}\n{}", bytes.join(" "))
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}:", self.runtime)?;
+        for ((verdict, mode, ending), count) in &self.counts {
+            writeln!(f, "  {verdict:8} {mode:10} {count:>7}  {ending}")?;
+        }
+        let percent = self.refused_share() * 100.0;
+        writeln!(f, "  {percent:.1} % of what can be compiled is refused; of every {} by rule:", self.every_refused)?;
+        for (rule, count) in &self.refused {
+            writeln!(f, "  {count:>7}  {rule}")?;
+        }
+        Ok(())
+    }
+}
