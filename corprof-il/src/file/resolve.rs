@@ -28,6 +28,7 @@ pub struct InAssembly<'a> {
 const MOST_HOPS: usize = 16;
 
 const STATIC_FIELD: u32 = 0x10;
+const STATIC_METHOD: u32 = 0x10;
 const VIRTUAL_METHOD: u32 = 0x40;
 const ABSTRACT_METHOD: u32 = 0x400;
 /// TypeAttributes: it is an interface.
@@ -203,13 +204,18 @@ impl<'a> InAssembly<'a> {
         Some(there.cell(0x04, field, 0)? & STATIC_FIELD != 0)
     }
 
-    /// Whether a method that is named here is virtual, if its definition is found. Overloads are taken to be alike.
-    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str) -> Option<bool> {
+    /// Whether a method that is named here is virtual, if its definition is found. Overloads are taken to be alike, but static
+    /// ones and others.
+    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<bool> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;
         let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
-        let method = (first..end).take(1 << 16).find(|method| there.string(0x06, *method, 3) == Some(name))?;
-        Some(there.cell(0x06, method, 2)? & VIRTUAL_METHOD != 0)
+        let flags = |method| there.cell(0x06, method, 2).unwrap_or_default();
+        let is_it = |method: &u32| {
+            there.string(0x06, *method, 3) == Some(name) && (flags(*method) & STATIC_METHOD == 0) == has_this
+        };
+        let method = (first..end).take(1 << 16).find(is_it)?;
+        Some(flags(method) & VIRTUAL_METHOD != 0)
     }
 }
 
@@ -246,7 +252,7 @@ impl Resolve for InAssembly<'_> {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                let is_virtual = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?);
+                let is_virtual = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
                 Some(MethodInfo { owner, signature, is_constructor, is_abstract: false, is_virtual })
             }
             _ => None,

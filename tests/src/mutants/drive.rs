@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::PATIENCE;
 use crate::{Run, Runtime};
 
 /// What came of a body.
@@ -84,7 +85,9 @@ impl Batch<'_> {
         let mut told = Told { endings: Vec::new(), is_done: false, stderr: String::new() };
         let mut begun = false;
         let has_hung = loop {
-            match receive.recv_timeout(self.patience) {
+            // Starting and loading are nobody's fault.
+            let patience = if begun { self.patience } else { PATIENCE };
+            match receive.recv_timeout(patience) {
                 Ok(line) if line == "done" => told.is_done = true,
                 Ok(line) if line.starts_with("> ") => begun = true,
                 Ok(line) => {
