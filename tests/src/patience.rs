@@ -1,7 +1,7 @@
 //! Programs that run for longer where a short run has not shown enough: on a busy machine, or by chance.
 //!
 //! How often a sampler comes by in a second, and so what it sees, depends on what else the machine does. A test that wants to
-//! have seen something, or a share that lies within what chance allows, says so by [`ensure_or_longer!`] and gets a longer
+//! have seen something, or a share that lies within what chance allows, says so by [`ensure_or_longer!`](crate::ensure_or_longer) and gets a longer
 //! run. What may never be, it says by `ensure!`: that fails at once.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::Runtime;
 /// How much longer the later runs are than the first.
 const TIMES: [u64; 3] = [1, 4, 16];
 
-/// That a run was too short to show what it should: see [`ensure_or_longer!`].
+/// That a run was too short to show what it should: see [`ensure_or_longer!`](crate::ensure_or_longer).
 #[derive(Debug)]
 pub struct TooShort(pub String);
 
