@@ -31,7 +31,6 @@
 //! standard library's `Mutex` waits for ever in this place, and so does the application. Keep what such a callback needs under
 //! a lock of its own, or end the guard before the call.
 
-mod owner_lock;
 pub(crate) mod thread_end;
 mod thread_state;
 
@@ -40,10 +39,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{
-    AtomicPtr, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use std::sync::{self, TryLockError};
 
 use crate::context::Context;
@@ -98,19 +94,7 @@ impl Holder {
         self.thread.store(0, Relaxed);
     }
 
-    /// As [`clear`](Self::clear), and what was written under the lock is seen by whoever finds it free.
-    #[inline]
-    fn leave(&self) {
-        self.thread.store(0, Release);
-    }
-
-    /// Whether some thread has the lock. What it wrote under it is seen once it has not.
-    fn is_held(&self) -> bool {
-        self.thread.load(Acquire) != 0
-    }
-
     /// Panics if the calling thread has the lock already.
-    #[inline]
     #[track_caller]
     fn forbid_second_time(&self) {
         if self.thread.load(Relaxed) != system::thread_key() {

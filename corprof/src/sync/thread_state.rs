@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::{self, Arc};
 
 use super::Mutex;
-use super::owner_lock::{self, OwnerLock};
 use super::thread_end::{EndsWithThread, OwnThings};
 use crate::context::Context;
 use crate::lock::unpoisoned;
@@ -55,8 +54,7 @@ pub trait Merge: Default + Send + 'static {
 ///
 /// # Locks
 ///
-/// Each value is behind a lock of its own, which nobody but a reader ever wants, so a thread does not wait for others, and taking
-/// it costs no locked instruction. A reader pays for that, with a memory barrier of all threads: read now and then. As with
+/// Each value is behind a lock of its own, which nobody but a reader ever wants, so a thread does not wait for others. As with
 /// [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
 ///
 /// ```compile_fail,E0502
@@ -79,8 +77,8 @@ struct Shared<T> {
     live: sync::Mutex<Vec<Arc<Own<T>>>>,
 }
 
-/// One thread's value; none before the first time, and after it has been read. Values are taken under the lock of `merged`.
-type Own<T> = OwnerLock<T>;
+/// One thread's value; none before the first time, and after it has been read.
+struct Own<T>(Mutex<Option<T>>);
 
 /// How a thread knows its value.
 struct Handle<T: Merge> {
@@ -121,8 +119,7 @@ impl<T: Merge> ThreadState<T> {
     #[track_caller]
     fn with_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         match self.handle() {
-            // SAFETY: a handle is in a thread-local of its owner, and is no `Send`.
-            Some(handle) => unsafe { handle.own.with(|value| f(value.get_or_insert_with(T::default))) },
+            Some(handle) => f(handle.own.0.lock_anywhere().get_or_insert_with(T::default)),
             // The system is taking the thread down, and a callback is still made on it.
             None => f(&mut self.0.merged.lock_anywhere()),
         }
@@ -142,12 +139,13 @@ impl<T: Merge> ThreadState<T> {
     fn read_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // In the closure of `with` this thread would wait for itself, and with it whoever reads meanwhile.
         if let Some(handle) = self.known_handle() {
-            handle.own.forbid_use();
+            drop(handle.own.0.lock_anywhere());
         }
         let mut merged = self.0.merged.lock_anywhere();
-        // SAFETY: this thread has the lock of `merged`, and does not use its own value, as was asked above.
-        let values = unsafe { OwnerLock::take_all(owner_lock::each(&self.0.live())) };
-        values.into_iter().for_each(|value| merged.merge(value));
+        for own in self.0.live() {
+            let value = own.0.lock_anywhere().take();
+            value.into_iter().for_each(|value| merged.merge(value));
+        }
         f(&mut merged)
     }
 
@@ -170,7 +168,7 @@ impl<T: Merge> ThreadState<T> {
 
     #[cold]
     fn new_handle(&self) -> Option<Rc<Handle<T>>> {
-        let own = Arc::new(Own::new());
+        let own = Arc::new(Own(Mutex::new(None)));
         let handle = Rc::new(Handle { shared: Arc::clone(&self.0), own: Arc::clone(&own) });
         let address = Arc::as_ptr(&self.0).addr();
         OWN.try_with(|things| things.push(AnyHandle(address, Rc::clone(&handle) as _))).ok()?;
@@ -189,8 +187,7 @@ impl<T: Merge> End for Handle<T> {
     fn end(&self) {
         // Whoever reads has all of it or nothing: it has this lock from the first value to the last.
         let mut merged = self.shared.merged.lock_anywhere();
-        // SAFETY: the thread that owns it ends here.
-        let value = unsafe { self.own.with(Option::take) };
+        let value = self.own.0.lock_anywhere().take();
         unpoisoned(self.shared.live.lock()).retain(|own| !Arc::ptr_eq(own, &self.own));
         value.into_iter().for_each(|value| merged.merge(value));
     }
@@ -217,12 +214,9 @@ impl<T: Merge> Default for ThreadState<T> {
 impl<T: Merge> Drop for ThreadState<T> {
     /// Threads keep an empty shell until they end.
     fn drop(&mut self) {
-        let mut merged = self.0.merged.lock_anywhere();
-        // SAFETY: this thread has the lock of `merged`, and nobody uses a value of what is dropped.
-        let values = unsafe { OwnerLock::take_all(owner_lock::each(&self.0.live())) };
-        let last = std::mem::take(&mut *merged);
-        drop(merged);
-        for value in values.into_iter().chain([last]) {
+        let merged = std::mem::take(&mut *self.0.merged.lock_anywhere());
+        let values = self.0.live().into_iter().filter_map(|own| own.0.lock_anywhere().take());
+        for value in values.chain([merged]) {
             catch(|| drop(value), tell_panic);
         }
     }
