@@ -327,7 +327,7 @@ impl Callbacks for SamplerProfiler {
     }
 
     /// Settings come as the data of the attach: a line `SAMPLER_OUT=/tmp/app.html` for each.
-    fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         self.start(cx, Options::read(&Settings::of_attach(data)?)?)
     }
 

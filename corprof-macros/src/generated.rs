@@ -481,7 +481,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "initialize_for_attach",
         event: "InitializeForAttach",
-        signature: "fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, client_data: &[u8]) -> Result<(), BoxError>",
+        signature: "fn initialize_for_attach(&self, cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<(), BoxError>",
         params: 3usize,
     },
     Callback {

@@ -9,12 +9,13 @@
 //! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those that hand out objects | those of `Info`, and calls from inside a callback that let no collection in |
 //! | [`InTriggers`] | the other callbacks | those of `InCallback`, and by `&mut self` calls that start a collection or let one in |
 //! | [`InInitialize`] | `initialize` | those of `InTriggers`, and what can be asked for at start-up only |
+//! | [`InAttach`] | `initialize_for_attach` | those of `InTriggers`, and the [`Detacher`](crate::detach::Detacher) |
 //! | [`ProfilerThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
 //! | [`InHook`] | enter, leave and tailcall hooks | those of `Info`, and whose hook it is |
 //! | [`InSlowHook`] | the same hooks, if they are told arguments and results | those of `InCallback` |
 //!
-//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`] and `ProfilerThread` to
-//! [`InTriggers`]. They cannot outlive their callback and cannot leave
+//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`], `InAttach` and
+//! `ProfilerThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave
 //! its thread:
 //!
 //! ```compile_fail,E0277
@@ -91,9 +92,17 @@ pub struct InInitialize<'cb> {
     inner: InTriggers<'cb>,
 }
 
+/// The calling thread is inside `initialize_for_attach`: the profiler has come to an application that runs already.
+///
+/// What can be asked for at start-up only, as hooks and immutable event flags, is not offered here, for the runtime refuses it.
+pub struct InAttach<'cb> {
+    inner: InTriggers<'cb>,
+}
+
 static_assertions::assert_not_impl_any!(InCallback<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InTriggers<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone);
+static_assertions::assert_not_impl_any!(InAttach<'static>: Send, Sync, Clone);
 
 impl<'cb> InCallback<'cb> {
     /// The context of a place in which `heap` is true of the heap.
@@ -185,6 +194,17 @@ impl<'cb> InInitialize<'cb> {
     }
 }
 
+impl<'cb> InAttach<'cb> {
+    /// The context of `initialize_for_attach`.
+    ///
+    /// # Safety
+    /// Until the context is gone, the calling thread is inside `InitializeForAttach`.
+    pub(crate) unsafe fn new(info: &'cb Info) -> Self {
+        // SAFETY: `InitializeForAttach` is a callback from which the runtime answers all sync calls.
+        Self { inner: unsafe { InTriggers::new(info) } }
+    }
+}
+
 impl Deref for InCallback<'_> {
     type Target = Info;
 
@@ -219,6 +239,22 @@ impl DerefMut for InInitialize<'_> {
     }
 }
 
+impl<'cb> Deref for InAttach<'cb> {
+    type Target = InTriggers<'cb>;
+
+    #[inline]
+    fn deref(&self) -> &InTriggers<'cb> {
+        &self.inner
+    }
+}
+
+impl DerefMut for InAttach<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.inner
+    }
+}
+
 macro_rules! contexts {
     ($($context:ident)*) => { $(
         impl fmt::Debug for $context<'_> {
@@ -229,7 +265,7 @@ macro_rules! contexts {
     )* };
 }
 
-contexts!(InCallback InTriggers InInitialize);
+contexts!(InCallback InTriggers InInitialize InAttach);
 
 /// A context of a callback, for [`sync::Mutex`](crate::sync::Mutex).
 ///
@@ -245,10 +281,12 @@ pub trait Context: sealed::Sealed {}
 impl Context for InCallback<'_> {}
 impl Context for InTriggers<'_> {}
 impl Context for InInitialize<'_> {}
+impl Context for InAttach<'_> {}
 
 pub(crate) mod sealed {
     pub trait Sealed {}
     impl Sealed for super::InCallback<'_> {}
     impl Sealed for super::InTriggers<'_> {}
     impl Sealed for super::InInitialize<'_> {}
+    impl Sealed for super::InAttach<'_> {}
 }

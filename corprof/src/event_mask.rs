@@ -22,6 +22,12 @@ pub(crate) struct Flag {
     pub(crate) is_lifted: bool,
 }
 
+/// The flags that the runtime takes in `initialize` only, and with which it does not detach a profiler. `is_lenient`: it is .NET 10
+/// or later, which has lifted both for some of them.
+pub(crate) fn immutable_flags(is_lenient: bool) -> impl Iterator<Item = (EventMask, &'static str)> {
+    FLAGS.iter().filter(move |flag| flag.immutable || flag.is_lifted && !is_lenient).map(|flag| (flag.mask, flag.name))
+}
+
 /// When a mask is asked for, which decides what may be in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
@@ -118,6 +124,20 @@ impl EventSet {
         self.0 & 1 << event as u8 != 0
     }
 
+    /// The first of these callbacks whose event a profiler that attached cannot have.
+    const fn first_forbidden_by_attach(self) -> Option<Event> {
+        let mut at = 0;
+        while at < ALTERNATIVES.len() {
+            let event = Event::ALL[at];
+            // The first is what `mask` asks for.
+            if self.contains(event) && !ALTERNATIVES[at].is_empty() && !are_allowed_after_attach(ALTERNATIVES[at][0]) {
+                return Some(event);
+            }
+            at += 1;
+        }
+        None
+    }
+
     /// The callbacks in the set, in the order of the IDL.
     pub fn iter(self) -> impl Iterator<Item = Event> {
         Event::ALL.iter().copied().filter(move |&event| self.contains(event))
@@ -143,6 +163,50 @@ impl EventSet {
             }
         }
         mask
+    }
+}
+
+/// Whether a profiler that attached may ask for these flags.
+const fn are_allowed_after_attach(mask: EventMask) -> bool {
+    let mut at = 0;
+    while at < FLAGS.len() {
+        if mask.bits() & FLAGS[at].mask.bits() != 0 && !FLAGS[at].after_attach {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// Stops the build of a profiler that can be attached and has a callback that no attached profiler gets.
+#[allow(clippy::panic, reason = "it runs at compile time only")]
+pub(crate) const fn assert_attachable(events: EventSet) {
+    if !events.contains(Event::InitializeForAttach) {
+        return;
+    }
+    if let Some(event) = events.first_forbidden_by_attach() {
+        let mut text = [0; 256];
+        let mut length = 0;
+        let parts = [
+            "the profiler has `initialize_for_attach` and `",
+            event.method(),
+            "`, whose event the runtime refuses a profiler that attached: leave one of them out",
+        ];
+        let mut part = 0;
+        while part < parts.len() {
+            let bytes = parts[part].as_bytes();
+            let mut at = 0;
+            while at < bytes.len() && length < text.len() {
+                text[length] = bytes[at];
+                length += 1;
+                at += 1;
+            }
+            part += 1;
+        }
+        match std::str::from_utf8(text.split_at(length).0) {
+            Ok(text) => panic!("{}", text),
+            Err(_) => panic!("the profiler can be attached, and has a callback that no attached profiler gets"),
+        }
     }
 }
 
@@ -194,6 +258,18 @@ mod tests {
         assert_eq!(EventMask::check(none, EventMask::MONITOR_THREADS, Phase::Attached), Ok(()));
         let error = EventMask::check(none, EventMask::MONITOR_ENTERLEAVE, Phase::Attached).unwrap_err();
         assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_MONITOR_ENTERLEAVE): "), "{error}");
+    }
+
+    #[test]
+    fn callbacks_that_attach_forbids_are_known() {
+        let forbidden = |events: &[Event]| {
+            events.iter().fold(EventSet::EMPTY, |set, &event| set.with(event)).first_forbidden_by_attach()
+        };
+        assert_eq!(
+            forbidden(&[Event::ClassLoadFinished, Event::ExceptionThrown, Event::GarbageCollectionStarted]),
+            None
+        );
+        assert_eq!(forbidden(&[Event::ClassLoadFinished, Event::ObjectAllocated]), Some(Event::ObjectAllocated));
     }
 
     #[test]

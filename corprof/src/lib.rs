@@ -43,6 +43,7 @@ mod adapter;
 pub mod args;
 pub mod calls;
 pub mod context;
+pub mod detach;
 pub mod error;
 pub mod event_mask;
 mod ffi;
@@ -79,7 +80,7 @@ pub use corprof_sys as sys;
 pub use windows_core;
 pub use windows_core::GUID as Guid;
 
-pub use context::{InCallback, InInitialize, InTriggers};
+pub use context::{InAttach, InCallback, InInitialize, InTriggers};
 pub use error::{Error, Result};
 pub use event_mask::EventMask;
 pub use hooks::{InHook, InSlowHook};

@@ -4,7 +4,7 @@
 //! hidden method for each of them, under a bound that it does not meet: the message begins with the cure, and the bound names
 //! the rule. These methods can never be called. A test (`tests/ledger.rs`) checks that none is missing.
 
-use crate::context::{InCallback, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
 use crate::hooks::InSlowHook;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::Info;
@@ -19,6 +19,7 @@ pub trait InCallbackContext<'x> {}
 impl InCallbackContext<'_> for InCallback<'_> {}
 impl InCallbackContext<'_> for InTriggers<'_> {}
 impl InCallbackContext<'_> for InInitialize<'_> {}
+impl InCallbackContext<'_> for InAttach<'_> {}
 impl InCallbackContext<'_> for InSlowHook<'_> {}
 impl InCallbackContext<'_> for ProfilerThread<'_> {}
 
@@ -34,6 +35,7 @@ pub trait MayTriggerGc<'x> {}
 
 impl MayTriggerGc<'_> for InTriggers<'_> {}
 impl MayTriggerGc<'_> for InInitialize<'_> {}
+impl MayTriggerGc<'_> for InAttach<'_> {}
 impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 
 /// The calling thread is one that corprof has made: only a [`ProfilerThread`] has the
@@ -46,6 +48,16 @@ impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 pub trait OnProfilerThread<'x> {}
 
 impl OnProfilerThread<'_> for ProfilerThread<'_> {}
+
+/// The application starts: only [`InInitialize`] has the method, as the runtime takes such a call at no other time,
+/// and never of a profiler that attached.
+#[diagnostic::on_unimplemented(
+    message = "this call is taken at start-up only: make it in `initialize`, of a profiler that is loaded with the application",
+    label = "not in `initialize`"
+)]
+pub trait AtStartUp<'x> {}
+
+impl AtStartUp<'_> for InInitialize<'_> {}
 
 macro_rules! absent {
     ($($bound:ident { $($method:ident($($argument:ident),*))* })*) => { $($(
@@ -123,6 +135,10 @@ absent! {
         set_il_function_body(module, method, body)
         set_il_instrumented_code_map(function, is_first, map)
         spawn_profiler_thread(name, run)
+    }
+    AtStartUp {
+        hook_functions(hooks)
+        hook_functions_with_values(hooks)
     }
     OnProfilerThread {
         force_gc()

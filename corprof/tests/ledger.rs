@@ -38,7 +38,7 @@ fn sources(folder: &str) -> Vec<PathBuf> {
 fn offered() -> BTreeSet<String> {
     const MARK: &str = "#[doc = contract!(";
     let mut offered = BTreeSet::new();
-    let folders = ["info", "profiler_thread", "walk", "hooks"];
+    let folders = ["info", "profiler_thread", "walk", "hooks", "detach"];
     let folders = folders.map(|folder| format!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/{}"), folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = fs::read_to_string(file).unwrap();

@@ -72,7 +72,7 @@ impl Program {
     }
 
     /// Waits for a line. A runtime that is suspended prints warnings there.
-    fn expect(&self, expected: &str) -> Result<()> {
+    pub(super) fn expect(&self, expected: &str) -> Result<()> {
         loop {
             let line = self.output.recv_timeout(PATIENCE).with_context(|| format!("no line `{expected}`"))?;
             if line == expected {
@@ -88,7 +88,7 @@ impl Program {
     }
 
     /// Lets it end, and answers with its standard error.
-    fn end(mut self) -> Result<String> {
+    pub(super) fn end(mut self) -> Result<String> {
         drop(self.input.take());
         let mut stderr = String::new();
         self.child.stderr.take().context("no standard error")?.read_to_string(&mut stderr)?;

@@ -10,6 +10,8 @@ mod contract;
 #[cfg(target_os = "linux")]
 mod decoded;
 #[cfg(target_os = "linux")]
+mod detach;
+#[cfg(target_os = "linux")]
 mod diagnostics;
 mod event_pipe;
 mod examples;

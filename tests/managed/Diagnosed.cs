@@ -5,13 +5,16 @@
 //
 // collect N: collects N times, one after the other. throw N: throws and catches N exceptions. compact N: compacts the heap of
 // large objects. allocate N: allocates 10 MB. contend N: has a thread wait for a lock. pool N: has the thread pool do something.
-// sleep N: waits for a handle. end, or the end of the input: ends.
+// sleep N: waits for a handle. storm: two threads throw and one collects from now on, until calm. end, or the end of the input: ends.
 using System;
 using System.Runtime;
 using System.Threading;
 
 static class Diagnosed
 {
+    static volatile bool isStorm;
+    static Thread[] storm = new Thread[0];
+
     static int Main()
     {
         Answer("ready");
@@ -19,7 +22,9 @@ static class Diagnosed
         {
             string[] words = line.Split(' ');
             int count = words.Length > 1 ? int.Parse(words[1]) : 1;
-            for (int i = 0; i < count; i++)
+            if (words[0] == "storm") Storm();
+            else if (words[0] == "calm") Calm();
+            else for (int i = 0; i < count; i++)
             {
                 switch (words[0])
                 {
@@ -34,6 +39,7 @@ static class Diagnosed
             }
             Answer("done " + line);
         }
+        Calm();
         return 0;
     }
 
@@ -75,6 +81,25 @@ static class Diagnosed
             for (int i = 0; i < 50; i++) ThreadPool.QueueUserWorkItem(_ => left.Signal());
             left.Wait();
         }
+    }
+
+    static void Storm()
+    {
+        isStorm = true;
+        storm = new Thread[]
+        {
+            new Thread(() => { while (isStorm) Throw(); }),
+            new Thread(() => { while (isStorm) Throw(); }),
+            new Thread(() => { while (isStorm) GC.Collect(0); }),
+        };
+        foreach (Thread thread in storm) thread.Start();
+    }
+
+    static void Calm()
+    {
+        isStorm = false;
+        foreach (Thread thread in storm) thread.Join();
+        storm = new Thread[0];
     }
 
     static void Throw()

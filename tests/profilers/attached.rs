@@ -17,7 +17,7 @@ impl Callbacks for Attached {
         Ok(())
     }
 
-    fn initialize_for_attach(&self, _cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         eprintln!("attached| given {data:?}");
         Ok(())
     }

@@ -21,7 +21,7 @@ use tree::Tree;
 
 /// The rooms from the top down: each imports from below it only. A room is called by its first module; `lib` is the root, and
 /// `generated` has a file for each of several rooms.
-const ORDER: [&[&str]; 29] = [
+const ORDER: [&[&str]; 30] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],
     &["adapter", "generated::thunks"],
@@ -33,6 +33,7 @@ const ORDER: [&[&str]; 29] = [
     &["tracker"],
     &["walk"],
     &["names"],
+    &["detach"],
     &["profiler_thread"],
     &["info"],
     &["settings"],

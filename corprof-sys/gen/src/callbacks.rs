@@ -143,7 +143,7 @@ const CUSTOM: &[(&str, &str, &str)] = &[
     ("Shutdown", "fn shutdown(&self, cx: &mut InTriggers<'_>)", ""),
     (
         "InitializeForAttach",
-        "fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, client_data: &[u8]) -> Result<(), BoxError>",
+        "fn initialize_for_attach(&self, cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<(), BoxError>",
         "Ok(())",
     ),
     ("LoadAsNotificationOnly", "fn load_as_notification_only(&self) -> bool", "false"),

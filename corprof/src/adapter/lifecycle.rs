@@ -2,24 +2,24 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT, IUnknown, Ref};
 
-use crate::context::{InInitialize, InTriggers};
+use crate::context::{InAttach, InInitialize, InTriggers};
 use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
 use crate::event_mask::{Event, Phase};
 use crate::info::Info;
 use crate::profiler::{BoxError, Profiler};
 use crate::report;
+use crate::session::ending::Stage;
 use crate::session::panics::catch;
 use crate::session::wire;
 use crate::session::{LEAST_INFO, first_runtime_with};
 
-use super::Adapter;
 use super::exception_pins::ExceptionPins;
+use super::{Adapter, in_triggers};
 
 /// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short,
 /// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.
@@ -50,8 +50,8 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
-        // SAFETY: the runtime has called `InitializeForAttach`, in which the table allows all sync calls, and waits for its answer.
-        let mut cx = unsafe { InTriggers::new(info) };
+        // SAFETY: the runtime has called `InitializeForAttach`, and waits for its answer.
+        let mut cx = unsafe { InAttach::new(info) };
         // Of those to come, `ModuleLoadFinished` tells.
         for module in cx.enum_modules()? {
             info.alive().module_loaded(info.runtime(), module.as_raw());
@@ -65,6 +65,30 @@ pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) ->
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.end();
     S_OK
+}
+
+/// The runtime lets go of the profiler: no other thread is in a callback, and after this comes the last Release.
+pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this: *mut c_void) -> HRESULT {
+    // SAFETY: the runtime holds a reference while it calls.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    if matches!(adapter.state.ending.stage(), Stage::Asking | Stage::Asked) {
+        adapter.state.ending.detached();
+        return S_OK;
+    }
+    // The profiler has asked by a raw call. What can be done for it so late: its callback, then errors instead of calls.
+    // SAFETY: this is the thunk of that event.
+    let code = unsafe {
+        in_triggers(this, Event::ProfilerDetachSucceeded, 0, |profiler: &P, _| profiler.profiler_detach_succeeded())
+    };
+    adapter.state.gate.close(PATIENCE);
+    if let Some(info) = adapter.info.get() {
+        let (mut are_over, deadline) = (info.calls().close(), Instant::now() + PATIENCE);
+        while !are_over() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    adapter.state.ending.detached();
+    code
 }
 
 pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
@@ -96,6 +120,7 @@ impl<P: Profiler> Adapter<P> {
     ) -> HRESULT {
         let Some(runtime) = runtime else { return E_POINTER };
         let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
+        self.state.ending.set_object(Some(self.as_object()));
         let start = || -> Result<(), (HRESULT, String)> {
             // What an error says, and how it is dropped, is the user's code as well.
             let told = |error: BoxError| {
@@ -119,7 +144,11 @@ impl<P: Profiler> Adapter<P> {
         report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
         // A failure makes the runtime delete the object behind `Info`. Whoever has a clone must not be left with that, so
         // the runtime is then told that all is well, and asked for nothing.
-        if self.info.get().is_some_and(|info| info.is_shared() && info.silence().is_ok()) { S_OK } else { code }
+        if self.info.get().is_some_and(|info| info.is_shared() && info.silence().is_ok()) {
+            return S_OK;
+        }
+        self.state.ending.not_loaded();
+        code
     }
 
     fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
@@ -138,7 +167,7 @@ impl<P: Profiler> Adapter<P> {
 
     /// Closes the gate, lets the profiler say its last word, and drops it.
     fn end(&self) {
-        if self.has_ended.swap(true, Ordering::AcqRel) {
+        if !self.state.ending.shutdown(PATIENCE) {
             return;
         }
         let is_quiet = !self.state.gate.is_open();

@@ -6,6 +6,7 @@
 //! runtime asks the library for it.
 
 pub(crate) mod books;
+mod detach;
 pub(crate) mod exception_pins;
 mod export;
 pub(crate) mod factory;
@@ -48,8 +49,6 @@ pub(crate) struct Adapter<P: Profiler> {
     /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
     profiler: UnsafeCell<ManuallyDrop<P>>,
     is_dropped: AtomicBool,
-    /// Set by the first Shutdown.
-    has_ended: AtomicBool,
 }
 
 impl<P: Profiler> Adapter<P> {
@@ -63,7 +62,6 @@ impl<P: Profiler> Adapter<P> {
             exception_pins: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
             is_dropped: AtomicBool::new(false),
-            has_ended: AtomicBool::new(false),
         };
         Box::into_raw(Box::new(adapter)).cast()
     }
@@ -141,6 +139,8 @@ impl<P: Profiler> Adapter<P> {
         let left = adapter.references.fetch_sub(1, Ordering::Release) - 1;
         if left == 0 {
             fence(Ordering::Acquire);
+            // Whoever wants to detach it looks there, under a lock, and finds it or nothing.
+            adapter.state.ending.set_object(None);
             // SAFETY: that was the last reference, so nobody else can reach the object; it came from `Box::into_raw`.
             unsafe {
                 adapter.drop_profiler();

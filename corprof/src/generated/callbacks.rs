@@ -3,7 +3,7 @@
 //! The trait that a profiler implements: all callbacks of `ICorProfilerCallback` to `ICorProfilerCallback11`.
 
 use crate::args::*;
-use crate::context::{InCallback, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
 use crate::error::Result;
 use crate::id::*;
 use crate::info::Info;
@@ -36,7 +36,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         Ok(())
     }
-    /// The application ends. What other callbacks the runtime may make now or later, corprof lets none through; when this returns, the profiler is dropped.
+    /// The application ends, or the profiler leaves by its [`Detacher`](crate::detach::Detacher). What other callbacks the runtime may make now or later, corprof lets none through; when this returns, the profiler is dropped.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -1002,7 +1002,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     #[doc(alias = "InitializeForAttach")]
     fn initialize_for_attach(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InAttach<'_>,
         client_data: &[u8],
     ) -> Result<(), BoxError> {
         Ok(())
@@ -1018,7 +1018,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::ProfilerAttachComplete`).
     #[doc(alias = "ProfilerAttachComplete")]
     fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {}
-    /// The profiler has been detached; its library is unloaded afterwards.
+    /// The runtime has let go of a profiler that asked for it by a raw `RequestProfilerDetach`; no call is answered any more. A profiler that leaves by its [`Detacher`](crate::detach::Detacher) has said its last word in [`shutdown`](Self::shutdown) by then.
     ///
     /// Enabled by: nothing, it is always made.
     ///

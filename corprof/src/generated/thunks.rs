@@ -110,7 +110,7 @@ impl<P: Profiler> Adapter<P> {
         base__: Self::V2,
         InitializeForAttach: lifecycle::initialize_for_attach::<P>,
         ProfilerAttachComplete: profiler_attach_complete::<P>,
-        ProfilerDetachSucceeded: profiler_detach_succeeded::<P>,
+        ProfilerDetachSucceeded: lifecycle::profiler_detach_succeeded::<P>,
     };
     const V4: ICorProfilerCallback4_Vtbl = ICorProfilerCallback4_Vtbl {
         base__: Self::V3,
@@ -1521,18 +1521,6 @@ unsafe extern "system" fn profiler_attach_complete<P: Profiler>(
         Event::ProfilerAttachComplete,
         0,
         move |profiler, cx| { profiler.profiler_attach_complete(cx) },
-    )
-}
-unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(
-    this: *mut c_void,
-) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ProfilerDetachSucceeded,
-        0,
-        move |profiler, _| { profiler.profiler_detach_succeeded() },
     )
 }
 unsafe extern "system" fn rejit_compilation_started<P: Profiler>(

@@ -25,10 +25,12 @@ impl InTriggers<'_> {
     /// `CORPROF_E_DATAINCOMPLETE`: before `app_domain_creation_finished`.
     #[doc(alias = "GetAppDomainInfo")]
     pub fn app_domain_info(&mut self, app_domain: AppDomainId) -> Result<AppDomainInfo> {
+        const CALL: &str = "GetAppDomainInfo";
+        let info = self.first_version(CALL)?;
         let mut process_id = 0;
-        let name = read_utf16("GetAppDomainInfo", |start, room, count| {
+        let name = read_utf16(CALL, |start, room, count| {
             // SAFETY: the call writes the process id, the count, and at most `room` units of text.
-            unsafe { self.first_version().GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
+            unsafe { info.GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
         })?;
         Ok(AppDomainInfo { name, process_id })
     }

@@ -27,19 +27,11 @@ impl InCallback<'_> {
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
         const CALL: &str = "GetAssemblyInfo";
         let assembly = self.hold(assembly, CALL)?;
+        let info = self.first_version(CALL)?;
         let (mut app_domain, mut module) = (0, 0);
         let name = read_utf16(CALL, |start, room, count| {
             // SAFETY: the call writes the two locals, the count, and at most `room` units of text.
-            unsafe {
-                self.first_version().GetAssemblyInfo(
-                    assembly.as_raw(),
-                    room,
-                    count,
-                    start,
-                    &mut app_domain,
-                    &mut module,
-                )
-            }
+            unsafe { info.GetAssemblyInfo(assembly.as_raw(), room, count, start, &mut app_domain, &mut module) }
         })?;
         Ok(AssemblyInfo { name, app_domain: AppDomainId::from_raw(app_domain), module: ModuleId::from_raw(module) })
     }

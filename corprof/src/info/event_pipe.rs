@@ -149,6 +149,25 @@ impl Info {
     }
 }
 
+impl Info {
+    /// Ends all sessions that have not been, when nobody makes calls about them any more.
+    pub(crate) fn stop_event_pipe_sessions(&self) -> Result<()> {
+        const CALL: &str = "EventPipeStopSession";
+        let sessions = self.event_pipe_sessions().take();
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        apart(CALL, self, |info| {
+            let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
+            for session in sessions {
+                // SAFETY: the call takes a number, and looks whether it is that of a session.
+                Error::check(unsafe { info.EventPipeStopSession(session) }, CALL)?;
+            }
+            Ok(())
+        })
+    }
+}
+
 impl InTriggers<'_> {
     /// Starts a session: its events are delivered to
     /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered).

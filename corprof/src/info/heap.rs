@@ -19,7 +19,7 @@ use crate::id::ObjectId;
 use crate::info::Info;
 #[cfg(doc)]
 use crate::profiler_thread::ProfilerThread;
-use crate::session::profiler_threads;
+use crate::session::{Call, profiler_threads};
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,7 +238,7 @@ impl InTriggers<'_> {
 const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The runtime is suspended by this thread until this is dropped.
-struct HeapSuspension<'i>(&'i sys::ICorProfilerInfo10);
+struct HeapSuspension<'i>(Call<'i, sys::ICorProfilerInfo10>);
 
 impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {

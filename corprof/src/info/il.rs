@@ -51,7 +51,8 @@ impl Info {
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
             // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
-            let code = unsafe { self.first_version().GetILFunctionBody(module, method.as_raw(), &mut start, size) };
+            let code =
+                unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
         // A dynamic module's method without a body has none to measure either, which the runtime would try to.
@@ -104,7 +105,7 @@ impl InTriggers<'_> {
         }
         let mut allocator = None;
         // SAFETY: the call writes one reference and keeps nothing.
-        let code = unsafe { self.first_version().GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
+        let code = unsafe { self.first_version(CALL)?.GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
         Error::check(code, "GetILFunctionBodyAllocator")?;
         let allocator = allocator.ok_or(Error::new(E_OUTOFMEMORY, "GetILFunctionBodyAllocator"))?;
         // SAFETY: the call takes a number.
@@ -114,9 +115,10 @@ impl InTriggers<'_> {
         }
         // SAFETY: the runtime has made room for `size` bytes just now, so nothing else lies there.
         unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
+        self.prevent_detach(CALL);
         // SAFETY: the memory is the runtime's and for good; the body in it ends where it does, and its code is good by
         // the caller's promise.
-        let code = unsafe { self.first_version().SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
+        let code = unsafe { self.first_version(CALL)?.SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
         Error::check(code, CALL)
     }
 
@@ -138,7 +140,7 @@ impl InTriggers<'_> {
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
         // SAFETY: the call reads `count` entries and keeps a copy.
         let code = unsafe {
-            self.first_version().SetILInstrumentedCodeMap(
+            self.first_version(CALL)?.SetILInstrumentedCodeMap(
                 function.as_raw(),
                 BOOL::from(is_first),
                 count,

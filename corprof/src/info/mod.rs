@@ -80,11 +80,13 @@ impl Info {
     /// `E_NOINTERFACE`: the runtime is older than this version.
     ///
     /// # Safety
-    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count. What a call
+    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count. It is used in
+    /// the callback, or on the profiler's own thread, that asked for it: a detach waits for these. What a call
     /// needs besides (a callback around it, no collection, identifiers that are alive) is for the caller to know: see the row of the
     /// call in `corprof-sys/gen/contracts.toml`.
     #[inline]
     pub unsafe fn as_raw<V: InfoVersion>(&self) -> Result<&V> {
-        self.as_version("as_raw")
+        // SAFETY: the caller's promise.
+        unsafe { self.runtime().as_version_for_long("as_raw") }
     }
 }

@@ -88,8 +88,9 @@ impl InCallback<'_> {
         let module = self.hold(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
         // SAFETY: the call writes one reference, of whichever interface is asked for, and every interface is an `IUnknown`.
-        let code =
-            unsafe { self.first_version().GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata) };
+        let code = unsafe {
+            self.first_version(CALL)?.GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata)
+        };
         Error::check(code, CALL)?;
         // S_FALSE: the module has none, such as a resource.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;

@@ -72,7 +72,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetClassFromObject";
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
-        let code = unsafe { self.first_version().GetClassFromObject(object.as_raw(), &mut class) };
+        let code = unsafe { self.first_version(CALL)?.GetClassFromObject(object.as_raw(), &mut class) };
         Error::check(code, CALL)?;
         self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }

@@ -16,13 +16,14 @@ impl Info {
     #[doc = contract!(GetCurrentThreadID)]
     #[doc(alias = "GetCurrentThreadID")]
     pub fn current_thread(&self) -> Result<Option<ThreadId>> {
+        const CALL: &str = "GetCurrentThreadID";
         let mut thread = 0;
         // SAFETY: the call writes one id and keeps nothing.
-        let code = unsafe { self.first_version().GetCurrentThreadID(&mut thread) };
+        let code = unsafe { self.first_version(CALL)?.GetCurrentThreadID(&mut thread) };
         if code == sys::CORPROF_E_NOT_MANAGED_THREAD {
             return Ok(None);
         }
-        Error::check(code, "GetCurrentThreadID")?;
+        Error::check(code, CALL)?;
         Ok(self.thread(thread))
     }
 
@@ -52,7 +53,7 @@ impl Info {
         let thread = self.hold(thread, CALL)?;
         let mut context = 0;
         // SAFETY: the call writes one id and keeps nothing.
-        let code = unsafe { self.first_version().GetThreadContext(thread.as_raw(), &mut context) };
+        let code = unsafe { self.first_version(CALL)?.GetThreadContext(thread.as_raw(), &mut context) };
         Error::check(code, CALL)?;
         ContextId::from_raw(context).ok_or(Error::new(E_INVALIDARG, CALL))
     }
@@ -69,7 +70,7 @@ impl InCallback<'_> {
         let thread = self.hold(thread, CALL)?;
         let mut id = 0;
         // SAFETY: the call writes one number and keeps nothing.
-        let code = unsafe { self.first_version().GetThreadInfo(thread.as_raw(), &mut id) };
+        let code = unsafe { self.first_version(CALL)?.GetThreadInfo(thread.as_raw(), &mut id) };
         Error::check(code, CALL)?;
         if id == 0 { Err(Error::new(E_INVALIDARG, CALL)) } else { Ok(id) }
     }
@@ -86,7 +87,7 @@ impl InCallback<'_> {
         let thread = self.hold(thread, CALL)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the call writes one handle and keeps nothing.
-        let code = unsafe { self.first_version().GetHandleFromThread(thread.as_raw(), &mut handle) };
+        let code = unsafe { self.first_version(CALL)?.GetHandleFromThread(thread.as_raw(), &mut handle) };
         Error::check(code, CALL)?;
         Ok(handle.addr())
     }

@@ -27,7 +27,7 @@ impl InCallback<'_> {
         let mut function = 0;
         // SAFETY: the call writes one id and keeps nothing.
         let code = unsafe {
-            self.first_version().GetFunctionFromToken(module.as_raw(), method.into().as_raw(), &mut function)
+            self.first_version(CALL)?.GetFunctionFromToken(module.as_raw(), method.into().as_raw(), &mut function)
         };
         Error::check(code, CALL)?;
         self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))

@@ -73,8 +73,9 @@ impl ProfilerThread<'_> {
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little.
     #[doc(alias = "ForceGC")]
     pub fn force_gc(&mut self) -> Result<()> {
+        const CALL: &str = "ForceGC";
         // SAFETY: the call takes nothing.
-        Error::check(unsafe { self.first_version().ForceGC() }, "ForceGC")
+        Error::check(unsafe { self.first_version(CALL)?.ForceGC() }, CALL)
     }
 }
 

@@ -65,6 +65,7 @@ impl ProfilerThread<'_> {
     pub fn request_rejit(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<()> {
         const CALL: &str = "RequestReJIT";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
+        self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither.
         Error::check(unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) }, CALL)
@@ -93,6 +94,7 @@ impl ProfilerThread<'_> {
     ) -> Result<()> {
         const CALL: &str = "RequestReJITWithInliners";
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
+        self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         // The runtime insists on the first flag.
         let mut flags = sys::COR_PRF_REJIT_BLOCK_INLINING;
@@ -120,6 +122,7 @@ impl ProfilerThread<'_> {
     pub fn request_revert(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<Vec<Result<()>>> {
         const CALL: &str = "RequestRevert";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
+        self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         let mut status = vec![S_OK; methods.len()];
         // SAFETY: the call reads `count` modules and `count` tokens, writes at most `count` codes, and keeps nothing.

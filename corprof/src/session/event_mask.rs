@@ -45,6 +45,9 @@ impl Info {
         {
             hooks.note_unasked();
         }
+        if mask.contains(EventMask::ENABLE_REJIT) {
+            self.prevent_detach("SetEventMask2(COR_PRF_ENABLE_REJIT)");
+        }
         let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
         if is_unheard {
             count_report();

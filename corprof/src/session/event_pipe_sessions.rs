@@ -81,6 +81,11 @@ impl Sessions {
         self.lock().clear();
     }
 
+    /// Before a detach: the sessions that are there, for whoever stops them.
+    pub(crate) fn take(&self) -> Vec<u64> {
+        self.lock().drain().map(|(session, _)| session).collect()
+    }
+
     fn gone(call: &'static str) -> Error {
         Error::new(sys::COR_E_OBJECTDISPOSED, call).about("session", "the session has been stopped: start another")
     }

@@ -10,6 +10,8 @@
 //! panics, `profiler_threads.rs` who runs on threads of its own. `original_bodies.rs`
 //! keeps what the runtime forgets when a body is replaced. `wire.rs` makes values of what the runtime passes to callbacks.
 
+mod calls;
+pub(crate) mod ending;
 mod event_mask;
 mod event_pipe_sessions;
 mod frame;
@@ -37,6 +39,7 @@ use windows_core::IUnknown;
 use crate::error::Result;
 use crate::event_mask::Phase;
 
+pub(crate) use calls::{Call, Calls};
 pub(crate) use event_pipe_sessions::Sessions;
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
@@ -76,13 +79,14 @@ struct Session {
     event_pipe_sessions: Sessions,
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
+    prevents_detach: OnceLock<&'static str>,
 }
 
 impl Info {
     /// The session of a profiler that `runtime` has loaded.
     pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase, profiler: Arc<ProfilerState>) -> Result<Self> {
         Ok(Self(Arc::new(Session {
-            runtime: Runtime::negotiate(runtime)?,
+            runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
             alive: Arc::new(Alive::new()),
@@ -93,6 +97,7 @@ impl Info {
             event_pipe_sessions: Sessions::default(),
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
+            prevents_detach: OnceLock::new(),
         })))
     }
 
@@ -102,16 +107,31 @@ impl Info {
         &self.0.runtime
     }
 
-    /// The runtime's interface in its first version, which every runtime has.
+    /// The runtime's interface in its first version, which every runtime has, for one call.
     #[inline]
-    pub(crate) fn first_version(&self) -> &corprof_sys::ICorProfilerInfo {
-        self.0.runtime.first_version()
+    pub(crate) fn first_version(&self, call: &'static str) -> Result<Call<'_, corprof_sys::ICorProfilerInfo>> {
+        self.0.runtime.first_version(call)
     }
 
-    /// The runtime's interface in the version that `call` needs.
+    /// The runtime's interface in the version that `call` needs, for one call.
     #[inline]
-    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<Call<'_, V>> {
         self.0.runtime.as_version(call)
+    }
+
+    /// Which calls to the runtime are under way.
+    pub(crate) fn calls(&self) -> &Calls {
+        self.0.runtime.calls()
+    }
+
+    /// Notes that `call` is about to be made, after which the runtime refuses to detach the profiler.
+    pub(crate) fn prevent_detach(&self, call: &'static str) {
+        let _ = self.0.prevents_detach.set(call); // the first says enough
+    }
+
+    /// The first call after which the runtime refuses to detach the profiler, if one has been made.
+    pub(crate) fn what_prevents_detach(&self) -> Option<&'static str> {
+        self.0.prevents_detach.get().copied()
     }
 
     /// Which identifiers are alive.

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::ending::Ending;
 use super::gate::Gate;
 use super::profiler_threads::ProfilerThreads;
 use crate::report;
@@ -16,6 +17,8 @@ pub(crate) struct ProfilerState {
     /// What callbacks and hooks pass.
     pub(crate) gate: Gate,
     profiler_threads: Arc<ProfilerThreads>,
+    /// How far its end has come.
+    pub(crate) ending: Ending,
     has_panicked: AtomicBool,
 }
 
@@ -31,12 +34,8 @@ pub(crate) enum PanicPlace<'a> {
 impl ProfilerState {
     /// That of a profiler of this name.
     pub(crate) fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            gate: Gate::new(),
-            profiler_threads: ProfilerThreads::new(name),
-            has_panicked: AtomicBool::new(false),
-        }
+        let (gate, profiler_threads, ending) = (Gate::new(), ProfilerThreads::new(name), Ending::new());
+        Self { name, gate, profiler_threads, ending, has_panicked: AtomicBool::new(false) }
     }
 
     /// The threads that the profiler has made.

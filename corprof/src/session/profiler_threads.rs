@@ -86,6 +86,12 @@ impl ProfilerThreads {
         unpoisoned(awake).0.is_stopping
     }
 
+    /// Whether no thread runs, but perhaps the calling one.
+    pub(crate) fn have_ended(&self) -> bool {
+        let own = NUMBER.get();
+        self.state().running.iter().all(|&(number, _)| Some(number) == own)
+    }
+
     /// Waits for the threads to end, at most `patience` long; those that have not are reported. The calling thread is not
     /// waited for: it is one of them if its code has ended the process.
     pub(crate) fn wait(&self, patience: Duration) {

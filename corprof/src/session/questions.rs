@@ -156,8 +156,9 @@ impl Runtime {
         const CALL: &str = "IsArrayClass";
         let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
         // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing.
-        let code =
-            unsafe { self.first_version().IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank) };
+        let code = unsafe {
+            self.first_version(CALL)?.IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank)
+        };
         Error::check(code, CALL)?;
         Ok((code != S_FALSE).then(|| ArrayClass { element_type, element: ClassId::from_raw(element), rank }))
     }
@@ -180,7 +181,9 @@ impl Runtime {
         let mut function = 0;
         // SAFETY: the runtime looks the address up among those of its code, and does not read there. What it finds is in memory: the
         // lists of code are changed under a lock of the runtime's, before the memory of functions is freed. It writes one id.
-        let code = unsafe { self.first_version().GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
+        let code = unsafe {
+            self.first_version("GetFunctionFromIP")?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function)
+        };
         if code == E_FAIL {
             return Ok(None);
         }

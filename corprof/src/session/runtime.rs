@@ -4,23 +4,29 @@
 //! versions: each extends the one before. A call says which version it needs, and a runtime that is older answers with an
 //! error.
 
+use std::mem::ManuallyDrop;
+
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
+use super::calls::{Call, Calls};
+use super::ending::DETACH;
 use crate::error::{E_NOINTERFACE, Error, Result};
 
 /// The runtime, as COM has it.
 pub(crate) struct Runtime {
     /// The newest version the runtime has; all older ones are its prefix.
-    raw: sys::ICorProfilerInfo,
+    raw: ManuallyDrop<sys::ICorProfilerInfo>,
     /// The number in that version's name.
     version: u8,
+    /// Whether calls are made any more.
+    calls: Calls,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
 // are for), and AddRef and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as
 // long as the process, but for a failed `Initialize`, which the adapter therefore does not report while anybody has a clone of
-// `Info`.
+// `Info`, and for a detach, before which calls are closed (`calls.rs`).
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
@@ -87,10 +93,16 @@ info_versions! {
 }
 
 impl Runtime {
-    /// Asks the runtime for its newest interface.
-    pub(super) fn negotiate(runtime: &IUnknown) -> Result<Self> {
+    /// Asks the runtime for its newest interface. `may_end`: whether the runtime may let go of the profiler before the process
+    /// ends.
+    pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self> {
         let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
-        Ok(Self { raw, version })
+        Ok(Self { raw: ManuallyDrop::new(raw), version, calls: Calls::new(may_end) })
+    }
+
+    /// Which calls are under way.
+    pub(super) fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     /// The number of the newest version that the runtime has.
@@ -98,21 +110,66 @@ impl Runtime {
         self.version
     }
 
-    /// The interface in its first version, which every runtime has.
+    /// The interface in its first version, which every runtime has, for one call.
+    ///
+    /// # Errors
+    /// After a detach.
     #[inline]
-    pub(crate) fn first_version(&self) -> &sys::ICorProfilerInfo {
-        &self.raw
+    pub(crate) fn first_version(&self, call: &'static str) -> Result<Call<'_, sys::ICorProfilerInfo>> {
+        self.calls.begin(&self.raw, call)
     }
 
-    /// The interface in the version that `call` needs.
+    /// The interface in the version that `call` needs, for one call.
+    ///
+    /// # Errors
+    /// If the runtime is older; after a detach.
     #[inline]
-    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+    pub(crate) fn as_version<V: InfoVersion>(&self, call: &'static str) -> Result<Call<'_, V>> {
+        self.calls.begin(self.interface(call)?, call)
+    }
+
+    /// As [`as_version`](Self::as_version), for any number of calls.
+    ///
+    /// # Safety
+    /// The interface is not used after the callback, or the closure of the profiler's own thread, in which the calling thread is:
+    /// a detach waits for the ends of both before it closes calls.
+    pub(crate) unsafe fn as_version_for_long<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+        drop(self.calls.begin(&self.raw, call)?);
+        self.interface(call)
+    }
+
+    /// Turns all events off, and asks the runtime to let go of the profiler when no thread is in a callback: it looks after
+    /// `milliseconds`, and again after as many.
+    ///
+    /// # Safety
+    /// The application has not ended, and the runtime has not let go of the profiler.
+    pub(crate) unsafe fn request_detach(&self, milliseconds: u32) -> Result<()> {
+        let (mask, info) =
+            (self.interface::<sys::ICorProfilerInfo5>(DETACH)?, self.interface::<sys::ICorProfilerInfo3>(DETACH)?);
+        // SAFETY: by the caller's promise the runtime's object is there; the calls take numbers.
+        unsafe {
+            let _ = mask.SetEventMask2(0, 0); // if it is refused, the runtime ends them by itself
+            Error::check(info.RequestProfilerDetach(milliseconds), DETACH)
+        }
+    }
+
+    #[inline]
+    fn interface<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
         // Nobody has an `Info` of an older runtime than that.
         if V::VERSION > LEAST_INFO && self.version < V::VERSION {
             return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
         // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
         // version that is at least as new, whose vtable begins with that of `V`.
-        Ok(unsafe { &*std::ptr::from_ref(&self.raw).cast::<V>() })
+        Ok(unsafe { &*std::ptr::from_ref(&*self.raw).cast::<V>() })
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if self.calls.are_open() {
+            // SAFETY: the only time, and the runtime's object is there: calls are closed before a detach is asked for.
+            unsafe { ManuallyDrop::drop(&mut self.raw) };
+        }
     }
 }

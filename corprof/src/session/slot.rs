@@ -35,17 +35,22 @@ pub(super) struct Slot {
     word: AtomicUsize,
     /// What the owner keeps for hooks (`hooks/threads.rs`).
     local: AtomicPtr<()>,
+    /// The calls that the owner is making to the runtime, where they are counted (`calls.rs`).
+    calls: AtomicUsize,
 }
 
 impl Slot {
     const fn free() -> Self {
-        Self { owner: AtomicUsize::new(0), word: AtomicUsize::new(0), local: AtomicPtr::new(std::ptr::null_mut()) }
+        let local = AtomicPtr::new(std::ptr::null_mut());
+        Self { owner: AtomicUsize::new(0), word: AtomicUsize::new(0), local, calls: AtomicUsize::new(0) }
     }
 }
 
 static TABLE: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
 /// The count of all threads that found no slot.
 static CROWD: AtomicUsize = AtomicUsize::new(0);
+/// The calls of all threads that found no slot.
+static CALLS_OF_CROWD: AtomicUsize = AtomicUsize::new(0);
 
 /// The slots of all threads.
 pub(super) fn all() -> std::slice::Iter<'static, Slot> {
@@ -55,6 +60,16 @@ pub(super) fn all() -> std::slice::Iter<'static, Slot> {
 /// Whether a thread without a slot is inside of a callback.
 pub(super) fn is_crowd_inside() -> bool {
     CROWD.load(Ordering::Acquire) != 0
+}
+
+/// Where the calling thread counts its calls to the runtime.
+pub(super) fn own_calls() -> &'static AtomicUsize {
+    Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)
+}
+
+/// Where all threads count theirs.
+pub(super) fn all_calls() -> impl Iterator<Item = &'static AtomicUsize> {
+    all().map(|slot| &slot.calls).chain([&CALLS_OF_CROWD])
 }
 
 /// A callback under way: the gate cannot finish closing while one lives.

@@ -112,7 +112,7 @@ struct Visitor(Mutex<Option<Vec<u8>>>);
 
 #[callbacks]
 impl Callbacks for Visitor {
-    fn initialize_for_attach(&self, cx: &mut InTriggers<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         let refused = cx.add_events(EventMask::MONITOR_ENTERLEAVE).unwrap_err();
         assert_eq!(refused.code(), sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER);
         *self.0.lock().unwrap() = Some(data.to_owned());

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod collections;
+mod detach;
 mod exceptions;
 mod lifecycle;
 mod names;

@@ -207,6 +207,17 @@ impl ExceptionPins {
     }
 }
 
+impl Drop for ExceptionPins {
+    /// The runtime has let go of the profiler. Threads live on: what they keep of it is dropped when they next throw under another.
+    /// A handle of an exception that is on its way cannot be freed any more.
+    fn drop(&mut self) {
+        for (_, pins) in unpoisoned(self.threads.get_mut()).drain() {
+            pins.has_ended.store(true, Ordering::Relaxed);
+            pins.change(|stack| *stack = Stack::default());
+        }
+    }
+}
+
 impl ThreadPins {
     /// Changes the stack, outside of the lock: to make and to free handles are calls into the runtime, which makes callbacks.
     fn change(&self, change: impl FnOnce(&mut Stack<Handles>)) {

@@ -25,7 +25,8 @@ impl Wrapper {
     pub(super) fn object_in<'gc>(&self, cx: &InCallback<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
-        let code = unsafe { cx.first_version().GetClassFromObject(exception.as_raw(), &mut class) };
+        let code =
+            unsafe { cx.first_version("GetClassFromObject").ok()?.GetClassFromObject(exception.as_raw(), &mut class) };
         if code.is_err() {
             return None;
         }

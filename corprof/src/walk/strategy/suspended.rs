@@ -45,7 +45,9 @@ pub(super) fn check(info: &Info) -> Result<()> {
 
 impl<'i> Suspender<'i> {
     pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
-        Ok(Self { info: cx.info().as_version(SUSPEND)?, _profiler_thread: PhantomData })
+        // SAFETY: the borrow of the thread's context keeps it from outliving the thread's closure.
+        let info = unsafe { cx.info().runtime().as_version_for_long(SUSPEND)? };
+        Ok(Self { info, _profiler_thread: PhantomData })
     }
 
     /// Stops all managed threads, and waits a little if another suspension is in the way: a collection, mostly.

@@ -80,7 +80,9 @@ pub(super) fn check(info: &Info) -> Result<()> {
 impl<'i> Seeder<'i> {
     pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
         let info = cx.info();
-        let runtime = Runtime { info, raw: info.as_version(CALL)? };
+        // SAFETY: the borrow of the thread's context keeps it from outliving the thread's closure.
+        let raw = unsafe { info.runtime().as_version_for_long(CALL)? };
+        let runtime = Runtime { info, raw };
         unwind::prepare();
         thread::prepare();
         let no_thread = |_| {
@@ -121,7 +123,7 @@ impl<'i> Seeder<'i> {
             let info = self.runtime.info.clone();
             let also = move || {
                 if let Ok(raw) = info.as_version(CALL) {
-                    Runtime { info: &info, raw }.function_at(check as *const () as usize);
+                    Runtime { info: &info, raw: &raw }.function_at(check as *const () as usize);
                 }
             };
             self.probe = Probe::new(also).ok();

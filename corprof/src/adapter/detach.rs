@@ -1,0 +1,212 @@
+//! A detach, step by step, on a thread of its own.
+//!
+//! The runtime counts its own callbacks and nothing else, so what of the profiler's runs elsewhere must have ended before the
+//! runtime is asked: afterwards it deletes the object that calls are made of. In this order, each step with the reason:
+//!
+//! 1. The profiler's threads are told to stop: a callback that waits for one of them is let go.
+//! 2. The gate closes, and callbacks end. Until then they may use everything.
+//! 3. The threads end, samplers among them: nobody has a context any more, and so no identifier to be asked about.
+//! 4. Sessions of EventPipe are stopped: the runtime would go on delivering their events.
+//! 5. `shutdown` is called, and the profiler dropped, while the runtime still answers: it may write names, and frees handles.
+//! 6. Calls are closed: clones of `Info` live on, and answer with errors.
+//! 7. All events are turned off. Not before, as the ends of what is called about are events.
+//! 8. The runtime is asked.
+//!
+//! 9 is the runtime's: it waits until no thread is in a callback, tells `ProfilerDetachSucceeded`, and releases the object. The
+//! library stays in memory, for the ends of threads that keep something of it and for signals that are on their way.
+//!
+//! Waits have no end but that of the application: giving up half-way would leave a profiler that is neither there nor gone. They
+//! say once what they wait for, and hold nobody up.
+
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use corprof_sys as sys;
+
+use crate::context::InTriggers;
+use crate::error::{Error, Result};
+use crate::event_mask::EventMask;
+use crate::info::Info;
+use crate::profiler::Profiler;
+use crate::report;
+use crate::session::ending::{DETACH, Functions, Object, Stage};
+use crate::session::panics::catch;
+
+use super::Adapter;
+
+/// When the runtime looks whether callbacks have ended. When it is asked for less and wakes up late, it looks again after five
+/// seconds, and before .NET 5 after ten minutes.
+const EXPECTED: Duration = Duration::from_millis(300);
+/// How long a wait lasts before it is told of.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// For how long the gate is asked at a time, so that the end of the application is noticed meanwhile.
+const SLICE: Duration = Duration::from_millis(50);
+/// How often something is looked at that nobody tells the end of.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl<P: Profiler> Adapter<P> {
+    const FUNCTIONS: &'static Functions =
+        &Functions { hold: hold::<P>, release: Self::release, check: check::<P>, run: run::<P> };
+
+    /// The object, for whoever detaches it.
+    pub(super) fn as_object(&self) -> Object {
+        Object { this: std::ptr::from_ref(self).cast_mut().cast(), functions: Self::FUNCTIONS }
+    }
+
+    /// An error that names what keeps the runtime from detaching the profiler.
+    fn check_detach(&self) -> Result<()> {
+        let Some(info) = self.info.get() else { return Ok(()) };
+        let error = |code, what, rule| Err(Error::new(code, DETACH).about(what, rule));
+        let code = sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT;
+        if info.hooks().is_some() {
+            let rule = "the profiler has hooks in compiled code: it cannot be detached";
+            return error(code, "SetEnterLeaveFunctionHooks3", rule);
+        }
+        if let Some(call) = info.what_prevents_detach() {
+            return error(code, call, "after this call the runtime does not detach the profiler any more");
+        }
+        if self.state.ending.stage() != Stage::Running {
+            return Ok(()); // why, is said by whoever goes on
+        }
+        let immutable = info.current_event_mask()?.first_that_prevents_detach(self.state.ending.is_lenient());
+        match immutable {
+            Some(flag) => error(
+                sys::CORPROF_E_IMMUTABLE_FLAGS_SET,
+                flag,
+                "this flag is on for good: the profiler cannot be detached",
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn detach(&self) {
+        let (state, ending) = (&self.state, &self.state.ending);
+        let Some(info) = self.info.get() else { return };
+        let was_quiet = !state.gate.is_open();
+        state.profiler_threads().stop();
+        if !self.wait("callbacks to end", || state.gate.close(SLICE)) {
+            return;
+        }
+        if !self.wait("its threads to end: poll `is_stopping` more often", || state.profiler_threads().have_ended()) {
+            return;
+        }
+        // A thread that has told its end may still have `Info`, in the ends of its thread-locals. What it drops there may take a
+        // while, and Shutdown does not wait for it.
+        info.profiler_threads().join();
+        if let Err(error) = info.stop_event_pipe_sessions() {
+            ending.advance(Stage::Stays(error));
+            report::line(format_args!("the profiler {} is quiet, and stays: {error}", P::NAME));
+            return;
+        }
+        if !ending.advance(Stage::LastWord) {
+            return;
+        }
+        self.say_last_word(info, was_quiet);
+        let _ = info.stop_event_pipe_sessions(); // those that the last word has started
+        // SAFETY: the gate is closed and nobody is inside.
+        unsafe { self.drop_profiler() };
+        info.known_names().evict_all();
+        info.seal_event_mask();
+        if ending.advance(Stage::Asking) {
+            let are_over = info.calls().close();
+            if self.wait("calls of other threads to end", are_over) {
+                self.ask(info);
+            }
+        }
+    }
+
+    fn say_last_word(&self, info: &Info, was_quiet: bool) {
+        if was_quiet || info.profiler_threads().has_panicked() {
+            return;
+        }
+        // SAFETY: this thread never ran managed code: the runtime answers it all sync calls. Only what follows drops the profiler.
+        let last_word = || unsafe {
+            let mut cx = InTriggers::new(info);
+            let _ = cx.initialize_current_thread(); // without it some calls are refused, which they say
+            self.profiler().shutdown(&mut cx);
+        };
+        catch(last_word, || self.state.report_last_panic("shutdown"));
+    }
+
+    /// Asks the runtime until it answers: it does not take the request before it has started.
+    fn ask(&self, info: &Info) {
+        let ending = &self.state.ending;
+        let expected = u32::try_from(EXPECTED.as_millis()).unwrap_or(u32::MAX);
+        loop {
+            let answer = ending.ask(|| {
+                // SAFETY: calls are closed to everybody else. The application has not ended, and Shutdown waits for this.
+                unsafe { info.runtime().request_detach(expected) }
+            });
+            let Some(answer) = answer else { return };
+            match answer {
+                Err(error)
+                    if matches!(
+                        error.code(),
+                        sys::CORPROF_E_PROFILER_NOT_YET_INITIALIZED | sys::CORPROF_E_RUNTIME_UNINITIALIZED
+                    ) =>
+                {
+                    ending.sleep(PAUSE);
+                }
+                Err(error) => {
+                    ending.advance(Stage::Stays(error));
+                    report::line(format_args!("the profiler {} is quiet, and stays: {error}", P::NAME));
+                    return;
+                }
+                Ok(()) => {
+                    ending.asked();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until something `is_done`, and says so if that takes long; `false` if the application ends first.
+    fn wait(&self, what: &str, mut is_done: impl FnMut() -> bool) -> bool {
+        let start = Instant::now();
+        let mut is_told = false;
+        while !is_done() {
+            if self.state.ending.is_over() {
+                return false;
+            }
+            if !is_told && start.elapsed() > PATIENCE {
+                report::line(format_args!("to detach, the profiler {} has waited {PATIENCE:?} for {what}", P::NAME));
+                is_told = true;
+            }
+            self.state.ending.sleep(PAUSE);
+        }
+        !self.state.ending.is_over()
+    }
+}
+
+/// # Safety
+/// `this` is an [`Adapter`] of this `P`, whose last Release is not over.
+unsafe fn hold<P: Profiler>(this: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    let references = unsafe { &Adapter::<P>::of(this).references };
+    let more = |references: u32| (references != 0).then_some(references + 1);
+    references.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+/// # Safety
+/// `this` is an [`Adapter`] of this `P`, and a reference is held.
+unsafe fn check<P: Profiler>(this: *mut c_void) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { Adapter::<P>::of(this) }.check_detach()
+}
+
+/// # Safety
+/// `this` is an [`Adapter`] of this `P`, a reference is held, and this is the thread of the detach, of which there is one.
+unsafe fn run<P: Profiler>(this: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let adapter = unsafe { Adapter::<P>::of(this) };
+    let panicked = || report::line(format_args!("the profiler {} is quiet, and stays: a detach panicked", P::NAME));
+    catch(|| adapter.detach(), panicked);
+}
+
+impl EventMask {
+    /// The first of these flags with which the runtime does not detach a profiler.
+    fn first_that_prevents_detach(self, is_lenient: bool) -> Option<&'static str> {
+        crate::event_mask::immutable_flags(is_lenient).find(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)
+    }
+}

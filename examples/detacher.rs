@@ -1,0 +1,145 @@
+//! Comes to an application that runs already, samples for a while, writes what it saw, and leaves again.
+//!
+//! Attach it with `corprof attach PID libdetacher.so --data 'seconds=10 out=profile.html'`. What it is told:
+//! - `seconds=10`: how long it stays, at most.
+//! - `stop=PATH`: it leaves as soon as there is a file at PATH.
+//! - `out=detacher-%p.html`: the file that it writes, as with the example `sampler`.
+//!
+//! Loaded at start-up it reads the same from DETACHER.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use corprof::detach::Detacher;
+use corprof::id::Inert;
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof::walk::Round;
+use corprof::walk::Sampler;
+use corprof_export::{self as export, Output, Profile, Unit, application_name};
+
+/// From one round to the next.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// How often it looks whether it is to leave.
+const POLL: Duration = Duration::from_millis(100);
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A08", min_info = 10)]
+struct DetacherProfiler {
+    samples: Arc<Mutex<Option<Samples>>>,
+}
+
+/// What it is told.
+struct Options {
+    seconds: f64,
+    stop: Option<PathBuf>,
+    out: PathBuf,
+}
+
+impl Options {
+    fn parse(text: &str) -> Result<Self, BoxError> {
+        let mut options = Self { seconds: 10.0, stop: None, out: "detacher-%p.html".into() };
+        for word in text.split_whitespace() {
+            match word.split_once('=') {
+                Some(("seconds", seconds)) => options.seconds = seconds.parse()?,
+                Some(("stop", path)) => options.stop = Some(path.into()),
+                Some(("out", path)) => options.out = path.into(),
+                _ => return Err(format!("`{word}` is none of seconds=NUMBER, stop=PATH, out=PATH").into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What has been seen.
+struct Samples {
+    output: Output,
+    profile: Profile,
+    threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
+    start: Instant,
+}
+
+impl Samples {
+    fn new(out: PathBuf) -> Result<Self, BoxError> {
+        let profile = Profile::new(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = profile.started_at(SystemTime::now()).with_interval(INTERVAL).in_mode(export::Mode::Wall);
+        Ok(Self { output: Output::new(out)?, profile, threads: HashMap::new(), start: Instant::now() })
+    }
+
+    fn add(&mut self, round: &Round<'_, '_>) {
+        let profile = &mut self.profile;
+        for sample in round.samples() {
+            let thread = sample.thread();
+            let name = thread.name.as_deref().unwrap_or_default();
+            let key = (thread.id, thread.os_id);
+            let id = *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), name));
+            let frames: Vec<_> = sample
+                .frames()
+                .iter()
+                .filter_map(|frame| frame.function)
+                .map(|function| profile.frame(export::Frame::managed(&round.cx().names().csharp().function(function))))
+                .collect();
+            let stack = profile.stack_leaf_first(frames);
+            profile.sample(id, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), export::Error> {
+        self.profile.set_duration(self.start.elapsed());
+        self.output.write(&self.profile).map(drop)
+    }
+}
+
+impl DetacherProfiler {
+    fn start(&self, cx: &InTriggers<'_>, detacher: Detacher, told: &str) -> Result<(), BoxError> {
+        let options = Options::parse(told)?;
+        let until = Instant::now() + Duration::try_from_secs_f64(options.seconds)?;
+        *self.samples.lock(cx) = Some(Samples::new(options.out)?);
+        let samples = Arc::clone(&self.samples);
+        Sampler::every(INTERVAL).start(cx, move |round| {
+            if let Some(samples) = &mut *samples.lock(round.cx()) {
+                samples.add(round);
+            }
+        })?;
+        let stop = options.stop;
+        cx.spawn_profiler_thread("leaves in time", move |cx| {
+            while Instant::now() < until && !stop.as_ref().is_some_and(|stop| stop.exists()) {
+                if cx.wait(POLL).is_break() {
+                    return; // the application ends first
+                }
+            }
+            if let Err(error) = detacher.detach() {
+                eprintln!("detacher: it stays: {error}");
+            }
+        })?;
+        Ok(())
+    }
+}
+
+#[callbacks]
+impl Callbacks for DetacherProfiler {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let detacher = cx.detacher()?; // first of all
+        self.start(cx, detacher, &std::env::var("DETACHER").unwrap_or_default())
+    }
+
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let detacher = cx.detacher()?;
+        self.start(cx, detacher, std::str::from_utf8(data)?)
+    }
+
+    /// When it leaves, or when the application ends first.
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        let Some(samples) = &mut *self.samples.lock(cx) else { return };
+        match samples.write() {
+            Ok(()) => eprintln!(
+                "detacher: {} samples written to {}",
+                samples.profile.samples(),
+                samples.output.path().display()
+            ),
+            Err(error) => eprintln!("detacher: {error}"),
+        }
+    }
+}

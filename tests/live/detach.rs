@@ -1,0 +1,183 @@
+//! Profilers that come by an attach and leave by a `Detacher`, on real runtimes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use corprof_diagnostics::{Client, Error, HResult, Process, Uuid};
+use corprof_tests::{Run, Runtime};
+
+use crate::diagnostics::{PATIENCE, Program, command, runtimes};
+
+/// The CLSID and the path of a profiler, as the harness would set them.
+fn profiler(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
+    let command = Run::new(runtime, "Diagnosed").profiler(name).command()?;
+    let value = |name: &str| {
+        let value = command.get_envs().find(|(other, _)| *other == name).and_then(|(_, value)| value);
+        value.with_context(|| format!("no {name}"))
+    };
+    Ok((Uuid::parse_str(&value("CORECLR_PROFILER")?.to_string_lossy())?, value("CORECLR_PROFILER_PATH")?.into()))
+}
+
+/// A program, and a profiler that comes and goes.
+struct Visited {
+    program: Program,
+    client: Client,
+    clsid: Uuid,
+    library: PathBuf,
+}
+
+impl Visited {
+    fn new(runtime: &Runtime) -> Result<Self> {
+        let (clsid, library) = profiler(runtime, "leaver")?;
+        let program = Program::ready(command(runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        Ok(Self { program, client, clsid, library })
+    }
+
+    /// Attaches it as soon as the one before has left.
+    fn attach(&self, told: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.client.attach_profiler(self.clsid, &self.library, told.as_bytes(), PATIENCE);
+            match answer.as_ref().err().and_then(Error::code) {
+                Some(HResult::PROFILER_ALREADY_ACTIVE) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                _ => return Ok(answer?),
+            }
+        }
+    }
+
+    /// How many threads, descriptors and mappings the program has, and its memory in kilobytes.
+    fn figures(&self) -> Result<[usize; 4]> {
+        let process = PathBuf::from(format!("/proc/{}", self.program.pid()));
+        let entries = |folder: &str| anyhow::Ok(fs::read_dir(process.join(folder))?.count());
+        let maps = fs::read_to_string(process.join("maps"))?.lines().count();
+        let status = fs::read_to_string(process.join("status"))?;
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let memory = memory.trim().trim_end_matches(" kB").parse()?;
+        Ok([entries("task")?, entries("fd")?, maps, memory])
+    }
+}
+
+/// How often a line was said.
+fn count(stderr: &str, line: &str) -> usize {
+    stderr.lines().filter(|said| said.strip_prefix("leaver| ").is_some_and(|said| said.starts_with(line))).count()
+}
+
+#[test]
+fn a_profiler_leaves_and_clones_of_info_answer_with_an_error() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut visited = Visited::new(&runtime)?;
+        let mut told = vec!["", "slow", "signals"];
+        if runtime.major >= 5 {
+            told.push("session");
+        }
+        for told in &told {
+            visited.attach(told)?;
+            visited.program.tell("collect 3")?;
+            visited.program.tell("throw 2")?;
+        }
+        // The last one has left as soon as another can come; this one stays.
+        visited.attach("stays")?;
+        visited.program.tell("throw 1")?;
+        let second = visited.client.attach_profiler(visited.clsid, &visited.library, &[], PATIENCE);
+        let code = second.as_ref().err().and_then(Error::code);
+        ensure!(code == Some(HResult::PROFILER_ALREADY_ACTIVE), "{runtime}: {second:?}");
+        let stderr = visited.program.end()?;
+        let times = told.len();
+        ensure!(count(&stderr, "it leaves") == times, "{runtime}: {stderr}");
+        ensure!(count(&stderr, "last word: 0 inside, modules seen: true") == times + 1, "{runtime}: {stderr}");
+        let answers = count(&stderr, "a clone of Info answers: GetCurrentThreadID");
+        ensure!(answers >= times, "{runtime}: {stderr}");
+        let stays = "it stays: RequestProfilerDetach(SetEventMask2(COR_PRF_ENABLE_REJIT))";
+        ensure!(count(&stderr, stays) == 1, "{runtime}: {stderr}");
+        let (before, after) = stderr.split_once("leaver| the callback ends").context("no slow callback")?;
+        ensure!(count(before, "last word") == 1 && count(after, "last word") == times, "{runtime}: {stderr}");
+        ensure!(!stderr.contains("panicked"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_comes_and_goes_100_times_and_nothing_grows() -> Result<()> {
+    /// In these the runtime, the allocator and the thread pool of the program come to have what they need.
+    const FIRST: usize = 60;
+    const CYCLES: usize = 100;
+    for runtime in runtimes()? {
+        let mut visited = Visited::new(&runtime)?;
+        let mut before = [0; 4];
+        for cycle in 0..FIRST + CYCLES {
+            visited.attach("")?;
+            if cycle == FIRST {
+                before = visited.figures()?;
+            }
+            // A collection each time, so that the application's own memory stays as it is.
+            visited.program.tell("collect 1")?;
+            visited.program.tell("throw 1")?;
+        }
+        visited.attach("stays")?;
+        // Threads of the last one are seen to end some time after.
+        let deadline = Instant::now() + PATIENCE;
+        let after = loop {
+            let after = visited.figures()?;
+            if after[0] <= before[0] && after[1] <= before[1] {
+                break after;
+            }
+            if Instant::now() > deadline {
+                bail!("{runtime}: threads, descriptors, mappings, kB: {before:?} before, {after:?} after");
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        println!("{runtime}: threads, descriptors, mappings, kB: {before:?} before, {after:?} after");
+        // The runtime compiles and collects meanwhile, which is not the profiler's. One mapping a cycle would be 100.
+        ensure!(after[2] <= before[2] + CYCLES / 5, "{runtime}: mappings: {before:?} before, {after:?} after");
+        ensure!(after[3] <= before[3] + 5 * CYCLES, "{runtime}: memory: {before:?} before, {after:?} after");
+        let stderr = visited.program.end()?;
+        ensure!(count(&stderr, "dropped") == FIRST + CYCLES + 1, "{runtime}: {}", count(&stderr, "dropped"));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut visited = Visited::new(&runtime)?;
+        visited.program.tell("storm")?;
+        for told in ["", "slow", "", "signals", ""] {
+            visited.attach(told)?;
+        }
+        visited.program.tell("calm")?;
+        let stderr = visited.program.end()?;
+        ensure!(count(&stderr, "it leaves") >= 4 && !stderr.contains("panicked"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_example_samples_writes_and_leaves() -> Result<()> {
+    for runtime in runtimes()? {
+        let (clsid, library) = profiler(&runtime, "detacher")?;
+        let program = Program::ready(command(&runtime)?)?;
+        let folder = std::env::temp_dir().join(format!("corprof-detacher-{}", program.pid()));
+        fs::create_dir_all(&folder)?;
+        let (out, stop) = (folder.join("profile.folded"), folder.join("stop"));
+        let told = format!("seconds=3600 out={} stop={}", out.display(), stop.display());
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        client.attach_profiler(clsid, &library, told.as_bytes(), PATIENCE)?;
+        thread::sleep(Duration::from_millis(500));
+        fs::write(&stop, "")?;
+        let deadline = Instant::now() + PATIENCE;
+        while !out.is_file() {
+            ensure!(Instant::now() < deadline, "{runtime}: nothing is written");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let stderr = program.end()?;
+        ensure!(stderr.contains("samples written to"), "{runtime}: {stderr}");
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
+}

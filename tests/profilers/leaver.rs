@@ -1,0 +1,102 @@
+//! Comes by an attach, samples and leaves at the first exception: for `live/detach.rs`.
+//!
+//! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
+//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals. Whatever it is told, it has a clone of `Info`
+//! on a thread that corprof knows nothing of.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use corprof::args::EventPipeEvent;
+use corprof::detach::{DetachState, Detacher};
+use corprof::info::{EventPipeLevel, EventPipeProviderConfig};
+use corprof::prelude::*;
+use corprof::walk::Sampler;
+use corprof::walk::{Mode, Strategy};
+
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1311")]
+struct Leaver {
+    detacher: Mutex<Option<Detacher>>,
+    is_slow: AtomicBool,
+    inside: AtomicUsize,
+}
+
+fn say(what: &str) {
+    eprintln!("leaver| {what}");
+}
+
+impl Leaver {
+    fn start(&self, cx: &mut InTriggers<'_>, told: &str) -> Result<(), BoxError> {
+        let is_told = |word| told.split(' ').any(|one| one == word);
+        self.is_slow.store(is_told("slow"), Relaxed);
+        if is_told("stays") {
+            cx.add_events(EventMask::ENABLE_REJIT)?;
+        }
+        if is_told("session") {
+            let name = "Microsoft-Windows-DotNETRuntime";
+            let config = EventPipeProviderConfig { name, keywords: 1, level: EventPipeLevel::Verbose, filter: None };
+            cx.event_pipe_start_session(&[config], false)?;
+        }
+        let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);
+        let sampler = if is_told("signals") {
+            cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
+            sampler.mode(Mode::Cpu).strategy(Strategy::Signals)
+        } else {
+            sampler
+        };
+        sampler.start(cx, |round| {
+            let names: usize = round.samples().map(|sample| sample.frames().len()).sum();
+            std::hint::black_box(names);
+        })?;
+        let info = Info::clone(cx);
+        std::thread::Builder::new().name("beside".to_owned()).spawn(move || {
+            loop {
+                if let Err(error) = info.current_thread() {
+                    say(&format!("a clone of Info answers: {error}"));
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+#[callbacks]
+impl Callbacks for Leaver {
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let detacher = cx.detacher()?;
+        *self.detacher.lock().map_err(|_| "poisoned")? = Some(detacher);
+        self.start(cx, std::str::from_utf8(data)?)
+    }
+
+    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.inside.fetch_add(1, Relaxed);
+        let Some(detacher) = self.detacher.lock().ok().and_then(|detacher| detacher.clone()) else { return };
+        match detacher.detach() {
+            Ok(()) => say("it leaves"),
+            // Not when it is leaving already.
+            Err(error) if detacher.state() == DetachState::Loaded => say(&format!("it stays: {error}")),
+            Err(_) => {}
+        }
+        if self.is_slow.load(Relaxed) {
+            std::thread::sleep(Duration::from_secs(1));
+            say("the callback ends");
+        }
+        self.inside.fetch_sub(1, Relaxed);
+    }
+
+    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {}
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        let modules = cx.enum_modules().map_or(0, |modules| modules.len());
+        say(&format!("last word: {} inside, modules seen: {}", self.inside.load(Relaxed), modules > 0));
+    }
+}
+
+impl Drop for Leaver {
+    fn drop(&mut self) {
+        say("dropped");
+    }
+}
