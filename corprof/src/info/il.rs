@@ -37,9 +37,7 @@ impl Info {
     /// [`set_il_function_body`](InTriggers::set_il_function_body) has put in the place of
     /// [its own](Self::il_function_body), if there was one. Bodies of ReJIT requests are not found this way.
     ///
-    #[doc = contract!(GetILFunctionBody)]
-    ///
-    /// As of [`il_function_body`](Self::il_function_body).
+    /// When it may be asked, and its errors, are those of [`il_function_body`](Self::il_function_body).
     pub fn current_il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.hold(module, GET_BODY)?;
         self.ask_for_body(module.as_raw(), method)
