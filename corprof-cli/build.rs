@@ -3,7 +3,7 @@
 //! Cargo cannot depend on a shared library, so this calls the same cargo once more, in a folder of its own, for the package
 //! corprof-examples. That is a build dependency only so that cargo brings its sources: from the checkout or from the registry.
 //!
-//! `CORPROF_PROFILERS` names a built library to embed instead (as a release does, whose library is for an older glibc); empty, it
+//! `CORPROF_BUNDLE` names a built library to embed instead (as a release does, whose library is for an older glibc); empty, it
 //! leaves the examples out, as the feature `examples` does if it is off.
 
 use std::env;
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=CORPROF_PROFILERS");
-    let library = match env::var_os("CORPROF_PROFILERS") {
+    println!("cargo::rerun-if-env-changed=CORPROF_BUNDLE");
+    let library = match env::var_os("CORPROF_BUNDLE") {
         Some(given) if given.is_empty() => None,
         Some(given) => Some(fs::canonicalize(given)?),
         // docs.rs has no network.

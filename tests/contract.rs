@@ -18,11 +18,12 @@ pub(crate) fn contracts() -> Contracts {
 }
 
 /// Calls that are no methods: the sampler makes them on its own thread (`live/sampling.rs`), or `hook_functions` and the hooks
-/// themselves do (`live/hooks.rs`, `live/values.rs`).
+/// themselves do (`live/hooks.rs`, `live/values.rs`), or a `Detacher` (`live/detach.rs`).
 const NO_METHODS: &[&str] = &[
     "GetFunctionEnter3Info",
     "GetFunctionLeave3Info",
     "GetFunctionTailcall3Info",
+    "RequestProfilerDetach",
     "ResumeRuntime",
     "SetEnterLeaveFunctionHooks3",
     "SetEnterLeaveFunctionHooks3WithInfo",

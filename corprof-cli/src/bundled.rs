@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_library_has_exactly_the_profilers_of_the_table() {
         let Some(bytes) = LIBRARY else {
-            assert!(!cfg!(feature = "examples") || option_env!("CORPROF_PROFILERS").is_some());
+            assert!(!cfg!(feature = "examples") || option_env!("CORPROF_BUNDLE").is_some());
             return;
         };
         let folder = tempfile::tempdir().unwrap();

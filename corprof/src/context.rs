@@ -9,7 +9,7 @@
 //! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those that hand out objects | those of `Info`, and calls from inside a callback that let no collection in |
 //! | [`InTriggers`] | the other callbacks | those of `InCallback`, and by `&mut self` calls that start a collection or let one in |
 //! | [`InInitialize`] | `initialize` | those of `InTriggers`, and what can be asked for at start-up only |
-//! | [`InAttach`] | `initialize_for_attach` | those of `InTriggers`, and the [`Detacher`](crate::detach::Detacher) |
+//! | [`InAttach`] | `initialize_for_attach` | those of `InTriggers`, and the [`Detacher`] |
 //! | [`ProfilerThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
 //! | [`InHook`] | enter, leave and tailcall hooks | those of `Info`, and whose hook it is |
 //! | [`InSlowHook`] | the same hooks, if they are told arguments and results | those of `InCallback` |
@@ -27,6 +27,8 @@
 //!
 //! That a call takes `&mut` is what enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex)
 //! borrows the context, so no collection can start while it lives.
+//!
+//! [`Detacher`]: crate::detach::Detacher
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -104,7 +104,7 @@ impl Target {
         let mut command = cargo::cargo();
         command.args([subcommand, "--target", self.system.triple()]);
         // The command's built-in profilers are a build of their own, and nobody runs the command there.
-        command.env("CORPROF_PROFILERS", "");
+        command.env("CORPROF_BUNDLE", "");
         if self.system == System::Arm64 {
             command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", arm64::GCC);
         }
