@@ -7,7 +7,7 @@
 //!
 //! # Dead identifiers
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that was there. So corprof keeps books of what can
+//! The runtime does not recognise a dead identifier: it reads the memory that was there. So corprof tracks what can
 //! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::error::ErrorKind))
 //! instead of passing it on; a call under way holds the end up. Identifiers may be kept and compared as long as one likes. But
 //! the runtime uses addresses again: an identifier that was dead may one day name something else.

@@ -61,7 +61,7 @@ pub mod profiler_thread;
 mod report;
 mod session;
 pub mod settings;
-mod standstill;
+mod suspension;
 pub mod sync;
 mod system;
 #[cfg(feature = "testing")]

@@ -4,7 +4,7 @@ use std::io::Write;
 
 /// Writes `corprof: message` and a line end in one piece; a closed standard error is not our problem to raise.
 pub(crate) fn line(message: std::fmt::Arguments<'_>) {
-    crate::standstill::forbid("standard error");
+    crate::suspension::forbid("standard error");
     let text = format!("corprof: {message}\n");
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

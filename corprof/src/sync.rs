@@ -153,7 +153,7 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     #[inline]
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
-        crate::standstill::forbid("a lock of the profiler's");
+        crate::suspension::forbid("a lock of the profiler's");
         let guard = match self.data.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

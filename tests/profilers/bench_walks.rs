@@ -114,7 +114,7 @@ fn turn(in_c: InC, round: &Round<'_, '_>, wanted: usize, first: &mut Option<Inst
     std::thread::sleep(PAUSE);
     let Some((stood, stacks, in_them)) = in_c.all(round.cx()) else { return };
     assert_eq!((stacks, in_them), (deep.len(), frames), "the deep stacks and their frames");
-    let own = round.report().standstill.last;
+    let own = round.report().suspension.last;
     writeln!(told, "suspended round {frames} {} {}", stood.as_nanos(), own.as_nanos()).unwrap();
 }
 

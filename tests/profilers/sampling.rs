@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use corprof::names::Names;
 use corprof::prelude::*;
-use corprof::testing::standstill;
+use corprof::testing::suspension;
 use corprof::walk::Sampler;
 use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 
@@ -23,7 +23,7 @@ fn setting(name: &str, default: u64) -> u64 {
 fn sampler() -> Sampler {
     let sampler = Sampler::every(Duration::from_micros(setting("EVERY_US", 1000)));
     let sampler = sampler.budget(setting("BUDGET_PERCENT", 100) as f64 / 100.0);
-    let sampler = sampler.longest_standstill(Duration::from_micros(setting("LONGEST_US", 50_000)));
+    let sampler = sampler.longest_suspension(Duration::from_micros(setting("LONGEST_US", 50_000)));
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
     let sampler = if setting("SEEDED", 0) == 1 { sampler.strategy(Strategy::Seeded) } else { sampler };
     let sampler = if setting("SIGNALS", 0) == 1 { sampler.strategy(Strategy::Signals) } else { sampler };
@@ -162,9 +162,9 @@ fn tell(seen: &Seen) {
     line("ended", &report.ended);
     line("delayed", &report.delayed);
     line("retries", &report.retries);
-    line("longest-us", &report.standstill.longest.as_micros());
-    line("mean-us", &report.standstill.mean().as_micros());
-    line("total-us", &report.standstill.total.as_micros());
+    line("longest-us", &report.suspension.longest.as_micros());
+    line("mean-us", &report.suspension.mean().as_micros());
+    line("total-us", &report.suspension.total.as_micros());
     line("abandoned", &report.abandoned);
     line("unwound", &report.unwound);
     line("strategy", &format_args!("{:?}", report.strategy));
@@ -185,7 +185,7 @@ fn tell(seen: &Seen) {
     line("walks", &report.walks);
     line("walks of threads", &report.walks.iter().map(|(_, count)| count).sum::<u64>());
     line("refusals", &report.refusals);
-    line("violations", &standstill::violations());
+    line("violations", &suspension::violations());
     for (name, (count, time)) in chains {
         line(&format!("chain {name}"), count);
         line(&format!("weight-us {name}"), &time.as_micros());

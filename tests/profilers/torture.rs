@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use corprof::args::{GcReason, Generations};
 use corprof::prelude::*;
-use corprof::testing::standstill;
+use corprof::testing::suspension;
 use corprof::walk::Sampler;
 use corprof::walk::{Report, Round, Strategy};
 
@@ -140,9 +140,9 @@ impl Shared {
         put("truncated", report.truncated);
         put("abandoned", report.abandoned);
         put("unwound", report.unwound);
-        put("standstill.longest-us", report.standstill.longest.as_micros() as u64);
-        put("standstill.total-us", report.standstill.total.as_micros() as u64);
-        put("violations", standstill::violations() as u64);
+        put("suspension.longest-us", report.suspension.longest.as_micros() as u64);
+        put("suspension.total-us", report.suspension.total.as_micros() as u64);
+        put("violations", suspension::violations() as u64);
         let [started, finished] = &counts.collections;
         for (key, count) in [
             ("own.walks", &counts.own_walks),

@@ -2,7 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use corprof::testing::standstill;
+use corprof::testing::suspension;
 
 struct Watched;
 
@@ -12,19 +12,19 @@ static ALLOCATOR: Watched = Watched;
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        standstill::touched();
+        suspension::touched();
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        standstill::touched();
+        suspension::touched();
         // SAFETY: the caller's promise.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        standstill::touched();
+        suspension::touched();
         // SAFETY: the caller's promise.
         unsafe { System.realloc(memory, layout, size) }
     }

@@ -49,7 +49,7 @@ const ORDER: [&[&str]; 30] = [
     &["id"],
     &["error"],
     &["report"],
-    &["standstill"],
+    &["suspension"],
     &["lock"],
     &["system"],
 ];

@@ -4,12 +4,12 @@
 //! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than the
 //! blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete signature
 //! are ignored, as the runtime ignores them. What was decoded is an owned tree that outlives the module, though the tokens in it do
-//! not, and encodes to the same bytes. [`in_place`] is for whoever needs no tree.
+//! not, and encodes to the same bytes. [`cursor`] is for whoever needs no tree.
 
+pub mod cursor;
 mod decode;
 mod display;
 mod encode;
-pub mod in_place;
 mod reader;
 #[cfg(test)]
 mod tests;

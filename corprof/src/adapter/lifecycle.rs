@@ -54,7 +54,7 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         let mut cx = unsafe { InAttach::new(info) };
         // Of those to come, `ModuleLoadFinished` tells.
         for module in cx.enum_modules()? {
-            info.alive().module_loaded(info.runtime(), module.as_raw());
+            info.liveness().module_loaded(info.runtime(), module.as_raw());
         }
         profiler.initialize_for_attach(&mut cx, data)
     })
@@ -136,7 +136,7 @@ impl<P: Profiler> Adapter<P> {
             Some(Err(why)) => why,
             None => (E_FAIL, "it panicked".to_owned()),
         };
-        self.state.gate.quieten();
+        self.state.gate.disable();
         self.end_profiler_threads();
         if let Some(info) = self.info.get() {
             info.profiler_threads().join(); // whoever of them has `Info` is done with it then
@@ -170,7 +170,7 @@ impl<P: Profiler> Adapter<P> {
         if !self.state.ending.shutdown(PATIENCE) {
             return;
         }
-        let is_quiet = !self.state.gate.is_open();
+        let is_disabled = !self.state.gate.is_open();
         if let Some(info) = self.info.get() {
             info.event_pipe_sessions().end_all();
             // A callback that waits for one of them is let go.
@@ -188,10 +188,10 @@ impl<P: Profiler> Adapter<P> {
         let hooks = self.info.get().and_then(Info::hooks).filter(|_| is_empty);
         if let Some(hooks) = hooks {
             // SAFETY: the gate is closed and nobody is inside.
-            unsafe { hooks.end_all_threads(is_quiet) };
+            unsafe { hooks.end_all_threads(is_disabled) };
         }
         if let Some(info) = self.info.get() {
-            if is_empty && !is_quiet && !info.profiler_threads().has_panicked() {
+            if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
                 // SAFETY: only what follows drops the profiler, and this is the only time. The runtime has called `Shutdown`, in
                 // which the table allows all sync calls, and waits for its answer.
                 let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };

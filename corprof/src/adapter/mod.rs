@@ -5,7 +5,7 @@
 //! bookkeeping, under the guard that lets no panic out, into the user's method. `factory.rs` makes the object when the
 //! runtime asks the library for it.
 
-pub(crate) mod books;
+pub(crate) mod bookkeeping;
 mod detach;
 pub(crate) mod exception_pins;
 mod export;
@@ -226,9 +226,9 @@ unsafe fn enter<P: Profiler>(
     user: impl FnOnce(&P, &Info, u64),
 ) -> HRESULT {
     // Also for a profiler that is quiet: objects move all the same.
-    let report = if is_about_moving(event) { count_report() } else { 0 };
+    let report = if event.reports_gc_moves() { count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
-    if !is_implemented && !books::are_kept_of(event) && !exception_pins::depend_on(event) {
+    if !is_implemented && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
         return S_OK;
     }
     if exception_pins::cause(event) {
@@ -236,9 +236,9 @@ unsafe fn enter<P: Profiler>(
     }
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let Some(info) = adapter.info.get() else { return apart(|| S_OK) };
-    // The books are kept also when the profiler is quiet, as a callback of before may still be running.
-    books::before(info, event, subject);
+    let Some(info) = adapter.info.get() else { return outline(|| S_OK) };
+    // Bookkeeping goes on when the profiler is disabled, as an earlier callback may still be running.
+    bookkeeping::before(info, event, subject);
     if exception_pins::depend_on(event)
         && let Some(pins) = adapter.exception_pins.get()
     {
@@ -247,7 +247,7 @@ unsafe fn enter<P: Profiler>(
     }
     // `event` is a constant in each thunk: the others pay nothing.
     let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
-    let _subject = books::is_about_function(event).then(|| Subject::begin(subject));
+    let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
     if is_implemented && delivery != Some(None) {
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.
@@ -259,11 +259,11 @@ unsafe fn enter<P: Profiler>(
         match adapter.state.gate.enter_as_usual() {
             Some(inside) => run(inside),
             None => {
-                apart(move || adapter.state.gate.enter().map(run));
+                outline(move || adapter.state.gate.enter().map(run));
             }
         }
     }
-    books::after(info, event, subject);
+    bookkeeping::after(info, event, subject);
     S_OK
 }
 
@@ -295,7 +295,7 @@ impl Drop for Delivery {
 /// Runs what is rare, and keeps it out of the caller.
 #[cold]
 #[inline(never)]
-pub(crate) fn apart<R>(rare: impl FnOnce() -> R) -> R {
+pub(crate) fn outline<R>(rare: impl FnOnce() -> R) -> R {
     rare()
 }
 
@@ -321,13 +321,16 @@ const fn heap_at(event: Event) -> Heap {
 
 /// Whether an event tells where objects go: trackers must not miss one. The runtime makes the older forms of two of them,
 /// too, and they say the same.
-#[inline]
-const fn is_about_moving(event: Event) -> bool {
-    matches!(
-        event,
-        Event::GarbageCollectionStarted
-            | Event::MovedReferences2
-            | Event::SurvivingReferences2
-            | Event::GarbageCollectionFinished
-    )
+impl Event {
+    /// Whether its callback tells which objects a collection moves or keeps.
+    #[inline]
+    const fn reports_gc_moves(self) -> bool {
+        matches!(
+            self,
+            Self::GarbageCollectionStarted
+                | Self::MovedReferences2
+                | Self::SurvivingReferences2
+                | Self::GarbageCollectionFinished
+        )
+    }
 }

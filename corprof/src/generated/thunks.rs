@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use corprof_sys::*;
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
-use crate::adapter::{Adapter, books, in_callback, in_triggers, lifecycle};
+use crate::adapter::{Adapter, bookkeeping, in_callback, in_triggers, lifecycle};
 use crate::args::*;
 use crate::event_mask::Event;
 use crate::id::*;
@@ -1351,7 +1351,7 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
     cchName: u32,
     name: *const u16,
 ) -> HRESULT {
-    books::thread_name_changed::<P>(this, threadId, cchName, name);
+    bookkeeping::thread_name_changed::<P>(this, threadId, cchName, name);
     in_triggers::<
         P,
     >(

@@ -19,7 +19,7 @@ use windows_core::BOOL;
 
 use super::either::EitherHooks;
 use super::stubs::{OURS, TAGS, Target};
-use super::threads::{Kept, State, Threads};
+use super::threads::{CallThreadState, State, Threads};
 use super::values::{Assemblies, Lookup, Plan};
 use super::{Hook, InHook, clock, fitness, signature};
 use crate::context::{InInitialize, InTriggers};
@@ -150,7 +150,7 @@ impl<H: EitherHooks> Installed<H> {
         // are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let Some(first) = record.gate.enter_first(record.tag) else {
-            return Self::run_rarely(record, name, user);
+            return Self::run_nested(record, name, user);
         };
         // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
         // uses it now: this is the only hook or callback; and a thread does not end in a hook.
@@ -168,7 +168,7 @@ impl<H: EitherHooks> Installed<H> {
     #[inline(never)]
     fn end_after_panic(payload: Box<dyn Any + Send>, name: &'static str) {
         // SAFETY: what a thread keeps while it is in a hook that came by `enter_first`, is the state of these hooks on it.
-        let hooks = |state: NonNull<()>| unsafe { state.cast::<Kept<H>>().as_ref() }.hooks;
+        let hooks = |state: NonNull<()>| unsafe { state.cast::<CallThreadState<H>>().as_ref() }.hooks;
         let Some(first) = First::again(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
         // What the panic carried may do anything when it is dropped: first things first.
         hooks(first.local()).disable_after_panic(name);
@@ -179,7 +179,7 @@ impl<H: EitherHooks> Installed<H> {
     /// As [`run`](Self::run) for a hook that is not the only thing on its thread, or the first on it.
     #[cold]
     #[inline(never)]
-    fn run_rarely(
+    fn run_nested(
         record: &'static Record<H>,
         name: &'static str,
         user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
@@ -308,9 +308,9 @@ impl<H: EitherHooks> HookSlot for Installed<H> {
         }
     }
 
-    unsafe fn end_all_threads(&self, is_quiet: bool) {
+    unsafe fn end_all_threads(&self, is_disabled: bool) {
         // SAFETY: the caller's promise.
-        unsafe { self.end_threads(is_quiet) }
+        unsafe { self.end_threads(is_disabled) }
     }
 
     unsafe fn drop_user(&self) {

@@ -96,7 +96,6 @@ pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
 use installed::Installed;
 pub use unwind::StackBoundary;
-pub(crate) use unwind::is_about_unwinding;
 pub use value_hooks::{HookValues, ValueHooks};
 
 bitflags::bitflags! {

@@ -35,7 +35,7 @@ pub(crate) struct State(NonNull<()>);
 
 /// What a [`State`] points to. The user's part comes first, so that a pointer to the whole is one to it.
 #[repr(C)]
-pub(super) struct Kept<H: EitherHooks> {
+pub(super) struct CallThreadState<H: EitherHooks> {
     thread: UnsafeCell<H::Thread>,
     /// Somebody other than a hook of the usual case has it (`unwind.rs`).
     pub(super) is_lent: Cell<bool>,
@@ -82,7 +82,7 @@ impl<H: EitherHooks> Installed<H> {
             Some(state) => state,
             None => {
                 let made = catch(|| self.user().thread_started(), || self.disable_after_panic("thread_started"))?;
-                let kept = Kept { thread: UnsafeCell::new(made), is_lent: Cell::new(false), hooks: self };
+                let kept = CallThreadState { thread: UnsafeCell::new(made), is_lent: Cell::new(false), hooks: self };
                 let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
                 // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
@@ -102,7 +102,7 @@ impl<H: EitherHooks> Installed<H> {
         let is_first = self.threads.live().remove(&state);
         // SAFETY: it comes from `Box::leak` in `find_thread`; who takes it out of the set is the only one to have it, by the
         // caller's promise.
-        is_first.then(|| unsafe { Box::from_raw(state.0.cast::<Kept<H>>().as_ptr()) }.thread.into_inner())
+        is_first.then(|| unsafe { Box::from_raw(state.0.cast::<CallThreadState<H>>().as_ptr()) }.thread.into_inner())
     }
 
     /// The calling thread's state, as the thread ends.
@@ -121,12 +121,12 @@ impl<H: EitherHooks> Installed<H> {
     ///
     /// # Safety
     /// The gate is closed and nobody is inside.
-    pub(super) unsafe fn end_threads(&self, is_quiet: bool) {
+    pub(super) unsafe fn end_threads(&self, is_disabled: bool) {
         let live: Vec<_> = self.threads.live().iter().copied().collect();
         for state in live {
             // SAFETY: it was in the set; a thread uses its state inside the gate only, and nobody is there.
             let Some(thread) = (unsafe { self.take_thread(state) }) else { continue };
-            let end = || if is_quiet { drop(thread) } else { self.user().thread_ended(thread) };
+            let end = || if is_disabled { drop(thread) } else { self.user().thread_ended(thread) };
             catch(end, || self.report_last_panic("thread_ended"));
         }
     }

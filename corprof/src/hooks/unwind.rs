@@ -15,7 +15,7 @@ use crate::session::slot::Inside;
 use super::FunctionHooks;
 use super::either::EitherHooks;
 use super::installed::Installed;
-use super::threads::Kept;
+use super::threads::CallThreadState;
 
 /// A place in a stack: functions whose callers' stack pointers ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are
 /// below it do not run any more.
@@ -84,16 +84,18 @@ impl InCallback<'_> {
     }
 }
 
-/// Whether hooks want to hear of an event.
-pub(crate) const fn is_about_unwinding(event: Event) -> bool {
-    matches!(
-        event,
-        Event::ExceptionThrown
-            | Event::ExceptionSearchFilterEnter
-            | Event::ExceptionSearchFilterLeave
-            | Event::ExceptionUnwindFinallyEnter
-            | Event::ExceptionCatcherEnter
-    )
+impl Event {
+    /// Whether an exception may have left functions by then.
+    pub(crate) const fn is_unwind_point(self) -> bool {
+        matches!(
+            self,
+            Self::ExceptionThrown
+                | Self::ExceptionSearchFilterEnter
+                | Self::ExceptionSearchFilterLeave
+                | Self::ExceptionUnwindFinallyEnter
+                | Self::ExceptionCatcherEnter
+        )
+    }
 }
 
 /// The boundary at such an event; none if the runtime does not tell.
@@ -121,11 +123,11 @@ fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
 pub(super) type ThreadOf<H> = NonNull<<H as EitherHooks>::Thread>;
 
 /// The state of a thread while somebody has it, who is inside the gate.
-pub(super) struct Loan<H: EitherHooks>(&'static Kept<H>);
+pub(super) struct Loan<H: EitherHooks>(&'static CallThreadState<H>);
 
 impl<H: EitherHooks> Loan<H> {
     /// None if somebody has it.
-    fn new(kept: &'static Kept<H>) -> Option<Self> {
+    fn new(kept: &'static CallThreadState<H>) -> Option<Self> {
         (!kept.is_lent.replace(true)).then_some(Self(kept))
     }
 }
@@ -145,8 +147,8 @@ impl<H: EitherHooks> Installed<H> {
         }
         let state = self.thread(inside)?;
         // SAFETY: the state belongs to this thread, is not freed while it is inside the gate, which it is for as long as this
-        // is used, and is in a `Kept`, of which only the flag is looked at here.
-        let kept: &'static Kept<H> = unsafe { &*state.cast().as_ptr() };
+        // is used, and is in a `CallThreadState`, of which only the flag is looked at here.
+        let kept: &'static CallThreadState<H> = unsafe { &*state.cast().as_ptr() };
         Some((NonNull::from(kept).cast(), Loan::new(kept)?))
     }
 

@@ -42,7 +42,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetAppDomainsContainingModule")]
     pub fn app_domains_containing_module(&mut self, module: ModuleId) -> Result<Vec<AppDomainId>> {
         const CALL: &str = "GetAppDomainsContainingModule";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let app_domains = read_list_from(CALL, 1, |room, count, start| {
             // SAFETY: the call writes the count and at most `room` ids.

@@ -26,7 +26,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetAssemblyInfo")]
     pub fn assembly_info(&self, assembly: AssemblyId) -> Result<AssemblyInfo> {
         const CALL: &str = "GetAssemblyInfo";
-        let assembly = self.hold(assembly, CALL)?;
+        let assembly = self.pin(assembly, CALL)?;
         let info = self.first_version(CALL)?;
         let (mut app_domain, mut module) = (0, 0);
         let name = read_utf16(CALL, |start, room, count| {

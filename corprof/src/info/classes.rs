@@ -20,7 +20,7 @@ impl Info {
     #[doc(alias = "GetClassIDInfo")]
     #[inline]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
-        if !self.alive().is_unloading_possible() {
+        if !self.liveness().is_unloading_possible() {
             // As `function_info`: most have no type arguments.
             match self.runtime().ask_class_into(class, &mut []) {
                 Ok((info, 0)) => return Ok(info),
@@ -28,7 +28,7 @@ impl Info {
                 Err(code) => return Err(Error::new(code, CLASS_INFO)),
             }
         }
-        match self.class_info_rarely(class) {
+        match self.class_info_slow(class) {
             Ok(ClassInfo { module, token, parent, type_args }) => Ok(ClassInfo { module, token, parent, type_args }),
             Err(sys::COR_E_OBJECTDISPOSED) => Err(dead::<ClassId>(CLASS_INFO)),
             Err(code) => Err(Error::new(code, CLASS_INFO)),
@@ -37,8 +37,8 @@ impl Info {
 
     /// As [`class_info`](Self::class_info), for any class.
     #[cold]
-    fn class_info_rarely(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
-        let held = self.hold(class, CLASS_INFO).map_err(|error| error.code())?;
+    fn class_info_slow(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
+        let held = self.pin(class, CLASS_INFO).map_err(|error| error.code())?;
         let info = self.runtime().ask_class(class)?;
         info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
         drop(held); // They are alive as long as it is, so they are noted before.
@@ -49,7 +49,7 @@ impl Info {
     #[doc = contract!(IsArrayClass)]
     #[doc(alias = "IsArrayClass")]
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
-        let held = self.hold(class, "IsArrayClass")?;
+        let held = self.pin(class, "IsArrayClass")?;
         let array = self.runtime().ask_array(class)?;
         array.and_then(|array| array.element).into_iter().for_each(|class| self.note_class(class));
         drop(held); // The element is alive as long as it is, so it is noted before.

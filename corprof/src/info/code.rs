@@ -11,7 +11,7 @@ use crate::generated::contract::contract;
 use crate::id::{FunctionId, ModuleId, NativeCode, ReJitId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
-use crate::session::liveness::{Held, LookUp, dead};
+use crate::session::liveness::{LookUp, Pinned, dead};
 
 /// A function in one of its bodies: as it was loaded, or as a ReJIT request made it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -124,10 +124,10 @@ impl Info {
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
-        if !self.alive().is_unloading_possible() {
+        if !self.liveness().is_unloading_possible() {
             let function = self.runtime().ask_function_at(ip)?;
             // If that has just become possible, what was found may be gone already.
-            if !self.alive().is_unloading_possible() {
+            if !self.liveness().is_unloading_possible() {
                 return Ok(function.and_then(FunctionId::from_raw));
             }
         }
@@ -137,7 +137,7 @@ impl Info {
     /// As [`function_from_ip`](Self::function_from_ip), once something may be unloaded.
     #[cold]
     fn function_at(&self, ip: usize) -> Result<Option<FunctionId>> {
-        let look_up = self.alive().look_up();
+        let look_up = self.liveness().look_up();
         self.find(&look_up, || self.runtime().ask_function_at(ip))
     }
 
@@ -148,7 +148,7 @@ impl Info {
             return Ok(Some(function));
         }
         // It was dead when it was last heard of. If all that is dead has gone, what is found from then on is alive.
-        if !self.alive().is_all_gone(self.runtime()) {
+        if !self.liveness().is_all_gone(self.runtime()) {
             return Ok(None);
         }
         let found = ask()?;
@@ -156,8 +156,8 @@ impl Info {
     }
 
     /// An error if the code has gone: its function may have died, and another have been given the same identifier.
-    fn check_code(&self, code: NativeCode, function: &Held<'_, FunctionId>, call: &'static str) -> Result<()> {
-        if !self.alive().is_unloading_possible() {
+    fn check_code(&self, code: NativeCode, function: &Pinned<'_, FunctionId>, call: &'static str) -> Result<()> {
+        if !self.liveness().is_unloading_possible() {
             return Ok(());
         }
         match self.runtime().ask_function_at(code.as_raw())? {
@@ -179,7 +179,7 @@ impl Info {
     #[doc(alias = "GetCodeInfo")]
     pub fn code_ranges(&self, function: FunctionId) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo2";
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
             // SAFETY: the function is held; the call writes the count and at most `room` ranges.
@@ -196,7 +196,7 @@ impl Info {
         const CALL: &str = "GetNativeCodeStartAddresses";
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let FunctionVersion { function, rejit } = version.into();
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
             // SAFETY: the function is held; the call writes the count and at most `room` addresses.
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
@@ -210,7 +210,7 @@ impl Info {
     #[doc(alias = "IsFunctionDynamic")]
     pub fn is_function_dynamic(&self, function: FunctionId) -> Result<bool> {
         const CALL: &str = "IsFunctionDynamic";
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
         // SAFETY: the function is held, or its memory stays (a dynamic method's); the call writes one truth value and keeps nothing.
@@ -231,7 +231,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetILToNativeMapping")]
     pub fn il_to_native_mapping(&self, code: NativeCode) -> Result<Vec<IlToNativeRange>> {
         const CALL: &str = "GetILToNativeMapping3";
-        let function = self.hold(code.function(), CALL)?;
+        let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let ranges = read_list(CALL, |room, count, start: *mut [u32; 3]| {
@@ -261,11 +261,11 @@ impl InTriggers<'_> {
     #[doc(alias = "GetFunctionFromIP2")]
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
         const CALL: &str = "GetFunctionFromIP3";
-        let look_up = self.alive().look_up();
+        let look_up = self.liveness().look_up();
         // Without the body first: for that, the runtime follows the function to its module and type arguments, which may have gone.
         let ask = || self.runtime().ask_function_version_at(ip, std::ptr::null_mut());
         let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
-        let Ok(held) = self.hold(function, CALL) else { return Ok(None) };
+        let Ok(held) = self.pin(function, CALL) else { return Ok(None) };
         let mut rejit = 0;
         let found = self.runtime().ask_function_version_at(ip, &mut rejit)?;
         // Another one if the code of a dynamic method has gone meanwhile.
@@ -278,7 +278,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetCodeInfo3")]
     pub fn native_code_ranges(&mut self, code: NativeCode) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo4";
-        let function = self.hold(code.function(), CALL)?;
+        let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
@@ -296,7 +296,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetReJITIDs")]
     pub fn rejit_ids(&mut self, function: FunctionId) -> Result<Vec<ReJitId>> {
         const CALL: &str = "GetReJITIDs";
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // The runtime refuses to be asked for the count alone.
         let ids = read_list_from(CALL, USUAL_REJIT_IDS, |room, count, start| {
@@ -321,8 +321,8 @@ impl InTriggers<'_> {
         inlinee: MethodDef,
     ) -> Result<NgenInliners> {
         const CALL: &str = "EnumNgenModuleMethodsInliningThisMethod";
-        let inliners = self.hold(inliners, CALL)?;
-        let inlinee_module = self.hold(inlinee_module, CALL)?;
+        let inliners = self.pin(inliners, CALL)?;
+        let inlinee_module = self.pin(inlinee_module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo6>(CALL)?;
         let mut is_incomplete = BOOL(0);
         let methods = read_all(

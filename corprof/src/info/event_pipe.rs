@@ -121,7 +121,11 @@ impl ConfigText {
 /// To stop a session makes a managed thread of the caller (seen on .NET 8), and to start one may run the managed code of an
 /// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) what it refuses an
 /// application's thread outside of callbacks.
-fn apart<T: Send>(call: &'static str, info: &Info, make: impl FnOnce(&Info) -> Result<T> + Send) -> Result<T> {
+fn on_helper_thread<T: Send>(
+    call: &'static str,
+    info: &Info,
+    make: impl FnOnce(&Info) -> Result<T> + Send,
+) -> Result<T> {
     if !profiler_threads::is_current() && info.current_thread()?.is_some() {
         return make(info);
     }
@@ -183,7 +187,7 @@ impl InTriggers<'_> {
         rundown: bool,
     ) -> Result<EventPipeSessionId> {
         const CALL: &str = "EventPipeStartSession";
-        apart(CALL, self, |info| {
+        on_helper_thread(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
@@ -213,7 +217,7 @@ impl InTriggers<'_> {
         provider: &EventPipeProviderConfig<'_>,
     ) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
-        apart(CALL, self, |info| {
+        on_helper_thread(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let text = ConfigText::of(CALL, provider)?;
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
@@ -240,7 +244,7 @@ impl InTriggers<'_> {
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";
-        apart(CALL, self, |info| {
+        on_helper_thread(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             if !sessions.end(session, CALL)? {

@@ -18,7 +18,7 @@ impl Info {
     #[doc(alias = "GetFunctionInfo")]
     #[inline]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
-        if self.alive().is_sure_to_stay(function) {
+        if self.liveness().is_sure_to_stay(function) {
             // Most have no type arguments; those that have are asked about again, so that the others do not pay for them.
             match self.runtime().ask_function_into(function, 0, &mut []) {
                 Ok((info, 0)) => return Ok(info),
@@ -27,7 +27,7 @@ impl Info {
             }
         }
         // Taken apart: what is handed on as it is would be in memory in the usual case as well, where registers do.
-        match self.function_info_rarely(function) {
+        match self.function_info_slow(function) {
             Ok(FunctionInfo { class, module, token, type_args }) => {
                 Ok(FunctionInfo { class, module, token, type_args })
             }
@@ -38,8 +38,8 @@ impl Info {
 
     /// As [`function_info`](Self::function_info), for any function.
     #[cold]
-    fn function_info_rarely(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
-        let held = self.hold(function, FUNCTION_INFO).map_err(|error| error.code())?;
+    fn function_info_slow(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
+        let held = self.pin(function, FUNCTION_INFO).map_err(|error| error.code())?;
         let info = self.runtime().ask_function(function)?;
         self.note_classes_of(&info);
         drop(held); // They are alive as long as it is, so they are noted before.
@@ -73,16 +73,16 @@ impl Info {
     #[doc(alias = "GetDynamicFunctionInfo")]
     pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
         const CALL: &str = "GetDynamicFunctionInfo";
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
-        if !self.alive().is_watched(function.id()) && self.is_function_dynamic(function.id())? {
+        if !self.liveness().is_watched(function.id()) && self.is_function_dynamic(function.id())? {
             return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL).about(
                 "function",
                 "a dynamic method may end at any time, and only with MONITOR_JIT_COMPILATION on from before its compilation \
                  is that heard of",
             ));
         }
-        let _name = self.alive().hold_dynamic_method(function.id(), CALL)?;
+        let _name = self.liveness().pin_dynamic_method(function.id(), CALL)?;
         read_utf16(CALL, |start, room, count| {
             let (mut module, mut signature, mut signature_size) = (0, std::ptr::null(), 0);
             // SAFETY: the call writes the three locals, the count, and at most `room` units of text.

@@ -148,10 +148,10 @@ impl InCallback<'_> {
     pub fn enumerate_non_gc_objects(&self) -> Result<Vec<ObjectId<'_>>> {
         const CALL: &str = "EnumerateNonGCObjects";
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
-        let alive = self.alive();
+        let liveness = self.liveness();
         // No module begins to go before this is dropped.
-        let _look_up = alive.look_up();
-        if alive.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
+        let _look_up = liveness.look_up();
+        if liveness.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "after an unload",
                 "an assembly has been unloaded, and this runtime reads the classes of objects that it left behind: ask before the \

@@ -26,7 +26,7 @@ impl Info {
     /// before `module_load_finished`.
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
-        let module = self.hold(module, GET_BODY)?;
+        let module = self.pin(module, GET_BODY)?;
         match self.original_bodies().of(module.as_raw(), method.as_raw()) {
             Some(original) => Ok(original.to_vec()),
             None => self.ask_for_body(module.as_raw(), method),
@@ -39,7 +39,7 @@ impl Info {
     ///
     /// When it may be asked, and its errors, are those of [`il_function_body`](Self::il_function_body).
     pub fn current_il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
-        let module = self.hold(module, GET_BODY)?;
+        let module = self.pin(module, GET_BODY)?;
         self.ask_for_body(module.as_raw(), method)
     }
 
@@ -92,7 +92,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetILFunctionBodyAllocator")]
     pub unsafe fn set_il_function_body(&mut self, module: ModuleId, method: MethodDef, body: &[u8]) -> Result<()> {
         const CALL: &str = "SetILFunctionBody";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let size = check_body(body, CALL)?;
         // Before the body is replaced, so that nobody takes the new one for the original. A method without a body gets its error
         // from the runtime below.
@@ -134,7 +134,7 @@ impl InTriggers<'_> {
         map: &[IlMapEntry],
     ) -> Result<()> {
         const CALL: &str = "SetILInstrumentedCodeMap";
-        let function = self.hold(function, CALL)?;
+        let function = self.pin(function, CALL)?;
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
         // SAFETY: the call reads `count` entries and keeps a copy.
         let code = unsafe {

@@ -19,9 +19,9 @@ impl InCallback<'_> {
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask once more in a moment.
     #[doc(alias = "EnumJITedFunctions")]
     pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
-        let alive = self.alive();
-        let look_up = alive.look_up();
-        let is_all_gone = alive.is_all_gone(self.runtime());
+        let liveness = self.liveness();
+        let look_up = liveness.look_up();
+        let is_all_gone = liveness.is_all_gone(self.runtime());
         // No module begins to go during the look-up; one that has begun must be through.
         if !is_all_gone && self.runtime_info()?.major >= 10 {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "EnumJITedFunctions").about(
@@ -44,8 +44,8 @@ impl InTriggers<'_> {
     #[doc(alias = "EnumJITedFunctions2")]
     pub fn jitted_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
         const CALL: &str = "EnumJITedFunctions2";
-        let look_up = self.alive().look_up();
-        if self.alive().has_unloaded() {
+        let look_up = self.liveness().look_up();
+        if self.liveness().has_unloaded() {
             drop(look_up);
             return self.held_function_versions();
         }

@@ -48,7 +48,7 @@ impl Info {
     #[doc(alias = "GetClassLayout")]
     pub fn class_layout(&self, class: ClassId) -> Result<ClassLayout> {
         const CALL: &str = "GetClassLayout";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         const BLANK: sys::COR_FIELD_OFFSET = sys::COR_FIELD_OFFSET { ridOfField: 0, ulOffset: 0 };
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut size = 0;
@@ -85,7 +85,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetBoxClassLayout")]
     pub fn box_class_layout(&self, class: ClassId) -> Result<u32> {
         const CALL: &str = "GetBoxClassLayout";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut offset = 0;
         // SAFETY: the call writes one number and keeps nothing.

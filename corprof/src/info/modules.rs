@@ -36,7 +36,7 @@ impl Info {
     #[doc(alias = "GetModuleInfo")]
     pub fn module_info(&self, module: ModuleId) -> Result<ModuleInfo> {
         const CALL: &str = "GetModuleInfo2";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut base, mut assembly, mut flags) = (std::ptr::null(), 0, 0);
         let path = read_utf16(CALL, |start, room, count| {
@@ -85,7 +85,7 @@ impl InCallback<'_> {
 
     fn metadata_interface<I: Interface>(&self, module: ModuleId, access: sys::CorOpenFlags) -> Result<(I, Lifeline)> {
         const CALL: &str = "GetModuleMetaData";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
         // SAFETY: the call writes one reference, of whichever interface is asked for, and every interface is an `IUnknown`.
         let code = unsafe {
@@ -95,7 +95,7 @@ impl InCallback<'_> {
         // S_FALSE: the module has none, such as a resource.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
         let metadata = metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))?;
-        Ok((metadata, Lifeline::of(self.alive(), &module)))
+        Ok((metadata, Lifeline::of(self.liveness(), &module)))
     }
 }
 
@@ -108,7 +108,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         // SAFETY: the call writes one interface pointer, and the reference to it is given away.
         let modules = read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)?;
-        self.alive().modules_listed(self.runtime(), &modules);
+        self.liveness().modules_listed(self.runtime(), &modules);
         Ok(modules)
     }
 
@@ -120,7 +120,7 @@ impl InTriggers<'_> {
     #[doc(alias = "ApplyMetaData")]
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         // SAFETY: the call takes an id.
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo7>(CALL)?.ApplyMetaData(module.as_raw()) };
         Error::check(code, CALL)

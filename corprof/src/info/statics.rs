@@ -10,7 +10,7 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
-use crate::session::liveness::Held;
+use crate::session::liveness::Pinned;
 
 /// Says of a refusal by [`static_field_info`](InCallback::static_field_info) what the code does not.
 fn explain_kind(error: Error) -> Error {
@@ -50,7 +50,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetStaticFieldInfo")]
     pub fn static_field_info(&self, class: ClassId, field: FieldDef) -> Result<sys::COR_PRF_STATIC_TYPE> {
         const CALL: &str = "GetStaticFieldInfo";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let mut kind = sys::COR_PRF_FIELD_NOT_A_STATIC;
         // SAFETY: the call writes one number and keeps nothing.
@@ -67,7 +67,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetRVAStaticAddress")]
     pub fn rva_static_address(&self, class: ClassId, field: FieldDef) -> Result<usize> {
         const CALL: &str = "GetRVAStaticAddress";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut address = std::ptr::null_mut();
         // SAFETY: the call writes one address and keeps nothing.
@@ -85,7 +85,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetAppDomainStaticAddress")]
     pub fn app_domain_static_address(&self, class: ClassId, field: FieldDef, app_domain: AppDomainId) -> Result<usize> {
         const CALL: &str = "GetAppDomainStaticAddress";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut address = std::ptr::null_mut();
         // SAFETY: the call writes one address and keeps nothing.
@@ -112,10 +112,10 @@ impl InCallback<'_> {
         thread: Option<ThreadId>,
     ) -> Result<usize> {
         const CALL: &str = "GetThreadStaticAddress2";
-        let class = self.hold(class, CALL)?;
+        let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        let thread = thread.map(|thread| self.hold(thread, CALL)).transpose()?;
-        let thread = thread.as_ref().map_or(0, Held::as_raw);
+        let thread = thread.map(|thread| self.pin(thread, CALL)).transpose()?;
+        let thread = thread.as_ref().map_or(0, Pinned::as_raw);
         let mut address = std::ptr::null_mut();
         // SAFETY: the call writes one address and keeps nothing.
         let code = unsafe {

@@ -19,7 +19,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetInMemorySymbolsLength")]
     pub fn in_memory_symbols_length(&self, module: ModuleId) -> Result<Option<u32>> {
         const CALL: &str = "GetInMemorySymbolsLength";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo7>(CALL)?;
         let mut length = 0;
         // SAFETY: the call writes one number and keeps nothing.
@@ -36,7 +36,7 @@ impl InCallback<'_> {
     #[doc(alias = "ReadInMemorySymbols")]
     pub fn read_in_memory_symbols(&self, module: ModuleId, offset: u32, bytes: &mut [u8]) -> Result<usize> {
         const CALL: &str = "ReadInMemorySymbols";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo7>(CALL)?;
         let room = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let mut read = 0;

@@ -34,7 +34,7 @@ impl Info {
     #[doc(alias = "GetThreadAppDomain")]
     pub fn thread_app_domain(&self, thread: ThreadId) -> Result<AppDomainId> {
         const CALL: &str = "GetThreadAppDomain";
-        let thread = self.hold(thread, CALL)?;
+        let thread = self.pin(thread, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut app_domain = 0;
         // SAFETY: the call writes one id and keeps nothing.
@@ -50,7 +50,7 @@ impl Info {
     #[doc(alias = "GetThreadContext")]
     pub fn thread_context(&self, thread: ThreadId) -> Result<ContextId> {
         const CALL: &str = "GetThreadContext";
-        let thread = self.hold(thread, CALL)?;
+        let thread = self.pin(thread, CALL)?;
         let mut context = 0;
         // SAFETY: the call writes one id and keeps nothing.
         let code = unsafe { self.first_version(CALL)?.GetThreadContext(thread.as_raw(), &mut context) };
@@ -67,7 +67,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetThreadInfo")]
     pub fn os_thread_id(&self, thread: ThreadId) -> Result<u32> {
         const CALL: &str = "GetThreadInfo";
-        let thread = self.hold(thread, CALL)?;
+        let thread = self.pin(thread, CALL)?;
         let mut id = 0;
         // SAFETY: the call writes one number and keeps nothing.
         let code = unsafe { self.first_version(CALL)?.GetThreadInfo(thread.as_raw(), &mut id) };
@@ -84,7 +84,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetHandleFromThread")]
     pub fn handle_from_thread(&self, thread: ThreadId) -> Result<usize> {
         const CALL: &str = "GetHandleFromThread";
-        let thread = self.hold(thread, CALL)?;
+        let thread = self.pin(thread, CALL)?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: the call writes one handle and keeps nothing.
         let code = unsafe { self.first_version(CALL)?.GetHandleFromThread(thread.as_raw(), &mut handle) };

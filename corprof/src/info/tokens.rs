@@ -23,7 +23,7 @@ impl InCallback<'_> {
     #[doc(alias = "GetFunctionFromToken")]
     pub fn function_from_token(&self, module: ModuleId, method: impl Into<Token>) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromToken";
-        let module = self.hold(module, CALL)?;
+        let module = self.pin(module, CALL)?;
         let mut function = 0;
         // SAFETY: the call writes one id and keeps nothing.
         let code = unsafe {
@@ -80,8 +80,8 @@ impl InTriggers<'_> {
         const CALL: &str = "GetClassFromTokenAndTypeArgs";
         self.check_managed(CALL)?;
         self.check_type_args(CALL, module, definition.token(), type_args)?;
-        let module = self.hold(module, CALL)?;
-        let _type_args = self.hold_all(type_args, CALL)?;
+        let module = self.pin(module, CALL)?;
+        let _type_args = self.pin_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut class = 0;
@@ -125,8 +125,8 @@ impl InTriggers<'_> {
             return Err(Error::new(E_INVALIDARG, CALL).about("class", "it must be the one that declares the method"));
         }
         self.check_type_args(CALL, owner.module, method.token(), type_args)?;
-        let class = self.hold(class, CALL)?;
-        let _type_args = self.hold_all(type_args, CALL)?;
+        let class = self.pin(class, CALL)?;
+        let _type_args = self.pin_all(type_args, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut function = 0;

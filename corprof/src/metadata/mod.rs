@@ -39,7 +39,7 @@ mod tests {
     use corprof_sys as sys;
 
     use super::signature::Primitive;
-    use super::signature::in_place::element;
+    use super::signature::cursor::element;
 
     /// The grammar is written from the standard; the runtime's header is a second source.
     #[test]

@@ -8,7 +8,7 @@ use windows_core::HRESULT;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::ffi::buffer::to_utf16;
 use crate::id::ModuleId;
-use crate::session::liveness::{Held, Lifeline};
+use crate::session::liveness::{Lifeline, Pinned};
 
 /// One of the runtime's interfaces to a module's metadata.
 pub(super) struct Metadata<I> {
@@ -23,14 +23,14 @@ impl<I> Metadata<I> {
     /// `COR_E_OBJECTDISPOSED`: the module has been unloaded.
     #[inline]
     pub(super) fn loaded(&self) -> Result<Loaded<'_, I>> {
-        Ok(Loaded { raw: &self.raw, _module: self.module.hold("metadata")? })
+        Ok(Loaded { raw: &self.raw, _module: self.module.pin("metadata")? })
     }
 }
 
 /// An interface to the metadata of a module that is loaded.
 pub(super) struct Loaded<'a, I> {
     raw: &'a I,
-    _module: Option<Held<'a, ModuleId>>,
+    _module: Option<Pinned<'a, ModuleId>>,
 }
 
 impl<I> Deref for Loaded<'_, I> {

@@ -20,7 +20,7 @@ use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::MethodDef;
-use crate::session::names::{Kept, Key, Known, NameStore};
+use crate::session::names::{CachedName, Key, Known, NameStore};
 use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
@@ -145,7 +145,7 @@ fn remember(known: &Known, key: impl Key, work_out: impl FnOnce() -> (Name, bool
     }
     let (name, lasting) = work_out();
     if lasting && let Some(mut writer) = known.il.writer() {
-        writer.insert(key, Kept { name: name.clone(), end_of_class: 0 });
+        writer.insert(key, CachedName { name: name.clone(), end_of_class: 0 });
     }
     name
 }

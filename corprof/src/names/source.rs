@@ -12,7 +12,7 @@ use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
 use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSpec, is_nested};
-use crate::session::names::{Kept, KeptImport, Known, PassingImports};
+use crate::session::names::{CachedImport, CachedName, Known, UnloadableImports};
 
 /// The questions whose answers make up a name. Each may fail, and the name then says so.
 ///
@@ -48,7 +48,7 @@ pub(super) trait Source {
 /// The running runtime, for the length of one look-up.
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
-    passing: &'a PassingImports,
+    passing: &'a UnloadableImports,
     /// What was known when the look-up began, and gets what it finds out.
     known: &'a Known,
     spelling: Spelling,
@@ -77,7 +77,7 @@ impl Deref for Lent<'_> {
 impl<'a, 'cb> Live<'a, 'cb> {
     pub(super) fn new(
         cx: &'a InCallback<'cb>,
-        passing: &'a PassingImports,
+        passing: &'a UnloadableImports,
         known: &'a Known,
         spelling: Spelling,
     ) -> Self {
@@ -102,14 +102,14 @@ impl<'a, 'cb> Live<'a, 'cb> {
 
     #[cold]
     fn other_metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
-        let ticket = match self.passing.get(&module).map(KeptImport::downcast) {
+        let ticket = match self.passing.get(&module).map(CachedImport::downcast) {
             Ok(Ok(import)) => return Ok(import),
             // Nobody else keeps anything there.
             Ok(Err(_)) => None,
             Err(ticket) => Some(ticket),
         };
         let import = Arc::new(self.cx.kept_metadata(module)?);
-        let kept: KeptImport = import.clone();
+        let kept: CachedImport = import.clone();
         if import.is_sure_to_stay() {
             if let Some(mut writer) = self.known.imports.writer() {
                 writer.insert(module, kept);
@@ -174,7 +174,7 @@ impl Source for Live<'_, '_> {
 
     #[inline]
     fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
-        self.spelling.table(self.known).get(class).map(Kept::class_name)
+        self.spelling.table(self.known).get(class).map(CachedName::class_name)
     }
 
     #[inline]
@@ -183,7 +183,7 @@ impl Source for Live<'_, '_> {
             return;
         }
         let Some(mut writer) = self.spelling.table(self.known).writer() else { return };
-        let kept = Kept { name: name.clone(), end_of_class: class.map_or(0, |(_, end)| end) };
+        let kept = CachedName { name: name.clone(), end_of_class: class.map_or(0, |(_, end)| end) };
         match (function, class) {
             (Some(function), Some((class, _))) => writer.insert_for_both(function, class, kept),
             (Some(function), None) => writer.insert(function, kept),

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{ArrayClass, ClassInfo};
-use crate::metadata::signature::in_place::Reader;
+use crate::metadata::signature::cursor::Reader;
 use crate::metadata::signature::{Primitive, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 

@@ -2,7 +2,7 @@
 
 use super::text::Text;
 use crate::metadata::signature::{CallingConvention, Primitive};
-use crate::session::names::{Kept, Known, Table};
+use crate::session::names::{CachedName, Known, Table};
 
 /// How types are written inside a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
 impl Spelling {
     /// Where names in this spelling are kept.
     #[inline]
-    pub(super) fn table(self, known: &Known) -> &Table<Kept> {
+    pub(super) fn table(self, known: &Known) -> &Table<CachedName> {
         match self {
             Self::Il => &known.il,
             Self::CSharp => &known.csharp,

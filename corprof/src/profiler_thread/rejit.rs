@@ -17,12 +17,12 @@ use crate::generated::contract::contract;
 use crate::id::ModuleId;
 use crate::info::Info;
 use crate::metadata::MethodDef;
-use crate::session::liveness::Held;
+use crate::session::liveness::Pinned;
 
 /// Methods as the runtime takes them: modules and tokens side by side.
 struct Methods<'a> {
     /// None of them goes before the call is over.
-    _held: Vec<Held<'a, ModuleId>>,
+    _held: Vec<Pinned<'a, ModuleId>>,
     modules: Vec<sys::ModuleID>,
     tokens: Vec<sys::mdMethodDef>,
     count: u32,
@@ -31,8 +31,8 @@ struct Methods<'a> {
 impl<'a> Methods<'a> {
     fn new(info: &'a Info, call: &'static str, methods: &[(ModuleId, MethodDef)]) -> Result<Self> {
         let count = u32::try_from(methods.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
-        let held = methods.iter().map(|&(module, _)| info.hold(module, call)).collect::<Result<Vec<_>>>()?;
-        let modules = held.iter().map(Held::as_raw).collect();
+        let held = methods.iter().map(|&(module, _)| info.pin(module, call)).collect::<Result<Vec<_>>>()?;
+        let modules = held.iter().map(Pinned::as_raw).collect();
         let tokens = methods.iter().map(|(_, method)| method.as_raw()).collect();
         Ok(Self { _held: held, modules, tokens, count })
     }

@@ -53,7 +53,7 @@ impl Info {
             count_report();
         }
         if !mask.watches_dynamic_methods() {
-            self.alive().stop_watching_dynamic_methods();
+            self.liveness().stop_watching_dynamic_methods();
         }
         set
     }

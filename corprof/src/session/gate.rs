@@ -87,7 +87,7 @@ impl Gate {
     }
 
     /// No further callback is let in; `true` the first time. Those inside go on.
-    pub(crate) fn quieten(&self) -> bool {
+    pub(crate) fn disable(&self) -> bool {
         self.state.compare_exchange(self.open, QUIET, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -97,7 +97,7 @@ impl Gate {
     }
 
     /// Whether callbacks are no longer let in because of a panic.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_disabled(&self) -> bool {
         self.state.load(Ordering::Relaxed) == QUIET
     }
 
@@ -195,7 +195,7 @@ mod tests {
         assert!(gate.enter().is_some());
         assert!(gate.close(Duration::ZERO));
         assert!(gate.enter().is_none());
-        assert!(!gate.quieten(), "closed stays closed");
+        assert!(!gate.disable(), "closed stays closed");
     }
 
     #[test]

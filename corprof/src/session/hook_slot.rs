@@ -21,7 +21,7 @@ pub(crate) trait HookSlot: Send + Sync {
     ///
     /// # Safety
     /// The gate is closed and nobody is inside.
-    unsafe fn end_all_threads(&self, is_quiet: bool);
+    unsafe fn end_all_threads(&self, is_disabled: bool);
     /// Drops the user's hooks, the first time.
     ///
     /// # Safety

@@ -45,7 +45,7 @@ pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
 pub(crate) use hook_slot::HookSlot;
 pub(crate) use late_handles::LateHandles;
-use liveness::Alive;
+use liveness::Liveness;
 pub(crate) use moves::{count_report, reports};
 use names::NameStore;
 use original_bodies::OriginalBodies;
@@ -70,7 +70,7 @@ struct Session {
     /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has let go of
     /// what the call needs.
     is_mask_sealed: Mutex<bool>,
-    alive: Arc<Alive>,
+    liveness: Arc<Liveness>,
     names: NameStore,
     profiler: Arc<ProfilerState>,
     /// Set in `initialize`, if at all.
@@ -89,7 +89,7 @@ impl Info {
             runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
-            alive: Arc::new(Alive::new()),
+            liveness: Arc::new(Liveness::new()),
             names: NameStore::new(),
             profiler,
             hooks: OnceLock::new(),
@@ -136,8 +136,8 @@ impl Info {
 
     /// Which identifiers are alive.
     #[inline]
-    pub(crate) fn alive(&self) -> &Arc<Alive> {
-        &self.0.alive
+    pub(crate) fn liveness(&self) -> &Arc<Liveness> {
+        &self.0.liveness
     }
 
     /// The names that have been looked up.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::lock::unpoisoned;
-use crate::standstill;
+use crate::suspension;
 
 /// By module and method.
 type Bodies = BTreeMap<(usize, u32), Arc<[u8]>>;
@@ -15,7 +15,7 @@ pub(crate) struct OriginalBodies(Mutex<Bodies>);
 
 impl OriginalBodies {
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
-        standstill::forbid("the lock of the original bodies");
+        suspension::forbid("the lock of the original bodies");
         unpoisoned(self.0.lock())
     }
 

@@ -60,11 +60,11 @@ impl ProfilerState {
     pub(crate) fn disable_after_panic(&self, place: PanicPlace<'_>) {
         self.note_panic();
         self.profiler_threads.stop();
-        let was_open = self.gate.quieten();
+        let was_open = self.gate.disable();
         // A gate that is closed because the application ends says nothing about who has panicked.
         let is_reported = match place {
             PanicPlace::Method(_) => was_open,
-            PanicPlace::ProfilerThread(_) => self.profiler_threads.note_panic() && !self.gate.is_quiet() || was_open,
+            PanicPlace::ProfilerThread(_) => self.profiler_threads.note_panic() && !self.gate.is_disabled() || was_open,
         };
         if !is_reported {
             return;
@@ -117,12 +117,12 @@ mod tests {
     fn a_panic_disables_the_profiler_and_stops_its_threads() {
         let on_a_thread = ProfilerState::new("Test");
         on_a_thread.disable_after_panic(PanicPlace::ProfilerThread("first"));
-        assert!(on_a_thread.gate.is_quiet() && on_a_thread.profiler_threads.has_panicked());
+        assert!(on_a_thread.gate.is_disabled() && on_a_thread.profiler_threads.has_panicked());
         assert!(on_a_thread.profiler_threads.is_stopping());
 
         let in_a_method = ProfilerState::new("Test");
         in_a_method.disable_after_panic(PanicPlace::Method("shutdown"));
-        assert!(in_a_method.gate.is_quiet() && in_a_method.profiler_threads.is_stopping());
+        assert!(in_a_method.gate.is_disabled() && in_a_method.profiler_threads.is_stopping());
         assert!(!in_a_method.profiler_threads.has_panicked(), "it was none of them");
     }
 

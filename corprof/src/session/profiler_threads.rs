@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock::unpoisoned;
 use crate::report;
-use crate::standstill;
+use crate::suspension;
 
 /// The threads of one profiler.
 pub(crate) struct ProfilerThreads {
@@ -43,7 +43,7 @@ impl ProfilerThreads {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        standstill::forbid("the lock of the profiler's threads");
+        suspension::forbid("the lock of the profiler's threads");
         unpoisoned(self.state.lock())
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::id::ThreadId;
 use crate::lock::unpoisoned;
-use crate::standstill;
+use crate::suspension;
 
 use super::names::Name;
 
@@ -15,7 +15,7 @@ pub(crate) struct ThreadNames(Mutex<HashMap<usize, Name>>);
 
 impl ThreadNames {
     fn names(&self) -> MutexGuard<'_, HashMap<usize, Name>> {
-        standstill::forbid("the lock of the names of threads");
+        suspension::forbid("the lock of the names of threads");
         unpoisoned(self.0.lock())
     }
 

@@ -60,7 +60,7 @@ mod out;
 mod runtime;
 mod spec;
 mod stacks;
-pub mod standstill;
+pub mod suspension;
 mod threads;
 mod world;
 

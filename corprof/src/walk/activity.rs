@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::id::ThreadId;
 use crate::system::{self, Scheduling};
 
-use super::tape::{SampledFrame, Stack, Tape};
+use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 
 /// How long a thread counts as running after its processor time has changed, where that is all that the system tells: two
 /// steps of Windows' scheduler.
@@ -156,13 +156,13 @@ impl Activity {
         Look { ran, changed, since, scheduling, is_at_work, has_run: differs(known.then.exactly) }
     }
 
-    /// Writes the stack that a thread had in the last round onto the tape, as that of the thread with this number in this
+    /// Writes the stack that a thread had in the last round onto the buffer, as that of the thread with this number in this
     /// one; whether there is one.
-    pub(crate) fn replay(&self, thread: ThreadId, number: usize, tape: &mut Tape) -> bool {
+    pub(crate) fn replay(&self, thread: ThreadId, number: usize, buffer: &mut SampleBuffer) -> bool {
         let Some(Standing { frames, stack }) = self.threads.get(&thread).and_then(|known| known.stack.as_ref()) else {
             return false;
         };
-        tape.write_again(Stack { thread: number, ..*stack }, frames);
+        buffer.write_again(Stack { thread: number, ..*stack }, frames);
         true
     }
 

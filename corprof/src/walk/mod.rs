@@ -18,7 +18,7 @@
 //!    what stops threads, there is one in the process, and it refuses to go on should it ever become a managed one.
 //! 2. A thread must not end while it is walked. The adapter lets its `ThreadDestroyed` wait (`corprof/src/session/liveness/`).
 //! 3. While threads stand still, no memory is asked for and no lock taken, for a stopped thread may have it
-//!    (`corprof/src/standstill.rs`; the memory is set aside before, `tape.rs`). For the same reason a lock is not held over a call that
+//!    (`corprof/src/suspension.rs`; the memory is set aside before, `sample_buffer.rs`). For the same reason a lock is not held over a call that
 //!    may start a collection ([`sync`](crate::sync)).
 //!
 //! Threads run again whatever happens in between: resuming is what the drop of a guard does.
@@ -30,19 +30,19 @@ mod own;
 mod registers;
 mod report;
 mod round;
+mod sample_buffer;
 mod sampler;
 mod sampling;
 mod schedule;
 mod start;
 mod strategy;
-mod tape;
 
 pub use crate::session::FrameInfo;
 pub use frame::Frame;
 pub use registers::Registers;
-pub use report::{CodeCounts, Report, SkippedRounds, StandstillTimes, ThreadCounts};
+pub use report::{CodeCounts, Report, SkippedRounds, SuspensionTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};
+pub use sample_buffer::SampledFrame;
 pub use sampler::{Mode, Sampler, SamplerError};
 pub use strategy::Strategy;
 pub(crate) use strategy::{thread_assigned, thread_ending};
-pub use tape::SampledFrame;

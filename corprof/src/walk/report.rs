@@ -7,9 +7,9 @@ use windows_core::HRESULT;
 
 use crate::error::{E_FAIL, Error, S_OK};
 
+use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 use super::sampler::Mode;
 use super::strategy::{Outcome, Strategy};
-use super::tape::{SampledFrame, Stack, Tape};
 
 /// What the sampler has done so far. Sums are since its start, but for [`threads`](Self::threads).
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Report {
     /// What became of the threads of this round.
     pub threads: ThreadCounts,
     /// How long threads stood still.
-    pub standstill: StandstillTimes,
+    pub suspension: SuspensionTimes,
     /// Rounds that were not made.
     pub skipped: SkippedRounds,
     /// Stacks of which the outer frames are missing, for want of room ([`Sampler::max_depth`](super::Sampler::max_depth)).
@@ -87,7 +87,7 @@ fn rate(count: u64, time: Duration) -> f64 {
 /// processors seen, threads stood still for 0.2 ms on average, 1.3 ms at most`.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { mode, samples, rounds, skipped, standstill, waited, unseen, weight, cpu_time, .. } = self;
+        let Self { mode, samples, rounds, skipped, suspension, waited, unseen, weight, cpu_time, .. } = self;
         write!(f, "{mode}: {samples} samples in {rounds} rounds, ")?;
         write!(f, "{:.0} a second of {:.0} asked for ({skipped})", self.rate(), self.rate_asked())?;
         if *mode == Mode::Cpu {
@@ -100,7 +100,7 @@ impl std::fmt::Display for Report {
         if *unseen > 0 {
             write!(f, ", {unseen} threads came and went unseen")?;
         }
-        let [mean, longest] = [standstill.mean(), standstill.longest].map(|time| time.as_secs_f64() * 1000.0);
+        let [mean, longest] = [suspension.mean(), suspension.longest].map(|time| time.as_secs_f64() * 1000.0);
         write!(f, ", threads stood still for {mean:.1} ms on average, {longest:.1} ms at most")
     }
 }
@@ -125,14 +125,14 @@ pub struct ThreadCounts {
     pub unmoved: usize,
     /// Threads that had come to their end.
     pub ended: usize,
-    /// Threads that there was no time for: the others took [too long](super::Sampler::longest_standstill).
+    /// Threads that there was no time for: the others took [too long](super::Sampler::longest_suspension).
     pub left_out: usize,
 }
 
 /// How long threads stood still: from asking them to stop until they ran again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct StandstillTimes {
+pub struct SuspensionTimes {
     /// In the last round in which they had to.
     pub last: Duration,
     /// In the longest round.
@@ -142,7 +142,7 @@ pub struct StandstillTimes {
     rounds: u32,
 }
 
-impl StandstillTimes {
+impl SuspensionTimes {
     /// In a round in which they had to, on average.
     pub fn mean(&self) -> Duration {
         self.total.checked_div(self.rounds).unwrap_or_default()
@@ -236,8 +236,8 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn of(tape: &Tape, stack: &Stack) -> Self {
-        Self::of_frames(stack, tape.frames(stack))
+    pub(crate) fn of(buffer: &SampleBuffer, stack: &Stack) -> Self {
+        Self::of_frames(stack, buffer.frames(stack))
     }
 
     /// The same, of a stack with these frames.
@@ -266,14 +266,14 @@ impl Report {
     }
 
     /// Notes a round.
-    pub(crate) fn note(&mut self, outcome: &Outcome, tape: &Tape) {
+    pub(crate) fn note(&mut self, outcome: &Outcome, buffer: &SampleBuffer) {
         self.rounds += 1;
         self.threads.ended += outcome.ended;
         self.ended += outcome.ended as u64;
         self.threads.left_out += outcome.left_out;
         self.threads.failed += outcome.abandoned as usize;
-        for stack in tape.stacks() {
-            if Verdict::of(tape, stack).is_sample() {
+        for stack in buffer.stacks() {
+            if Verdict::of(buffer, stack).is_sample() {
                 self.samples += 1;
                 self.weight += stack.weight;
             }
@@ -283,21 +283,21 @@ impl Report {
             // A walk that was broken off for want of room has done what it was to do.
             self.walks.add(if stack.is_cut { S_OK } else { stack.code });
             self.unwound += u64::from(stack.is_unwound);
-            match Verdict::of(tape, stack) {
+            match Verdict::of(buffer, stack) {
                 Verdict::Whole => {}
                 Verdict::Truncated => self.truncated += 1,
                 Verdict::Incomplete => self.incomplete += 1,
                 Verdict::WithoutFrames => self.threads.without_frames += 1,
                 Verdict::Failed => self.threads.failed += 1,
             }
-            if Verdict::of(tape, stack).is_sample() {
+            if Verdict::of(buffer, stack).is_sample() {
                 self.threads.walked += 1;
             }
         }
         if outcome.stood.is_zero() {
             return; // nobody had to
         }
-        let times = &mut self.standstill;
+        let times = &mut self.suspension;
         times.last = outcome.stood;
         times.longest = times.longest.max(outcome.stood);
         times.total += outcome.stood;

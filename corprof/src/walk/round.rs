@@ -7,7 +7,7 @@ use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
 
 use super::report::{Report, Verdict};
-use super::tape::{SampledFrame, Stack, Tape};
+use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 
 /// A managed thread, as the sampler knows it in this round.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct SampledThread {
 pub struct Round<'r, 't> {
     pub(crate) cx: &'r mut ProfilerThread<'t>,
     pub(crate) threads: &'r [SampledThread],
-    pub(crate) tape: &'r Tape,
+    pub(crate) buffer: &'r SampleBuffer,
     pub(crate) elapsed: Duration,
     pub(crate) report: &'r Report,
     pub(crate) natives: Option<&'r dyn NativeNames>,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for dyn NativeNames + '_ {
 pub struct Sample<'r> {
     thread: &'r SampledThread,
     stack: &'r Stack,
-    tape: &'r Tape,
+    buffer: &'r SampleBuffer,
 }
 
 impl<'r, 't> Round<'r, 't> {
@@ -71,9 +71,9 @@ impl<'r, 't> Round<'r, 't> {
 
     /// The stacks: one for each thread that has managed frames. In a round in which nobody runs there may be none.
     pub fn samples(&self) -> impl Iterator<Item = Sample<'r>> + use<'r, 't> {
-        let Self { threads, tape, .. } = *self;
-        let samples = tape.stacks().iter().filter(|stack| Verdict::of(tape, stack).is_sample());
-        samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, tape }))
+        let Self { threads, buffer, .. } = *self;
+        let samples = buffer.stacks().iter().filter(|stack| Verdict::of(buffer, stack).is_sample());
+        samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, buffer }))
     }
 
     /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame that has no managed function:
@@ -109,7 +109,7 @@ impl<'r> Sample<'r> {
 
     /// The frames, the leaf first. A function may have been unloaded since: names of such say so.
     pub fn frames(&self) -> &'r [SampledFrame] {
-        self.tape.frames(self.stack)
+        self.buffer.frames(self.stack)
     }
 
     /// The time that the sample stands for: samples are added up by weight, and not counted.
@@ -135,7 +135,7 @@ impl<'r> Sample<'r> {
 
     /// Whether the runtime could not walk to the end.
     pub fn is_incomplete(&self) -> bool {
-        Verdict::of(self.tape, self.stack) == Verdict::Incomplete
+        Verdict::of(self.buffer, self.stack) == Verdict::Incomplete
     }
 }
 

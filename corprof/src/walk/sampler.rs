@@ -43,7 +43,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// ```
 ///
 /// The threads stand still only while their stacks are written down in numbers. Then they run again, and the profiler's
-/// closure is called on the sampler's thread: what it does costs the application no standstill, and rounds are skipped, never
+/// closure is called on the sampler's thread: what it does costs the application no suspension, and rounds are skipped, never
 /// piled up, while it is busy. What that may cost in all is limited, to 2 % of the time unless
 /// [`budget`](Self::budget) says otherwise; above that, rounds are skipped. Each round brings a
 /// [`Report`](super::Report) of what it cost and what could not be seen.
@@ -171,7 +171,7 @@ impl Sampler {
     /// How long threads may stand still in one round, if that is in the sampler's hand: threads that have not been walked by
     /// then are left out of the round, and the next one begins with them. 50 ms unless this says otherwise.
     #[must_use]
-    pub fn longest_standstill(mut self, limit: Duration) -> Self {
+    pub fn longest_suspension(mut self, limit: Duration) -> Self {
         self.longest = limit;
         self
     }
@@ -204,12 +204,12 @@ impl Sampler {
         mut see: impl FnMut(&mut Round<'_, '_>) + Send + 'static,
     ) -> Result<(), SamplerError> {
         strategy::check(self.strategy, cx).map_err(SamplerError::Strategy)?;
-        let licence = Licence::get().ok_or(SamplerError::AlreadyRunning)?;
+        let lock = SamplerLock::get().ok_or(SamplerError::AlreadyRunning)?;
         let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
         cx.add_events(flags).map_err(SamplerError::Flags)?;
         strategy::prepare(&self);
         let run = move |cx: &mut crate::profiler_thread::ProfilerThread<'_>| {
-            let _licence = licence;
+            let _lock = lock;
             sampling::run(self, cx, &mut see);
         };
         cx.spawn_profiler_thread(THREAD, run).map_err(SamplerError::Thread)
@@ -217,16 +217,16 @@ impl Sampler {
 }
 
 /// The right to be the sampler of this process, given back when dropped.
-struct Licence(());
+struct SamplerLock(());
 
-impl Licence {
+impl SamplerLock {
     fn get() -> Option<Self> {
         // Made only then, as it is given back when dropped.
         (!IS_RUNNING.swap(true, AcqRel)).then(|| Self(()))
     }
 }
 
-impl Drop for Licence {
+impl Drop for SamplerLock {
     fn drop(&mut self) {
         IS_RUNNING.store(false, Release);
     }

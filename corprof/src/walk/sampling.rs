@@ -13,10 +13,10 @@ use super::activity::{Activity, Look};
 use super::budget::Budget;
 use super::report::{Report, ThreadCounts, Verdict};
 use super::round::{Round, SampledThread};
+use super::sample_buffer::SampleBuffer;
 use super::sampler::{Mode, Sampler};
 use super::schedule::Schedule;
 use super::strategy::{self, Outcome, Strategy, Target, Walker};
-use super::tape::Tape;
 
 /// What the profiler gets to see.
 type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
@@ -29,7 +29,7 @@ struct Sampling {
     sampler: Sampler,
     budget: Budget,
     schedule: Schedule,
-    tape: Tape,
+    buffer: SampleBuffer,
     report: Report,
     activity: Activity,
     /// When the last round was made, and when threads were last looked at.
@@ -80,7 +80,7 @@ fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut Profile
     let mut sampling = Sampling {
         budget: Budget::new(sampler.budget, now),
         schedule: Schedule::new(sampler.interval, now),
-        tape: Tape::new(sampler.depth),
+        buffer: SampleBuffer::new(sampler.depth),
         report: Report::new(sampler.mode, sampler.interval, sampler.strategy),
         activity: Activity::default(),
         last: now,
@@ -125,8 +125,8 @@ impl Sampling {
                 self.last = now;
                 let pause = self.budget.pace().saturating_sub(self.sampler.interval);
                 self.report.skipped.budget += self.schedule.put_off(pause);
-                let (tape, report) = (&self.tape, &self.report);
-                let mut round = Round { cx, threads: &threads, tape, elapsed, report, natives: None, is_last: false };
+                let (buffer, report) = (&self.buffer, &self.report);
+                let mut round = Round { cx, threads: &threads, buffer, elapsed, report, natives: None, is_last: false };
                 see(&mut round);
                 if round.is_last {
                     return Ok(());
@@ -154,7 +154,7 @@ impl Sampling {
         cx.wait(until(self.schedule.due()))
     }
 
-    /// Has the threads walked onto the tape, and answers who they are; none if that could not be done.
+    /// Has the threads walked onto the buffer, and answers who they are; none if that could not be done.
     fn round(
         &mut self,
         cx: &mut ProfilerThread<'_>,
@@ -162,23 +162,23 @@ impl Sampling {
         now: Instant,
         elapsed: Duration,
     ) -> Result<Option<Vec<SampledThread>>, String> {
-        let started = cx.alive().threads_started();
+        let started = cx.liveness().threads_started();
         let listed = cx.enum_threads().map_err(|error| error.to_string())?;
         let Chosen { targets, target_looks, mut threads, unmoved, looks } = self.choose(cx, listed);
-        self.tape.prepare(targets.len());
+        self.buffer.prepare(targets.len());
         let mut outcome = Outcome::default();
         if !targets.is_empty() {
-            let look_up = cx.alive().look_up();
-            outcome = walker.walk(&targets, &mut self.tape, self.sampler.longest);
-            self.tape.take_note(cx);
+            let look_up = cx.liveness().look_up();
+            outcome = walker.walk(&targets, &mut self.buffer, self.sampler.longest);
+            self.buffer.take_note(cx);
             // Ends of threads wait for it, and to ask about many takes a while.
             drop(look_up);
-            self.tape.note_waits(|number| {
+            self.buffer.note_waits(|number| {
                 let look = target_looks.get(number).copied().flatten();
                 look.is_some_and(|(os_id, look): (u32, Look)| look.has_waited(os_id))
             });
         }
-        self.report.delayed = cx.alive().delayed();
+        self.report.delayed = cx.liveness().delayed();
         self.report.retries += u64::from(outcome.retries);
         self.report.abandoned += u64::from(outcome.abandoned);
         self.is_given_up |= outcome.gives_up;
@@ -193,19 +193,19 @@ impl Sampling {
         }
         self.budget.spend(outcome.lost);
         for thread in unmoved {
-            self.activity.replay(thread.id.0, threads.len(), &mut self.tape);
+            self.activity.replay(thread.id.0, threads.len(), &mut self.buffer);
             threads.push(thread);
         }
         self.report.cpu_time += self.activity.end_round(looks, elapsed);
         self.marked = now;
         self.report.unseen = started.saturating_sub(self.activity.seen());
         if self.sampler.mode == Mode::Cpu {
-            let waited = self.tape.leave_out_waits();
+            let waited = self.buffer.leave_out_waits();
             self.report.threads.idle += waited;
             self.report.waited += waited as u64;
         }
         self.weigh(&threads, elapsed);
-        self.report.note(&outcome, &self.tape);
+        self.report.note(&outcome, &self.buffer);
         let left = targets.len() - outcome.left_out.min(targets.len());
         self.first = targets.get(left).map(|target| target.thread);
         match outcome.stuck {
@@ -219,7 +219,7 @@ impl Sampling {
     /// Says what each sample stands for, and keeps the stacks that may be good for the next round as well.
     fn weigh(&mut self, threads: &[SampledThread], elapsed: Duration) {
         let (activity, mode, depth) = (&mut self.activity, self.sampler.mode, self.sampler.depth);
-        self.tape.weigh(|stack, frames| {
+        self.buffer.weigh(|stack, frames| {
             let Some(thread) = threads.get(stack.thread).map(|thread| thread.id.0) else { return elapsed };
             let verdict = Verdict::of_frames(stack, frames);
             match mode {
@@ -244,7 +244,7 @@ impl Sampling {
         let mut counts = ThreadCounts { seen: listed.len(), ..ThreadCounts::default() };
         let mut chosen = Chosen::default();
         for thread in listed {
-            let Some(claim) = cx.alive().claim(thread) else {
+            let Some(claim) = cx.liveness().walk_candidate(thread) else {
                 counts.ended += 1;
                 continue;
             };
@@ -285,7 +285,7 @@ mod tests {
     struct GivesUp(u32);
 
     impl Walker for GivesUp {
-        fn walk(&mut self, targets: &[Target<'_>], _: &mut Tape, _: Duration) -> Outcome {
+        fn walk(&mut self, targets: &[Target<'_>], _: &mut SampleBuffer, _: Duration) -> Outcome {
             self.0 += 1;
             let abandoned = targets.len() as u32;
             Outcome { abandoned, gives_up: self.0 == 3, ..Outcome::default() }

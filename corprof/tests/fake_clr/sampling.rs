@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use corprof::error::E_FAIL;
 use corprof::prelude::*;
 use corprof::sys;
-use corprof::testing::{FakeClr, standstill};
+use corprof::testing::{FakeClr, suspension};
 use corprof::walk::Sampler;
 use corprof::walk::{Report, SamplerError, ThreadCounts};
 use windows_core::HRESULT;
@@ -89,7 +89,7 @@ fn sampled() -> (FakeClr, ThreadId) {
 fn end(mut clr: FakeClr) {
     clr.shutdown();
     assert!(!clr.is_suspended(), "left standing");
-    assert_eq!(standstill::violations(), 0);
+    assert_eq!(suspension::violations(), 0);
     assert_eq!(clr.refusals(), [], "calls from the wrong place");
 }
 
@@ -195,7 +195,7 @@ fn a_refusal_that_does_not_pass_ends_the_sampler_and_makes_room_for_another() {
     let (clr, _) = sampled();
     next_round(&clr);
     clr.fail_always("SuspendRuntime", sys::CORPROF_E_PROFILER_DETACHING);
-    // The licence comes back when the sampler's thread has ended.
+    // The lock comes back when the sampler's thread has ended.
     wait_until("room for another sampler", || {
         let second = FakeClr::load::<Starts>().unwrap();
         let outcome = second.profiler::<Starts>().unwrap().0.lock().unwrap().take();

@@ -94,7 +94,7 @@ impl fmt::Display for Summary {
         writeln!(f, "  suspensions        {} retries; refused: {}", get("retries"), profiler.under("suspend."))?;
         writeln!(f, "  threads that died  {} before their turn, {} had to wait", get("ended"), get("delayed"))?;
         writeln!(f, "  stuck walks        {} given up", get("abandoned"))?;
-        writeln!(f, "  standstill         at most {} ms", get("standstill.longest-us") as f64 / 1000.0)?;
+        writeln!(f, "  suspension         at most {} ms", get("suspension.longest-us") as f64 / 1000.0)?;
         let away = program.get("longest-away-ms");
         writeln!(f, "  heartbeat          away for {away} ms at most; {away_alone} ms without a profiler")?;
         writeln!(f, "  names              {} frames", get("named"))?;
@@ -126,8 +126,8 @@ mod tests {
         let mut summary = Summary { runs: 2, ..Summary::default() };
         assert!(!summary.is_good(), "nothing was walked");
         summary
-            .add(&told("t: walk.S_OK=3 walk.E_FAIL=1 ended=1 standstill.longest-us=70"), &told("t: longest-away-ms=5"));
-        summary.add(&told("t: walk.S_OK=4 delayed=2 standstill.longest-us=50"), &told("t: longest-away-ms=3"));
+            .add(&told("t: walk.S_OK=3 walk.E_FAIL=1 ended=1 suspension.longest-us=70"), &told("t: longest-away-ms=5"));
+        summary.add(&told("t: walk.S_OK=4 delayed=2 suspension.longest-us=50"), &told("t: longest-away-ms=3"));
         assert_eq!((summary.walks(), summary.died()), (8, 3));
         assert!(summary.is_good());
         let text = summary.to_string();

@@ -120,7 +120,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
 
     /// The module of the assembly with this name, if it is the only one.
     fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
-        let changes = self.cx.alive().changes();
+        let changes = self.cx.liveness().changes();
         {
             let known = self.assemblies.lock();
             if known.changes == changes

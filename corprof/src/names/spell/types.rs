@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Arguments, ELLIPSIS, Rest, Scope, Speller, Spelt};
 use crate::id::{ClassId, ModuleId};
-use crate::metadata::signature::in_place::{MethodHead, Reader, element};
+use crate::metadata::signature::cursor::{MethodHead, Reader, element};
 use crate::metadata::signature::{CallingConvention, Primitive};
 use crate::metadata::{MethodDef, TypeDefOrRef};
 use crate::names::source::Source;

@@ -41,7 +41,7 @@ use table::{Entry, Pages, State, Table};
 use unload::{Kind, Records};
 
 /// The identifiers that can die, and those that have.
-pub(crate) struct Alive {
+pub(crate) struct Liveness {
     /// Whether something that can be unloaded was ever loaded.
     is_unloading_possible: AtomicBool,
     /// Where dynamic methods have been compiled: other functions are known from them without a look into the table.
@@ -65,13 +65,13 @@ pub(crate) struct Alive {
 }
 
 /// An identifier that stays alive until this is dropped.
-pub(crate) struct Held<'a, I> {
+pub(crate) struct Pinned<'a, I> {
     id: I,
     /// None for what cannot die.
     entry: Option<&'a Entry>,
 }
 
-impl<I: Mortal> Held<'_, I> {
+impl<I: Mortal> Pinned<'_, I> {
     /// What goes over the wire.
     #[inline]
     pub(crate) fn as_raw(&self) -> usize {
@@ -84,7 +84,7 @@ impl<I: Mortal> Held<'_, I> {
     }
 }
 
-impl<I> Drop for Held<'_, I> {
+impl<I> Drop for Pinned<'_, I> {
     #[inline]
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
@@ -104,14 +104,14 @@ pub(crate) trait Mortal: Copy {
     fn as_wire(self) -> usize;
 
     /// What is known of it, if it can die at all.
-    fn entry(self, alive: &Alive) -> Option<&Entry>;
+    fn entry(self, liveness: &Liveness) -> Option<&Entry>;
 
     /// Whether it has died in a way that nobody needs to wait for.
-    fn has_ended(self, alive: &Alive) -> bool;
+    fn has_ended(self, liveness: &Liveness) -> bool;
 
     /// Whether it may have died.
-    fn is_in_doubt(self, alive: &Alive) -> bool {
-        self.entry(alive).is_some_and(|entry| entry.state() == State::Doubtful)
+    fn is_in_doubt(self, liveness: &Liveness) -> bool {
+        self.entry(liveness).is_some_and(|entry| entry.state() == State::Doubtful)
     }
 }
 
@@ -128,34 +128,34 @@ macro_rules! mortals {
             }
 
             #[inline]
-            fn entry(self, alive: &Alive) -> Option<&Entry> {
-                let entry: fn(&Alive, usize) -> Option<&Entry> = $entry;
-                entry(alive, self.as_raw())
+            fn entry(self, liveness: &Liveness) -> Option<&Entry> {
+                let entry: fn(&Liveness, usize) -> Option<&Entry> = $entry;
+                entry(liveness, self.as_raw())
             }
 
             #[inline]
-            fn has_ended(self, alive: &Alive) -> bool {
-                let has_ended: fn(&Alive, usize) -> bool = $has_ended;
-                has_ended(alive, self.as_raw())
+            fn has_ended(self, liveness: &Liveness) -> bool {
+                let has_ended: fn(&Liveness, usize) -> bool = $has_ended;
+                has_ended(liveness, self.as_raw())
             }
         }
     )* };
 }
 
 mortals! {
-    AssemblyId "assembly" |alive, id| alive.if_unloading(&alive.assemblies, id), |_, _| false,
+    AssemblyId "assembly" |liveness, id| liveness.if_unloading(&liveness.assemblies, id), |_, _| false,
         "the assembly has been unloaded: ask before `module_unload_started` of its module returns";
-    ModuleId "module" |alive, id| alive.if_unloading(&alive.modules, id), |_, _| false,
+    ModuleId "module" |liveness, id| liveness.if_unloading(&liveness.modules, id), |_, _| false,
         "the module has been unloaded: ask before its `module_unload_started` returns";
-    ClassId "class" |alive, id| alive.if_unloading(&alive.classes, id), |_, _| false,
+    ClassId "class" |liveness, id| liveness.if_unloading(&liveness.classes, id), |_, _| false,
         "the class went with its module, or with that of a type argument: ask before `module_unload_started` returns";
-    FunctionId "function" |alive, id| alive.if_unloading(&alive.functions, id),
+    FunctionId "function" |liveness, id| liveness.if_unloading(&liveness.functions, id),
         // What other calls read of a dynamic method stays, and is used for the next one.
-        |alive, id| alive.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
+        |liveness, id| liveness.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
         "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
          `dynamic_method_unloaded`, returns";
     // One that was never handed out as a thread that runs may never have begun to, and then its end is not told of.
-    ThreadId "thread" |alive, id| alive.threads.get(id), |alive, id| alive.threads.get(id).is_none(),
+    ThreadId "thread" |liveness, id| liveness.threads.get(id), |liveness, id| liveness.threads.get(id).is_none(),
         "the thread has ended: ask before its `thread_destroyed` returns";
 }
 
@@ -165,14 +165,14 @@ impl Info {
     /// # Errors
     /// `COR_E_OBJECTDISPOSED` if it is dead.
     #[inline]
-    pub(crate) fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
-        match self.alive().hold(id, call) {
+    pub(crate) fn pin<I: Mortal>(&self, id: I, call: &'static str) -> Result<Pinned<'_, I>> {
+        match self.liveness().pin(id, call) {
             Err(_) if I::IS_FUNCTION && Subject::is(id.as_wire()) => {
-                self.alive().note(self.runtime(), Kind::Function, id.as_wire());
-                self.alive().hold(id, call)
+                self.liveness().note(self.runtime(), Kind::Function, id.as_wire());
+                self.liveness().pin(id, call)
             }
-            Err(_) if id.is_in_doubt(self.alive()) && self.alive().settle(self.runtime(), id.as_wire()) => {
-                self.alive().hold(id, call)
+            Err(_) if id.is_in_doubt(self.liveness()) && self.liveness().settle(self.runtime(), id.as_wire()) => {
+                self.liveness().pin(id, call)
             }
             answer => answer,
         }
@@ -181,8 +181,8 @@ impl Info {
 
 impl Info {
     /// [`hold`](Self::hold), for several.
-    pub(crate) fn hold_all<I: Mortal>(&self, ids: &[I], call: &'static str) -> Result<Vec<Held<'_, I>>> {
-        ids.iter().map(|&id| self.hold(id, call)).collect()
+    pub(crate) fn pin_all<I: Mortal>(&self, ids: &[I], call: &'static str) -> Result<Vec<Pinned<'_, I>>> {
+        ids.iter().map(|&id| self.pin(id, call)).collect()
     }
 
     /// A class that the runtime hands out.
@@ -194,8 +194,8 @@ impl Info {
     /// Takes note of a class that the runtime hands out.
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
-        if self.alive().is_unloading_possible() {
-            self.alive().note(self.runtime(), Kind::Class, class.as_raw());
+        if self.liveness().is_unloading_possible() {
+            self.liveness().note(self.runtime(), Kind::Class, class.as_raw());
         }
     }
 
@@ -208,23 +208,25 @@ impl Info {
     /// Takes note of a function that the runtime hands out.
     #[inline]
     pub(crate) fn note_function(&self, function: FunctionId) {
-        if self.alive().is_unloading_possible() {
-            self.alive().note(self.runtime(), Kind::Function, function.as_raw());
+        if self.liveness().is_unloading_possible() {
+            self.liveness().note(self.runtime(), Kind::Function, function.as_raw());
         }
     }
 
     /// A function that a look-up found, by address or by listing, unless it is dead: such a look-up also finds what is going.
     ///
-    /// `is_all_gone`: whether [`Alive::is_all_gone`] has said so after the look-up had begun, and before the runtime was asked. Then
+    /// `is_all_gone`: whether [`Liveness::is_all_gone`] has said so after the look-up had begun, and before the runtime was asked. Then
     /// an identifier of something dead has been used again.
     pub(crate) fn found_function(&self, raw: usize, is_all_gone: bool, _look_up: &LookUp<'_>) -> Option<FunctionId> {
-        let alive = self.alive();
-        let is_alive = !alive.is_unloading_possible()
-            || match alive.functions.get(raw) {
+        let liveness = self.liveness();
+        let is_alive = !liveness.is_unloading_possible()
+            || match liveness.functions.get(raw) {
                 Some(entry) if entry.is_alive() => true,
-                Some(_) => is_all_gone && alive.note(self.runtime(), Kind::Function, raw),
+                Some(_) => is_all_gone && liveness.note(self.runtime(), Kind::Function, raw),
                 // All compiled code of what is going has been noted, so this is none of it.
-                None => (is_all_gone || alive.is_code_listed()) && alive.note(self.runtime(), Kind::Function, raw),
+                None => {
+                    (is_all_gone || liveness.is_code_listed()) && liveness.note(self.runtime(), Kind::Function, raw)
+                }
             };
         FunctionId::from_raw(raw).filter(|_| is_alive)
     }
@@ -232,35 +234,35 @@ impl Info {
     /// A thread that the runtime hands out: it runs, or has run.
     #[inline]
     pub(crate) fn thread(&self, raw: usize) -> Option<ThreadId> {
-        ThreadId::from_raw(raw).inspect(|_| _ = self.alive().threads.insert(raw, State::Mortal))
+        ThreadId::from_raw(raw).inspect(|_| _ = self.liveness().threads.insert(raw, State::Mortal))
     }
 }
 
 /// A thread that may be walked when its turn comes, unless it is at its end by then.
 #[derive(Clone, Copy)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct WalkCandidate<'a> {
     thread: ThreadId,
     entry: &'a Entry,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> WalkCandidate<'a> {
     /// Keeps the thread from its end, unless that has begun (suspension rule 2). It touches one word, so it may be called
     /// while threads are stopped.
     ///
     /// Not before they are: the runtime tells of the ends of some threads while it holds the lock that a suspension waits for,
     /// and such an end would wait for the hold in turn.
-    pub(crate) fn hold(&self) -> Option<Held<'a, ThreadId>> {
+    pub(crate) fn pin(&self) -> Option<Pinned<'a, ThreadId>> {
         let is_alive = self.entry.begin_use(&[State::Ending, State::Dead]);
-        // Not `then_some`: a `Held` that is made is dropped, and gives back a use that was not counted.
-        is_alive.then(|| Held { id: self.thread, entry: Some(self.entry) })
+        // Not `then_some`: a `Pinned` that is made is dropped, and gives back a use that was not counted.
+        is_alive.then(|| Pinned { id: self.thread, entry: Some(self.entry) })
     }
 }
 
-impl Alive {
+impl Liveness {
     /// The thread, unless its end has been told of.
-    pub(crate) fn claim(&self, thread: ThreadId) -> Option<Claim<'_>> {
+    pub(crate) fn walk_candidate(&self, thread: ThreadId) -> Option<WalkCandidate<'_>> {
         let entry = self.threads.insert(thread.as_raw(), State::Mortal);
-        (!matches!(entry.state(), State::Ending | State::Dead)).then_some(Claim { thread, entry })
+        (!matches!(entry.state(), State::Ending | State::Dead)).then_some(WalkCandidate { thread, entry })
     }
 
     /// To be called before the runtime is asked for whatever is loaded, and before threads are stopped, whose stacks will show
@@ -304,11 +306,11 @@ impl Alive {
     }
 
     #[inline]
-    fn hold<I: Mortal>(&self, id: I, call: &'static str) -> Result<Held<'_, I>> {
+    fn pin<I: Mortal>(&self, id: I, call: &'static str) -> Result<Pinned<'_, I>> {
         if id.has_ended(self) {
             return Err(dead::<I>(call));
         }
-        held(id, id.entry(self), call)
+        pinned(id, id.entry(self), call)
     }
 
     #[inline]
@@ -379,8 +381,12 @@ impl Alive {
 
     /// Keeps what only a dynamic method has, its name and signature. Its end waits in cooperative mode, so a collection may
     /// wait for it in turn: this is for calls that have nothing to do with collections.
-    pub(crate) fn hold_dynamic_method(&self, function: FunctionId, call: &'static str) -> Result<Held<'_, FunctionId>> {
-        held(function, self.dynamic_method(function.as_raw()), call)
+    pub(crate) fn pin_dynamic_method(
+        &self,
+        function: FunctionId,
+        call: &'static str,
+    ) -> Result<Pinned<'_, FunctionId>> {
+        pinned(function, self.dynamic_method(function.as_raw()), call)
     }
 
     /// From now on nobody hears of their ends.
@@ -396,21 +402,21 @@ pub(crate) fn dead<I: Mortal>(call: &'static str) -> Error {
 }
 
 #[inline]
-fn held<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) -> Result<Held<'a, I>> {
+fn pinned<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) -> Result<Pinned<'a, I>> {
     match entry {
         Some(entry) if !entry.begin_use(&[State::Dead, State::Doubtful]) => Err(dead::<I>(call)),
-        entry => Ok(Held { id, entry }),
+        entry => Ok(Pinned { id, entry }),
     }
 }
 
 /// Says of one module's metadata whether the module is still there: that module, and not the next one at its address.
 #[derive(Clone)]
-pub(crate) struct Lifeline(Option<(Arc<Alive>, ModuleId, u32)>);
+pub(crate) struct Lifeline(Option<(Arc<Liveness>, ModuleId, u32)>);
 
 impl Lifeline {
     /// That of a module which is held, as it is while its metadata is asked for.
-    pub(crate) fn of(alive: &Arc<Alive>, module: &Held<'_, ModuleId>) -> Self {
-        Self(module.entry.map(|entry| (Arc::clone(alive), module.id, entry.life())))
+    pub(crate) fn of(liveness: &Arc<Liveness>, module: &Pinned<'_, ModuleId>) -> Self {
+        Self(module.entry.map(|entry| (Arc::clone(liveness), module.id, entry.life())))
     }
 
     /// Whether the module cannot go.
@@ -423,9 +429,9 @@ impl Lifeline {
     /// # Errors
     /// `COR_E_OBJECTDISPOSED` if it is gone.
     #[inline]
-    pub(crate) fn hold(&self, call: &'static str) -> Result<Option<Held<'_, ModuleId>>> {
-        let Some((alive, module, life)) = &self.0 else { return Ok(None) };
-        let held = alive.hold(*module, call)?;
+    pub(crate) fn pin(&self, call: &'static str) -> Result<Option<Pinned<'_, ModuleId>>> {
+        let Some((liveness, module, life)) = &self.0 else { return Ok(None) };
+        let held = liveness.pin(*module, call)?;
         // No other life begins while this one is held.
         match held.entry {
             Some(entry) if entry.life() != *life => Err(dead::<ModuleId>(call)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use windows_core::HRESULT;
 
-use super::Alive;
+use super::Liveness;
 use super::table::State;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::session::Runtime;
@@ -24,16 +24,16 @@ pub(super) struct Owners {
 
 impl Owners {
     /// Those of a function that is in memory until this returns.
-    pub(super) fn of_function(alive: &Alive, runtime: &Runtime, function: FunctionId) -> Self {
+    pub(super) fn of_function(liveness: &Liveness, runtime: &Runtime, function: FunctionId) -> Self {
         let mut owners = Self::default();
         match runtime.ask_function(function) {
             // A dynamic method has a class of no significance, or none.
-            Ok(answer) if answer.token.is_nil() => owners.add_module(alive, answer.module),
+            Ok(answer) if answer.token.is_nil() => owners.add_module(liveness, answer.module),
             Ok(answer) => {
                 owners.is_uncertain |= answer.class.is_none();
-                owners.add_module(alive, answer.module);
+                owners.add_module(liveness, answer.module);
                 let classes = answer.class.into_iter().chain(answer.type_args);
-                classes.for_each(|class| owners.add_class(alive, runtime, class, DEPTH));
+                classes.for_each(|class| owners.add_class(liveness, runtime, class, DEPTH));
             }
             Err(_) => owners.is_uncertain = true,
         }
@@ -41,21 +41,21 @@ impl Owners {
     }
 
     /// Those of a class that is in memory until this returns.
-    pub(super) fn of_class(alive: &Alive, runtime: &Runtime, class: ClassId) -> Self {
+    pub(super) fn of_class(liveness: &Liveness, runtime: &Runtime, class: ClassId) -> Self {
         let mut owners = Self::default();
-        owners.add_class(alive, runtime, class, DEPTH);
+        owners.add_class(liveness, runtime, class, DEPTH);
         owners
     }
 
-    fn add_module(&mut self, alive: &Alive, module: ModuleId) {
+    fn add_module(&mut self, liveness: &Liveness, module: ModuleId) {
         let module = module.as_raw();
-        let is_collectible = alive.modules.get(module).is_some_and(|entry| entry.state() != State::Immortal);
+        let is_collectible = liveness.modules.get(module).is_some_and(|entry| entry.state() != State::Immortal);
         if is_collectible && !self.modules.contains(&module) {
             self.modules.push(module);
         }
     }
 
-    fn add_class(&mut self, alive: &Alive, runtime: &Runtime, class: ClassId, depth: u32) {
+    fn add_class(&mut self, liveness: &Liveness, runtime: &Runtime, class: ClassId, depth: u32) {
         if !self.seen.insert(class) {
             return;
         }
@@ -65,9 +65,9 @@ impl Owners {
             return;
         };
         if let Some(module) = module {
-            self.add_module(alive, module);
+            self.add_module(liveness, module);
         }
-        parts.into_iter().for_each(|part| self.add_class(alive, runtime, part, depth));
+        parts.into_iter().for_each(|part| self.add_class(liveness, runtime, part, depth));
     }
 }
 

@@ -15,7 +15,7 @@ use corprof_sys as sys;
 use super::neighbours;
 use super::owners::{Owners, parts};
 use super::table::{Entry, State, Table};
-use super::{Alive, end};
+use super::{Liveness, end};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
@@ -98,7 +98,7 @@ fn begin_life(table: &Table, id: usize, state: State) -> u32 {
     if is_known || !entry.is_alive() { entry.begin_life(state) } else { entry.life() }
 }
 
-impl Alive {
+impl Liveness {
     fn records(&self) -> MutexGuard<'_, Records> {
         unpoisoned(self.records.lock())
     }

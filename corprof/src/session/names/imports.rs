@@ -14,14 +14,14 @@ use crate::id::ModuleId;
 use crate::lock::unpoisoned;
 
 /// A module's metadata, of a type that only `names/` knows.
-pub(crate) type KeptImport = Arc<dyn Any + Send + Sync>;
-pub(crate) type PassingImports = Imports<ModuleId, KeptImport>;
+pub(crate) type CachedImport = Arc<dyn Any + Send + Sync>;
+pub(crate) type UnloadableImports = Imports<ModuleId, CachedImport>;
 
 pub(crate) struct Imports<K, V> {
-    shelf: RwLock<Shelf<K, V>>,
+    map: RwLock<ImportMap<K, V>>,
 }
 
-struct Shelf<K, V> {
+struct ImportMap<K, V> {
     entries: HashMap<K, V>,
     /// How many evictions there have been.
     evictions: u64,
@@ -33,40 +33,40 @@ pub(crate) struct Ticket(u64);
 
 impl<K: Eq + Hash, V: Clone> Imports<K, V> {
     pub(super) fn new() -> Self {
-        Self { shelf: RwLock::new(Shelf { entries: HashMap::default(), evictions: 0 }) }
+        Self { map: RwLock::new(ImportMap { entries: HashMap::default(), evictions: 0 }) }
     }
 
     /// What is kept for `key`, or the right to add it.
     pub(crate) fn get(&self, key: &K) -> Result<V, Ticket> {
-        let shelf = self.read();
-        shelf.entries.get(key).cloned().ok_or(Ticket(shelf.evictions))
+        let map = self.read();
+        map.entries.get(key).cloned().ok_or(Ticket(map.evictions))
     }
 
     /// Keeps `value`, unless there was an eviction after `ticket` was given.
     pub(crate) fn insert(&self, ticket: Ticket, key: K, value: V) {
-        let mut shelf = self.write();
-        let replaced = if shelf.evictions == ticket.0 { shelf.entries.insert(key, value) } else { Some(value) };
+        let mut map = self.write();
+        let replaced = if map.evictions == ticket.0 { map.entries.insert(key, value) } else { Some(value) };
         // Dropping a value may call into the runtime (a COM release), which must not happen under the lock.
-        drop(shelf);
+        drop(map);
         drop(replaced);
     }
 
     /// Forgets everything.
     pub(super) fn clear(&self) {
-        let mut shelf = self.write();
-        shelf.evictions = shelf.evictions.wrapping_add(1);
-        let gone = std::mem::take(&mut shelf.entries);
-        drop(shelf);
+        let mut map = self.write();
+        map.evictions = map.evictions.wrapping_add(1);
+        let gone = std::mem::take(&mut map.entries);
+        drop(map);
         drop(gone);
     }
 
     // A panic cannot leave the map half-changed: no user code runs under the lock. So a poisoned lock is as good as any.
-    fn read(&self) -> RwLockReadGuard<'_, Shelf<K, V>> {
-        unpoisoned(self.shelf.read())
+    fn read(&self) -> RwLockReadGuard<'_, ImportMap<K, V>> {
+        unpoisoned(self.map.read())
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Shelf<K, V>> {
-        unpoisoned(self.shelf.write())
+    fn write(&self) -> RwLockWriteGuard<'_, ImportMap<K, V>> {
+        unpoisoned(self.map.write())
     }
 }
 
@@ -106,12 +106,12 @@ mod tests {
         imports.insert(ticket(&imports, 1), 1, 10);
         let poisoned = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let _guard = imports.shelf.write();
+                let _guard = imports.map.write();
                 panic!("on purpose");
             });
             thread.join().is_err()
         });
-        assert!(poisoned && imports.shelf.is_poisoned());
+        assert!(poisoned && imports.map.is_poisoned());
         assert_eq!(imports.get(&1).ok(), Some(10));
         imports.clear();
         assert_eq!(imports.get(&1).ok(), None);

@@ -11,34 +11,34 @@ use std::fmt;
 
 use cache::Cache;
 pub(crate) use cache::{Key, Table};
-pub(crate) use imports::{KeptImport, PassingImports};
+pub(crate) use imports::{CachedImport, UnloadableImports};
 pub use name::Name;
 
 /// The names that have been looked up, and the metadata they are made from.
 pub(crate) struct NameStore {
     pub(crate) known: Cache<Known>,
-    pub(crate) passing: PassingImports,
+    pub(crate) passing: UnloadableImports,
 }
 
 /// The names themselves, and the metadata of modules that cannot be unloaded.
 #[derive(Default)]
 pub(crate) struct Known {
     /// Those of functions and classes, as IL assembly has them, and all that are the same in both spellings.
-    pub(crate) il: Table<Kept>,
-    pub(crate) csharp: Table<Kept>,
-    pub(crate) imports: Table<KeptImport>,
+    pub(crate) il: Table<CachedName>,
+    pub(crate) csharp: Table<CachedName>,
+    pub(crate) imports: Table<CachedImport>,
 }
 
 /// A name that was found out. What is found by a class may be the name of one of its functions, which begins with that of the
 /// class.
-pub(crate) struct Kept {
+pub(crate) struct CachedName {
     pub(crate) name: Name,
     pub(crate) end_of_class: usize,
 }
 
 impl NameStore {
     pub(super) fn new() -> Self {
-        Self { known: Cache::new(), passing: PassingImports::new() }
+        Self { known: Cache::new(), passing: UnloadableImports::new() }
     }
 
     /// Lets go of the metadata of modules that can be unloaded, while it is there: one of them begins to go. Names stay: nothing else
@@ -57,7 +57,7 @@ impl NameStore {
     }
 }
 
-impl Kept {
+impl CachedName {
     #[inline]
     /// The name of the class.
     pub(crate) fn class_name(&self) -> &str {

@@ -1,7 +1,7 @@
 //! How the sampler looks at the stacks of other threads: one way on every system, others on some.
 //!
 //! A strategy gets threads that have been claimed, and memory; it stops what it must, walks, and resumes. It is all that runs
-//! while threads stand still, so it asks for no memory, takes no lock and tells nothing (`standstill.rs`). A further one is a
+//! while threads stand still, so it asks for no memory, takes no lock and tells nothing (`suspension.rs`). A further one is a
 //! file here, a variant of [`Strategy`] and an arm in [`begin`].
 
 #[cfg(all(windows, target_arch = "x86_64"))]
@@ -18,10 +18,10 @@ use crate::error::Result;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
-use crate::session::liveness::Claim;
+use crate::session::liveness::WalkCandidate;
 
+use super::sample_buffer::SampleBuffer;
 use super::sampler::Sampler;
-use super::tape::Tape;
 
 /// How the sampler looks at the stacks of other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -51,7 +51,7 @@ pub(crate) struct Target<'i> {
     #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
     pub(crate) os_id: Option<u32>,
     /// Whether it still lives is asked when it is walked.
-    pub(crate) claim: Claim<'i>,
+    pub(crate) claim: WalkCandidate<'i>,
 }
 
 /// What a round came to.
@@ -79,8 +79,8 @@ pub(crate) struct Outcome {
 
 /// One strategy at work. Only the sampler's own thread has one: it cannot be made without its context.
 pub(crate) trait Walker {
-    /// Walks the targets onto the tape, which has been prepared for them, for `limit` at most.
-    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome;
+    /// Walks the targets onto the buffer, which has been prepared for them, for `limit` at most.
+    fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome;
 }
 
 /// Whether this runtime and system can do it.

@@ -11,9 +11,9 @@ use crate::generated::contract::contract;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
-use crate::session::liveness::Held;
-use crate::standstill::Mark;
-use crate::walk::tape::{Pen, Tape};
+use crate::session::liveness::Pinned;
+use crate::suspension::Mark;
+use crate::walk::sample_buffer::{SampleBuffer, StackWriter};
 
 use super::{Outcome, Stopwatch, Target, Walker};
 
@@ -32,7 +32,7 @@ pub(super) struct Suspender<'i> {
 }
 
 /// The runtime stands still until this is dropped. It offers walks and nothing else.
-struct Standstill<'s> {
+struct Suspension<'s> {
     info: &'s sys::ICorProfilerInfo10,
     is_over: bool,
     _mark: Mark,
@@ -53,12 +53,12 @@ impl<'i> Suspender<'i> {
     /// Stops all managed threads, and waits a little if another suspension is in the way: a collection, mostly.
     ///
     /// The stopwatch starts with the try that succeeds.
-    fn suspend<'s>(&'s mut self, limit: Duration, retries: &mut u32) -> Result<(Standstill<'s>, Stopwatch), HRESULT> {
+    fn suspend<'s>(&'s mut self, limit: Duration, retries: &mut u32) -> Result<(Suspension<'s>, Stopwatch), HRESULT> {
         let mut wait = FIRST_WAIT;
         loop {
             let stopwatch = Stopwatch::start(limit);
             match self.try_suspend() {
-                Ok(mark) => return Ok((Standstill { info: self.info, is_over: false, _mark: mark }, stopwatch)),
+                Ok(mark) => return Ok((Suspension { info: self.info, is_over: false, _mark: mark }, stopwatch)),
                 Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) if *retries < RETRIES => {
                     *retries += 1;
                     std::thread::sleep(wait);
@@ -73,24 +73,24 @@ impl<'i> Suspender<'i> {
     fn try_suspend(&mut self) -> Result<Mark, HRESULT> {
         let mark = Mark::set();
         // SAFETY: the calling thread never ran managed code and holds no lock of this library. Whoever gets the mark makes a
-        // `Standstill` of it, which resumes.
+        // `Suspension` of it, which resumes.
         let code = unsafe { self.info.SuspendRuntime() };
         if code.is_ok() { Ok(mark) } else { Err(code) }
     }
 }
 
-impl Standstill<'_> {
+impl Suspension<'_> {
     /// Writes the stack of a thread.
-    fn walk(&mut self, thread: &Held<'_, ThreadId>, pen: &mut Pen<'_>) -> HRESULT {
-        let pen: *mut Pen<'_> = pen;
-        // SAFETY: the thread is held, so it lives, and is stopped; there is no seed; the pen is
+    fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
+        let writer: *mut StackWriter<'_> = writer;
+        // SAFETY: the thread is held, so it lives, and is stopped; there is no seed; the writer is
         // used by nobody else during the call.
         unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
-                Some(Pen::on_frame),
+                Some(StackWriter::on_frame),
                 sys::COR_PRF_SNAPSHOT_DEFAULT.bits(),
-                pen.cast(),
+                writer.cast(),
                 std::ptr::null(),
                 0,
             )
@@ -113,16 +113,16 @@ impl Standstill<'_> {
     }
 }
 
-impl Drop for Standstill<'_> {
+impl Drop for Suspension<'_> {
     fn drop(&mut self) {
         self.resume();
     }
 }
 
 impl Walker for Suspender<'_> {
-    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome {
+    fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
         let mut outcome = Outcome::default();
-        let (mut standstill, stopwatch) = match self.suspend(limit, &mut outcome.retries) {
+        let (mut suspension, stopwatch) = match self.suspend(limit, &mut outcome.retries) {
             Ok(suspended) => suspended,
             Err(code) => return Outcome { refused: Some(code), ..outcome },
         };
@@ -131,12 +131,12 @@ impl Walker for Suspender<'_> {
                 outcome.left_out = targets.len() - number;
                 break;
             }
-            match target.claim.hold() {
-                Some(thread) => tape.record(number, |pen| Some(standstill.walk(&thread, pen))),
+            match target.claim.pin() {
+                Some(thread) => buffer.record(number, |writer| Some(suspension.walk(&thread, writer))),
                 None => outcome.ended += 1,
             }
         }
-        outcome.stuck = standstill.end();
+        outcome.stuck = suspension.end();
         outcome.stood = stopwatch.elapsed();
         outcome.lost = outcome.stood;
         outcome

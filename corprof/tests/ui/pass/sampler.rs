@@ -10,7 +10,7 @@ fn start(cx: &mut InInitialize<'_>) -> Result<(), SamplerError> {
         .mode(Mode::Cpu)
         .threads(|thread| thread.name.as_deref() != Some("housekeeping"))
         .budget(0.05)
-        .longest_standstill(Duration::from_millis(20))
+        .longest_suspension(Duration::from_millis(20))
         .max_depth(100)
         .strategy(Strategy::SuspendedRuntime)
         .start(cx, move |round| {

@@ -24,7 +24,7 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
         use corprof_sys as sys;
         use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 
-        use crate::adapter::{Adapter, books, in_callback, in_triggers, lifecycle};
+        use crate::adapter::{Adapter, bookkeeping, in_callback, in_triggers, lifecycle};
         use crate::args::*;
         use crate::event_mask::Event;
         use crate::id::*;
@@ -75,7 +75,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let subject = subject(callback);
     let book = callback.facts.book.then(|| {
         let wires = callback.method.params.iter().map(|param| ident(&param.name));
-        quote!(books::#name::<P>(this, #(#wires),*);)
+        quote!(bookkeeping::#name::<P>(this, #(#wires),*);)
     });
     Ok(quote! {
         unsafe extern "system" fn #name<P: Profiler>(this: *mut c_void, #(#params),*) -> HRESULT {

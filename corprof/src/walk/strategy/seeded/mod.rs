@@ -24,12 +24,12 @@ use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
-use crate::session::liveness::Held;
-use crate::standstill::Mark;
+use crate::session::liveness::Pinned;
+use crate::suspension::Mark;
 use crate::system::probe::{self, Probe};
 use crate::system::thread::{self, Registers, Stopped, Thread};
 use crate::system::unwind::{self, Seed, UnwindError};
-use crate::walk::tape::{Pen, SampledFrame, Tape};
+use crate::walk::sample_buffer::{SampleBuffer, SampledFrame, StackWriter};
 
 use super::{Outcome, Target, Walker};
 use watchdog::{Tally, Watchdog, Watched};
@@ -98,15 +98,15 @@ impl<'i> Seeder<'i> {
     /// Stops a thread, writes its stack, and lets it run again. `needs_probe` becomes false when the locks could be had.
     fn walk_once(
         &mut self,
-        held: &Held<'_, ThreadId>,
+        held: &Pinned<'_, ThreadId>,
         thread: &Thread,
-        pen: &mut Pen<'_>,
+        writer: &mut StackWriter<'_>,
         needs_probe: &mut bool,
         is_last: bool,
     ) -> Walked {
         let _mark = Mark::set();
         let Some(watched) = self.watchdog.stop(thread) else { return Walked::Ended };
-        let walked = self.runtime.look(&watched, held, thread, pen, is_last, |ip| {
+        let walked = self.runtime.look(&watched, held, thread, writer, is_last, |ip| {
             if *needs_probe && self.runtime.function_at(ip).0.is_none() {
                 *needs_probe = !self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::LIMIT));
                 !*needs_probe
@@ -144,7 +144,7 @@ impl Runtime<'_> {
 
     /// Whether the runtime's thread still has a thread of the system's, and it is this one. The runtime ends the process when
     /// it is asked for the stack of one that has none.
-    fn is_carried_by(&self, held: &Held<'_, ThreadId>, thread: &Thread) -> bool {
+    fn is_carried_by(&self, held: &Pinned<'_, ThreadId>, thread: &Thread) -> bool {
         let mut handle = std::ptr::null_mut();
         // SAFETY: the thread is held; the call writes one handle, which stays the runtime's.
         let code = unsafe { self.raw.GetHandleFromThread(held.as_raw(), &mut handle) };
@@ -155,9 +155,9 @@ impl Runtime<'_> {
     fn look(
         &self,
         watched: &Watched<'_>,
-        held: &Held<'_, ThreadId>,
+        held: &Pinned<'_, ThreadId>,
         thread: &Thread,
-        pen: &mut Pen<'_>,
+        writer: &mut StackWriter<'_>,
         is_last: bool,
         may: impl FnOnce(usize) -> bool,
     ) -> Walked {
@@ -171,18 +171,19 @@ impl Runtime<'_> {
             return Walked::Stuck;
         }
         if registers.is_in_system_call() {
-            pen.is_waiting();
+            writer.is_waiting();
         }
-        let scribe = Scribe { pen, watched, stack, hole: None, is_leaf_native: false, has_managed: false };
-        Walked::Answer(self.snapshot(held, stopped, scribe, is_last))
+        let seeded_writer =
+            SeededWriter { writer, watched, stack, hole: None, is_leaf_native: false, has_managed: false };
+        Walked::Answer(self.snapshot(held, stopped, seeded_writer, is_last))
     }
 
     /// Finds the seed, and has the runtime walk from there.
     fn snapshot(
         &self,
-        held: &Held<'_, ThreadId>,
+        held: &Pinned<'_, ThreadId>,
         stopped: &Stopped<'_>,
-        mut scribe: Scribe<'_, '_>,
+        mut seeded_writer: SeededWriter<'_, '_>,
         is_last: bool,
     ) -> HRESULT {
         let can_be_told = Cell::new(true);
@@ -192,8 +193,8 @@ impl Runtime<'_> {
             function.is_some()
         };
         let seed = unwind::seed(stopped, MOST_NATIVE, is_managed, |ip, _| {
-            scribe.is_leaf_native = true;
-            if can_be_told.get() { scribe.write(None, ip) } else { ControlFlow::Break(()) }
+            seeded_writer.is_leaf_native = true;
+            if can_be_told.get() { seeded_writer.write(None, ip) } else { ControlFlow::Break(()) }
         });
         if !can_be_told.get() {
             return sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
@@ -205,29 +206,29 @@ impl Runtime<'_> {
             Err(UnwindError::End | UnwindError::Stopped) => return E_FAIL,
             // The tables do not lead to one. Where the thread waits in native code, the runtime knows of its own where to begin.
             Err(UnwindError::Stack | UnwindError::Fault | UnwindError::TooDeep) => {
-                scribe.pen.restart();
-                scribe.is_leaf_native = false;
+                seeded_writer.writer.restart();
+                seeded_writer.is_leaf_native = false;
                 None
             }
         };
         let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_bytes);
         let flags = sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT.bits();
-        let watched = scribe.watched;
+        let watched = seeded_writer.watched;
         let code = watched.in_runtime(|| {
-            let data: *mut Scribe<'_, '_> = &mut scribe;
+            let data: *mut SeededWriter<'_, '_> = &mut seeded_writer;
             // SAFETY: the thread is held and stands still; its instruction pointer in the seed is in managed code, and its
-            // stack pointer within its stack; the scribe is used by nobody else during the call.
+            // stack pointer within its stack; the seeded_writer is used by nobody else during the call.
             unsafe {
-                let on_frame = Some(Scribe::on_frame as _);
+                let on_frame = Some(SeededWriter::on_frame as _);
                 self.raw.DoStackSnapshot(held.as_raw(), on_frame, flags, data.cast(), context.cast_mut(), size)
             }
         });
         if code.is_ok() {
-            let _ = scribe.fill(usize::MAX);
+            let _ = seeded_writer.fill(usize::MAX);
         }
-        let is_for_unwinder = code == sys::CORPROF_E_STACKSNAPSHOT_UNSAFE && is_last && !scribe.has_managed;
+        let is_for_unwinder = code == sys::CORPROF_E_STACKSNAPSHOT_UNSAFE && is_last && !seeded_writer.has_managed;
         if let Some(seed) = seed.filter(|_| is_for_unwinder) {
-            self.unwind(&seed, &mut scribe);
+            self.unwind(&seed, &mut seeded_writer);
         }
         code
     }
@@ -236,19 +237,19 @@ impl Runtime<'_> {
     ///
     /// The runtime refuses to walk a thread that runs managed code where it cannot tell whether its registers are whole: on .NET 8
     /// unless the system says so, which Wine 8 does not.
-    fn unwind(&self, seed: &Seed, scribe: &mut Scribe<'_, '_>) {
+    fn unwind(&self, seed: &Seed, seeded_writer: &mut SeededWriter<'_, '_>) {
         let mut registers = *seed.registers();
-        let mut is_innermost = !scribe.is_leaf_native;
+        let mut is_innermost = !seeded_writer.is_leaf_native;
         loop {
             // Where a function returns to may be behind the end of its caller.
             let place = registers.ip().saturating_sub(usize::from(!is_innermost));
             is_innermost = false;
-            if scribe.write(self.function_at(place).0, registers.ip()).is_break() {
+            if seeded_writer.write(self.function_at(place).0, registers.ip()).is_break() {
                 return;
             }
-            match unwind::step(&mut registers, &scribe.stack) {
+            match unwind::step(&mut registers, &seeded_writer.stack) {
                 Ok(()) => {}
-                Err(UnwindError::End) => return scribe.pen.is_unwound(),
+                Err(UnwindError::End) => return seeded_writer.writer.is_unwound(),
                 Err(_) => return,
             }
         }
@@ -256,8 +257,8 @@ impl Runtime<'_> {
 }
 
 /// Writes the frames that the runtime shows, and fills the holes between them.
-struct Scribe<'s, 't> {
-    pen: &'s mut Pen<'t>,
+struct SeededWriter<'s, 't> {
+    writer: &'s mut StackWriter<'t>,
     watched: &'s Watched<'s>,
     stack: Range<usize>,
     /// The innermost of a run of native frames, of which the end is not known yet.
@@ -267,10 +268,10 @@ struct Scribe<'s, 't> {
     has_managed: bool,
 }
 
-impl Scribe<'_, '_> {
+impl SeededWriter<'_, '_> {
     /// Writes a frame, unless there is no room, or the thread runs again.
     fn write(&mut self, function: Option<FunctionId>, ip: usize) -> ControlFlow<()> {
-        let goes_on = !self.watched.is_abandoned() && self.pen.write(SampledFrame { function, ip });
+        let goes_on = !self.watched.is_abandoned() && self.writer.write(SampledFrame { function, ip });
         if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
@@ -306,19 +307,20 @@ impl Scribe<'_, '_> {
     /// The callback for `DoStackSnapshot`.
     ///
     /// # Safety
-    /// `scribe` points at a [`Scribe`] that nobody else uses during the call; the context, if there is one, has that many bytes.
+    /// `seeded_writer` points at a [`SeededWriter`] that nobody else uses during the call; the context, if there is one, has that many bytes.
     unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,
         _info: sys::COR_PRF_FRAME_INFO,
         context_size: u32,
         context: *mut u8,
-        scribe: *mut c_void,
+        seeded_writer: *mut c_void,
     ) -> HRESULT {
         // SAFETY: the caller's promises.
-        let (scribe, registers) =
-            unsafe { (&mut *scribe.cast::<Scribe<'_, '_>>(), Registers::of_context(context, context_size)) };
-        let goes_on = scribe.frame(FunctionId::from_raw(function), ip, registers);
+        let (seeded_writer, registers) = unsafe {
+            (&mut *seeded_writer.cast::<SeededWriter<'_, '_>>(), Registers::of_context(context, context_size))
+        };
+        let goes_on = seeded_writer.frame(FunctionId::from_raw(function), ip, registers);
         if goes_on.is_continue() { S_OK } else { S_FALSE }
     }
 }
@@ -334,7 +336,7 @@ fn is_unsafe_moment(code: HRESULT) -> bool {
 }
 
 impl Walker for Seeder<'_> {
-    fn walk(&mut self, targets: &[Target<'_>], tape: &mut Tape, limit: Duration) -> Outcome {
+    fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
         let mut outcome = Outcome::default();
         if self.probed.len() > 2 * targets.len() + 64 {
             self.probed.clear(); // most of them have ended
@@ -346,7 +348,7 @@ impl Walker for Seeder<'_> {
             }
             // Held from before the stop to after it: nobody whose end waits for that has a lock that is needed here, as no
             // suspension of the runtime is asked for.
-            let held = target.claim.hold();
+            let held = target.claim.pin();
             let thread = target.os_id.and_then(Thread::open);
             let Some(((held, thread), os_id)) = held.zip(thread).zip(target.os_id) else {
                 outcome.ended += 1;
@@ -356,11 +358,11 @@ impl Walker for Seeder<'_> {
             let is_new = self.prepare(key);
             let mut needs_probe = is_new;
             let mut walked = Walked::Ended;
-            let mut write = |pen: &mut Pen<'_>| {
+            let mut write = |writer: &mut StackWriter<'_>| {
                 for turn in 1..=TRIES {
-                    pen.restart();
+                    writer.restart();
                     let start = Instant::now();
-                    walked = self.walk_once(&held, &thread, pen, &mut needs_probe, turn == TRIES);
+                    walked = self.walk_once(&held, &thread, writer, &mut needs_probe, turn == TRIES);
                     outcome.stood += start.elapsed();
                     match walked {
                         Walked::Answer(code) if turn < TRIES && is_unsafe_moment(code) => outcome.retries += 1,
@@ -369,10 +371,10 @@ impl Walker for Seeder<'_> {
                     }
                     std::thread::sleep(BETWEEN);
                 }
-                pen.restart();
+                writer.restart();
                 None
             };
-            tape.record(number, &mut write);
+            buffer.record(number, &mut write);
             match walked {
                 Walked::Ended => outcome.ended += 1,
                 Walked::Stuck => {

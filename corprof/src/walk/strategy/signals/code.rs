@@ -50,7 +50,7 @@ pub(super) struct Asking<'a, 'i> {
 impl KnownCode {
     /// To be called before each round: forgets what may have changed.
     pub(super) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
-        let changes = cx.alive().changes();
+        let changes = cx.liveness().changes();
         if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
             self.ranges.clear();
             self.others.clear();

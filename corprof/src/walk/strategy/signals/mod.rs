@@ -26,9 +26,9 @@ use crate::system::signals::{self, RawSample, Sending};
 use crate::walk::activity::Owed;
 use crate::walk::report::{Report, ThreadCounts};
 use crate::walk::round::{NativeNames, Round, SampledThread};
+use crate::walk::sample_buffer::{SampleBuffer, SampledFrame};
 use crate::walk::sampler::{Filter, Mode, Sampler};
 use crate::walk::schedule::Schedule;
-use crate::walk::tape::{SampledFrame, Tape};
 
 use super::{Outcome, Strategy};
 use code::{Asking, KnownCode};
@@ -66,7 +66,7 @@ struct Sampling<'s> {
     sampler: &'s mut Sampler,
     threads: &'static Threads,
     watched: Vec<Target>,
-    tape: Tape,
+    buffer: SampleBuffer,
     code: KnownCode,
     natives: RefCell<Natives>,
     report: Report,
@@ -114,7 +114,7 @@ pub(crate) fn run(
     let mut sampling = Sampling {
         threads: Threads::begin(depth),
         watched: Vec::new(),
-        tape: Tape::new(depth),
+        buffer: SampleBuffer::new(depth),
         code: KnownCode::default(),
         natives: RefCell::default(),
         report: Report::new(Mode::Cpu, sampler.interval, Strategy::Signals),
@@ -142,8 +142,8 @@ impl Sampling<'_> {
             let threads = self.collect(cx);
             if !threads.is_empty() {
                 let natives: Option<&dyn NativeNames> = Some(&self.natives);
-                let (tape, report) = (&self.tape, &self.report);
-                let mut round = Round { cx, threads: &threads, tape, elapsed, report, natives, is_last: false };
+                let (buffer, report) = (&self.buffer, &self.report);
+                let mut round = Round { cx, threads: &threads, buffer, elapsed, report, natives, is_last: false };
                 see(&mut round);
                 is_over |= round.is_last;
             }
@@ -165,12 +165,12 @@ impl Sampling<'_> {
         let joined = self.threads.joined();
         self.watched.extend(joined.into_iter().map(Target::new));
         let filled = self.watched.len();
-        self.tape.prepare(filled);
+        self.buffer.prepare(filled);
         self.code.refresh(cx);
         let mut threads = Vec::new();
         let refused = self.threads.refused();
         let mut counts = ThreadCounts { seen: filled + refused, left_out: refused, ..Default::default() };
-        let (tape, code, filter) = (&mut self.tape, &mut self.code, &mut self.sampler.filter);
+        let (buffer, code, filter) = (&mut self.buffer, &mut self.code, &mut self.sampler.filter);
         let natives = &self.natives;
         for target in &mut self.watched {
             let (watched, rests_until) = (&target.watched, &mut target.rests_until);
@@ -181,7 +181,7 @@ impl Sampling<'_> {
                 let thread = SampledThread { id, os_id: Some(os_id), name, cpu_time: Some(cpu_time) };
                 let is_wanted = wants(filter, &thread);
                 if is_wanted {
-                    record(tape, threads.len(), sample, Asking { known: code, natives, cx });
+                    record(buffer, threads.len(), sample, Asking { known: code, natives, cx });
                     threads.push(thread);
                 }
                 is_wanted
@@ -193,11 +193,11 @@ impl Sampling<'_> {
                 None => counts.idle += 1,
             }
         }
-        self.tape.take_note(cx);
+        self.buffer.take_note(cx);
         let cpu_time = |number: usize| threads.get(number).and_then(|thread| thread.cpu_time);
-        self.tape.weigh(|stack, _| cpu_time(stack.thread).unwrap_or_default());
+        self.buffer.weigh(|stack, _| cpu_time(stack.thread).unwrap_or_default());
         self.report.threads = counts;
-        self.report.note(&Outcome::default(), &self.tape);
+        self.report.note(&Outcome::default(), &self.buffer);
         let slots = self.threads;
         self.watched.retain(|target| {
             let is_done = target.watched.is_done();
@@ -251,13 +251,13 @@ fn wants(filter: &mut Option<Filter>, thread: &SampledThread) -> bool {
     filter.as_mut().is_none_or(|wants| wants(thread))
 }
 
-/// Writes a sample's frames onto the tape.
-fn record(tape: &mut Tape, thread: usize, sample: &RawSample, mut codes: Asking<'_, '_>) {
-    tape.record(thread, |pen| {
-        unwind::unwind(sample, &mut codes, |function, ip| pen.write(SampledFrame { function, ip }));
-        pen.keep();
+/// Writes a sample's frames onto the buffer.
+fn record(buffer: &mut SampleBuffer, thread: usize, sample: &RawSample, mut codes: Asking<'_, '_>) {
+    buffer.record(thread, |writer| {
+        unwind::unwind(sample, &mut codes, |function, ip| writer.write(SampledFrame { function, ip }));
+        writer.keep();
         if sample.is_cut {
-            pen.cut();
+            writer.cut();
         }
         Some(S_OK)
     });

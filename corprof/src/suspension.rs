@@ -4,7 +4,7 @@
 //! resumption no memory is asked for, no lock taken and nothing printed (suspension rule 3). What is done in between is in
 //! `strategy/`, and is written so that it can do nothing of the sort; and so that this is tested and not only meant, the
 //! thread that has stopped others is marked: a test's allocator and corprof's own locks look at the mark
-//! ([`testing::standstill`](crate::testing::standstill)).
+//! ([`testing::suspension`](crate::testing::suspension)).
 
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

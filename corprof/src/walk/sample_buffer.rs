@@ -26,7 +26,7 @@ const FIRST_ROOM: usize = 16 * 1024;
 
 /// The stacks of one round.
 #[derive(Debug)]
-pub(crate) struct Tape {
+pub(crate) struct SampleBuffer {
     frames: Vec<SampledFrame>,
     stacks: Vec<Stack>,
     /// How many frames one stack may have.
@@ -56,8 +56,8 @@ pub(crate) struct Stack {
     pub(crate) weight: Duration,
 }
 
-/// Where the frames of one stack go: a place of fixed size on the tape.
-pub(crate) struct Pen<'t> {
+/// Where the frames of one stack go: a place of fixed size on the buffer.
+pub(crate) struct StackWriter<'t> {
     frames: &'t mut Vec<SampledFrame>,
     #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
     start: usize,
@@ -68,12 +68,12 @@ pub(crate) struct Pen<'t> {
     is_waiting: bool,
 }
 
-impl Tape {
+impl SampleBuffer {
     pub(crate) fn new(depth: usize) -> Self {
         Self { frames: Vec::new(), stacks: Vec::new(), depth }
     }
 
-    /// Erases the tape and makes room for the stacks of so many threads. If the last round ran out of room, there is more now.
+    /// Erases the buffer and makes room for the stacks of so many threads. If the last round ran out of room, there is more now.
     pub(crate) fn prepare(&mut self, threads: usize) {
         let was_full = self.stacks.iter().any(|stack| stack.is_cut && stack.end - stack.start < self.depth);
         let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
@@ -85,16 +85,16 @@ impl Tape {
 
     /// Lets `walk` write the stack of a thread, and notes what it answers. If that is none, there is nothing to note. Asks for
     /// no memory.
-    pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut Pen<'_>) -> Option<HRESULT>) {
+    pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut StackWriter<'_>) -> Option<HRESULT>) {
         if self.stacks.len() == self.stacks.capacity() {
             return; // not prepared for that many
         }
         let start = self.frames.len();
         let end = self.frames.capacity().min(start.saturating_add(self.depth));
         let (is_cut, is_unwound, is_kept, is_waiting) = (false, false, false, false);
-        let mut pen = Pen { frames: &mut self.frames, start, end, is_cut, is_unwound, is_kept, is_waiting };
-        let Some(code) = walk(&mut pen) else { return };
-        let Pen { is_cut, is_unwound, is_kept, is_waiting, .. } = pen;
+        let mut writer = StackWriter { frames: &mut self.frames, start, end, is_cut, is_unwound, is_kept, is_waiting };
+        let Some(code) = walk(&mut writer) else { return };
+        let StackWriter { is_cut, is_unwound, is_kept, is_waiting, .. } = writer;
         let end = self.frames.len();
         let (is_again, weight) = (false, Duration::ZERO);
         let stack = Stack { thread, start, end, code, is_cut, is_unwound, is_kept, is_again, is_waiting, weight };
@@ -146,7 +146,7 @@ impl Tape {
     }
 }
 
-impl Pen<'_> {
+impl StackWriter<'_> {
     /// Writes a frame, if there is room for it.
     pub(crate) fn write(&mut self, frame: SampledFrame) -> bool {
         if self.frames.len() < self.end {
@@ -193,19 +193,19 @@ impl Pen<'_> {
     /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
     ///
     /// # Safety
-    /// `pen` points at a [`Pen`] that nobody else uses during the call.
+    /// `writer` points at a [`StackWriter`] that nobody else uses during the call.
     pub(crate) unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,
         _info: sys::COR_PRF_FRAME_INFO,
         _context_size: u32,
         _context: *mut u8,
-        pen: *mut c_void,
+        writer: *mut c_void,
     ) -> HRESULT {
         // SAFETY: the caller's promise.
-        let pen = unsafe { &mut *pen.cast::<Pen<'_>>() };
+        let writer = unsafe { &mut *writer.cast::<StackWriter<'_>>() };
         let frame = SampledFrame { function: FunctionId::from_raw(function), ip };
-        if pen.write(frame) { S_OK } else { S_FALSE }
+        if writer.write(frame) { S_OK } else { S_FALSE }
     }
 }
 
@@ -213,47 +213,47 @@ impl Pen<'_> {
 mod tests {
     use super::*;
 
-    fn write(tape: &mut Tape, thread: usize, frames: usize) {
-        tape.record(thread, |pen| {
-            (1..=frames).all(|ip| pen.write(SampledFrame { function: FunctionId::from_raw(8), ip }));
+    fn write(buffer: &mut SampleBuffer, thread: usize, frames: usize) {
+        buffer.record(thread, |writer| {
+            (1..=frames).all(|ip| writer.write(SampledFrame { function: FunctionId::from_raw(8), ip }));
             Some(S_OK)
         });
     }
 
     #[test]
     fn stacks_are_read_as_they_were_written() {
-        let mut tape = Tape::new(100);
-        tape.prepare(3);
-        let memory = (tape.frames.as_ptr(), tape.stacks.as_ptr());
+        let mut buffer = SampleBuffer::new(100);
+        buffer.prepare(3);
+        let memory = (buffer.frames.as_ptr(), buffer.stacks.as_ptr());
         for (thread, frames) in [(0, 3), (2, 0), (5, 100)] {
-            write(&mut tape, thread, frames);
+            write(&mut buffer, thread, frames);
         }
-        assert_eq!(memory, (tape.frames.as_ptr(), tape.stacks.as_ptr()), "no memory was asked for");
-        let read: Vec<_> = tape.stacks().iter().map(|stack| (stack.thread, tape.frames(stack).len())).collect();
+        assert_eq!(memory, (buffer.frames.as_ptr(), buffer.stacks.as_ptr()), "no memory was asked for");
+        let read: Vec<_> = buffer.stacks().iter().map(|stack| (stack.thread, buffer.frames(stack).len())).collect();
         assert_eq!(read, [(0, 3), (2, 0), (5, 100)]);
-        assert_eq!(tape.frames(&tape.stacks()[0])[2].ip, 3);
-        assert!(tape.stacks().iter().all(|stack| !stack.is_cut), "100 frames are allowed");
+        assert_eq!(buffer.frames(&buffer.stacks()[0])[2].ip, 3);
+        assert!(buffer.stacks().iter().all(|stack| !stack.is_cut), "100 frames are allowed");
     }
 
     #[test]
     fn what_is_too_deep_or_too_much_is_cut_and_said() {
-        let mut tape = Tape::new(10);
-        tape.prepare(2);
-        write(&mut tape, 0, 11);
-        assert!(tape.stacks()[0].is_cut);
-        assert_eq!(tape.frames(&tape.stacks()[0]).len(), 10);
+        let mut buffer = SampleBuffer::new(10);
+        buffer.prepare(2);
+        write(&mut buffer, 0, 11);
+        assert!(buffer.stacks()[0].is_cut);
+        assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), 10);
         // One more than it was prepared for: not recorded, and no memory asked for.
-        let room = tape.stacks.capacity();
-        (1..=room).for_each(|thread| write(&mut tape, thread, 1));
-        assert_eq!(tape.stacks().len(), room);
+        let room = buffer.stacks.capacity();
+        (1..=room).for_each(|thread| write(&mut buffer, thread, 1));
+        assert_eq!(buffer.stacks().len(), room);
 
-        let mut tape = Tape::new(usize::MAX);
-        tape.prepare(1);
-        let room = tape.frames.capacity();
-        write(&mut tape, 0, room + 5);
-        assert!(tape.stacks()[0].is_cut);
-        assert_eq!(tape.frames(&tape.stacks()[0]).len(), room);
-        tape.prepare(1);
-        assert!(tape.frames.capacity() >= 2 * room, "the next round has more room");
+        let mut buffer = SampleBuffer::new(usize::MAX);
+        buffer.prepare(1);
+        let room = buffer.frames.capacity();
+        write(&mut buffer, 0, room + 5);
+        assert!(buffer.stacks()[0].is_cut);
+        assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), room);
+        buffer.prepare(1);
+        assert!(buffer.frames.capacity() >= 2 * room, "the next round has more room");
     }
 }

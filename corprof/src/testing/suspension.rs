@@ -11,13 +11,13 @@
 //! // SAFETY: everything is left to the system's allocator.
 //! unsafe impl GlobalAlloc for Watched {
 //!     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-//!         corprof::testing::standstill::touched();
+//!         corprof::testing::suspension::touched();
 //!         // SAFETY: the caller's promise.
 //!         unsafe { System.alloc(layout) }
 //!     }
 //!
 //!     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-//!         corprof::testing::standstill::touched();
+//!         corprof::testing::suspension::touched();
 //!         // SAFETY: the caller's promise.
 //!         unsafe { System.dealloc(memory, layout) }
 //!     }
@@ -25,23 +25,23 @@
 //!
 //! #[global_allocator]
 //! static ALLOCATOR: Watched = Watched;
-//! # assert!(!corprof::testing::standstill::is_here());
-//! # assert_eq!(corprof::testing::standstill::violations(), 0);
+//! # assert!(!corprof::testing::suspension::is_here());
+//! # assert_eq!(corprof::testing::suspension::violations(), 0);
 //! ```
 
-use crate::standstill;
+use crate::suspension;
 
 /// Whether the calling thread has stopped threads of the application and not yet resumed them.
 pub fn is_here() -> bool {
-    standstill::is_here()
+    suspension::is_here()
 }
 
 /// To be called where something is touched that must not be in that time: counts if it is that time.
 pub fn touched() {
-    standstill::forbid("something of the profiler's");
+    suspension::forbid("something of the profiler's");
 }
 
 /// How often something was touched in that time.
 pub fn violations() -> usize {
-    standstill::violations()
+    suspension::violations()
 }

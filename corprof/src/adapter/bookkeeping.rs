@@ -1,12 +1,10 @@
-//! What the SDK itself must hear of: which identifiers begin and cease to be good, and which names with them.
+//! Bookkeeping around every callback: tracks live identifiers and evicts cached names.
 //!
-//! A user cannot forget it, as it is not the user's: it happens around the user's method, and for a profiler that has none
-//! for the event or has gone quiet.
+//! It runs before and after the user's method, and also where the profiler has no method for the event or is disabled.
 
 use std::ffi::c_void;
 
 use crate::event_mask::Event;
-use crate::hooks;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::Profiler;
@@ -15,9 +13,9 @@ use crate::walk;
 
 use super::Adapter;
 
-/// Whether there is anything to note for an event.
+/// Whether an event changes what is tracked.
 #[inline]
-pub(super) const fn are_kept_of(event: Event) -> bool {
+pub(super) const fn needs_bookkeeping(event: Event) -> bool {
     let is_about_identifiers = matches!(
         event,
         Event::ModuleLoadFinished
@@ -31,7 +29,7 @@ pub(super) const fn are_kept_of(event: Event) -> bool {
             | Event::DynamicMethodJitCompilationStarted
             | Event::DynamicMethodUnloaded
     );
-    is_about_identifiers || hooks::is_about_unwinding(event)
+    is_about_identifiers || event.is_unwind_point()
 }
 
 /// Whether the first that an event tells is a function, which lives as long as the callback lasts.
@@ -53,16 +51,16 @@ pub(super) const fn is_about_function(event: Event) -> bool {
 pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => {
-            info.alive().module_loaded(info.runtime(), subject)
+            info.liveness().module_loaded(info.runtime(), subject)
         }
         Event::ModuleUnloadFinished => {
-            info.alive().module_gone(subject);
+            info.liveness().module_gone(subject);
             info.known_names().evict_all();
             info.original_bodies().module_gone(subject);
         }
-        Event::ClassUnloadStarted => info.alive().class_going(info.runtime(), subject),
+        Event::ClassUnloadStarted => info.liveness().class_going(info.runtime(), subject),
         Event::ThreadCreated => {
-            info.alive().thread_created(subject);
+            info.liveness().thread_created(subject);
             prepare_hooks(info);
         }
         Event::ThreadAssignedToOsThread => {
@@ -71,11 +69,11 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         }
         Event::ThreadDestroyed => {
             walk::thread_ending(subject);
-            info.alive().thread_ending(subject);
+            info.liveness().thread_ending(subject);
             info.thread_names().ended(subject);
         }
-        Event::DynamicMethodJitCompilationStarted => info.alive().dynamic_method_compiled(subject),
-        event if hooks::is_about_unwinding(event) => {
+        Event::DynamicMethodJitCompilationStarted => info.liveness().dynamic_method_compiled(subject),
+        event if event.is_unwind_point() => {
             if let Some(hooks) = info.hooks() {
                 hooks.unwound(event);
             }
@@ -89,13 +87,13 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
 pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleUnloadStarted => {
-            info.alive().module_going(info.runtime(), subject);
+            info.liveness().module_going(info.runtime(), subject);
             // The names of what goes are known until it is gone. The module's metadata is let go while it is there.
             info.known_names().let_go();
         }
-        Event::ClassUnloadStarted => info.alive().class_gone(subject),
-        Event::ThreadDestroyed => info.alive().thread_ended(subject),
-        Event::DynamicMethodUnloaded => info.alive().dynamic_method_unloaded(subject),
+        Event::ClassUnloadStarted => info.liveness().class_gone(subject),
+        Event::ThreadDestroyed => info.liveness().thread_ended(subject),
+        Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
         _ => {}
     }
 }
