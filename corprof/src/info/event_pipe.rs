@@ -161,7 +161,7 @@ impl Info {
         if sessions.is_empty() {
             return Ok(());
         }
-        apart(CALL, self, |info| {
+        on_helper_thread(CALL, self, |info| {
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             for session in sessions {
                 // SAFETY: the call takes a number, and looks whether it is that of a session.

@@ -11,7 +11,7 @@ use corprof_sys as sys;
 
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::lock::unpoisoned;
-use crate::standstill;
+use crate::suspension;
 
 /// The call that a detach comes down to.
 pub(crate) const DETACH: &str = "RequestProfilerDetach";
@@ -95,7 +95,7 @@ impl Ending {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        standstill::forbid("the lock of a profiler's end");
+        suspension::forbid("the lock of a profiler's end");
         unpoisoned(self.state.lock())
     }
 
