@@ -274,6 +274,15 @@ impl Run {
     /// # Errors
     /// If it cannot be started, or is not done in time: then it is killed, and the error holds what it printed.
     pub fn run(&self) -> Result<Outcome> {
+        let outcome = self.run_once()?;
+        if self.runtime.emulator.as_ref().is_some_and(Emulator::is_windows) && outcome.has_not_started() {
+            println!("Wine has not started {}: once more", outcome.what);
+            return self.run_once();
+        }
+        Ok(outcome)
+    }
+
+    fn run_once(&self) -> Result<Outcome> {
         // Files and not pipes: whoever else holds one open, reading them cannot hang.
         let file = || tempfile::tempfile().context("cannot make a file for the output");
         let (mut stdout, mut stderr) = (file()?, file()?);
@@ -379,6 +388,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether Wine has ended before the program could begin, which it does now and then, with status 1 and without a word, within
+    /// some milliseconds. To begin takes a program a hundred times as long.
+    fn has_not_started(&self) -> bool {
+        let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
+        self.status.code() == Some(1) && is_silent && self.duration < Duration::from_millis(50)
+    }
+
     /// That the program ended by itself, with `code`.
     ///
     /// # Errors

@@ -175,6 +175,10 @@ fn a_script_is_recorded() -> Result<()> {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> {
+    // The command is built for this system only.
+    if speaking()?.is_empty() {
+        return Ok(());
+    }
     for (options, said) in [
         (&["-o", "/tmp/p.pdf"][..], ".speedscope.json"),
         (&["-o", "/nowhere/p.svg"], "no folder"),
