@@ -51,11 +51,12 @@ pub(super) fn write(graph: &HeapGraph, path: Option<&Path>, pid: u32) -> Result<
     let path = path.context("no file is named")?;
     let format = Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
     // As any other file, and not as one that only its owner may read.
     #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(folder);
+    let file =
+        tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)).tempfile_in(folder);
+    #[cfg(not(unix))]
+    let file = tempfile::NamedTempFile::new_in(folder);
     let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
     let mut out = BufWriter::new(file);
     write_to(graph, format, pid, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
