@@ -7,19 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use corprof_diagnostics::{Client, Error, HResult, Process, Uuid};
-use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Runtime, ensure_or_longer, patiently};
 
-use crate::diagnostics::{PATIENCE, Program, command, runtimes};
-
-/// The CLSID and the path of a profiler, as the harness would set them.
-fn profiler(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
-    let command = Run::new(runtime, "Diagnosed").profiler(name).command()?;
-    let value = |name: &str| {
-        let value = command.get_envs().find(|(other, _)| *other == name).and_then(|(_, value)| value);
-        value.with_context(|| format!("no {name}"))
-    };
-    Ok((Uuid::parse_str(&value("CORECLR_PROFILER")?.to_string_lossy())?, value("CORECLR_PROFILER_PATH")?.into()))
-}
+use crate::diagnostics::{PATIENCE, Program, command, profiler, runtimes};
 
 /// A program, and a profiler that comes and goes.
 struct Visited {

@@ -115,9 +115,9 @@ pub(crate) fn command(runtime: &Runtime) -> Result<Command> {
     Run::new(runtime, "Diagnosed").command()
 }
 
-/// CLSID and path of the test profiler `attached`, as the harness would set them.
-fn profiler(runtime: &Runtime) -> Result<(Uuid, PathBuf)> {
-    let command = Run::new(runtime, "Diagnosed").profiler("attached").command()?;
+/// CLSID and path of the profiler of an example, as the harness would set them.
+pub(crate) fn profiler(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
+    let command = Run::new(runtime, "Diagnosed").profiler(name).command()?;
     let value = |name: &str| {
         let value = command.get_envs().find(|(other, _)| *other == name).and_then(|(_, value)| value);
         value.with_context(|| format!("no {name}"))
@@ -233,7 +233,7 @@ fn the_oldest_runtime_is_attached_to_and_sends_events() -> Result<()> {
             starts += usize::from(gc_event(event.metadata().event_id) == Some("GCStart"));
         }
         ensure!(starts >= 3 && reader.stats().lost == 0, "{runtime}: {starts} starts, {:?}", reader.stats());
-        let (clsid, library) = profiler(&runtime)?;
+        let (clsid, library) = profiler(&runtime, "attached")?;
         client.attach_profiler(clsid, &library, &[], PATIENCE)?;
         program.tell("throw 2")?;
         let stderr = program.end()?;
@@ -277,7 +277,7 @@ fn a_client_that_says_nothing_is_waited_for_up_to_the_deadline() -> Result<()> {
 #[test]
 fn a_profiler_is_attached() -> Result<()> {
     for runtime in runtimes()? {
-        let (clsid, library) = profiler(&runtime)?;
+        let (clsid, library) = profiler(&runtime, "attached")?;
         let mut program = Program::ready(command(&runtime)?)?;
         program.tell("throw 3")?;
         let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
@@ -399,7 +399,7 @@ fn a_runtime_connects_and_waits_until_it_is_resumed() -> Result<()> {
     const PROFILER: u64 = 0x200_0000_0000;
     const PROFILER_MESSAGE: u32 = 299;
     for runtime in runtimes_since_5()? {
-        let (clsid, library) = profiler(&runtime)?;
+        let (clsid, library) = profiler(&runtime, "attached")?;
         let folder = tempfile::tempdir()?;
         let server = PortServer::bind(&folder.path().join("port"))?;
         let mut start = command(&runtime)?;

@@ -126,7 +126,7 @@ impl InAttach<'_> {
 
 impl InInitialize<'_> {
     /// What the profiler leaves by. To be asked for first of all: from then on calls to the runtime are counted, so that a detach
-    /// can wait for those under way. That costs some 10 ns a call.
+    /// can wait for those under way. That costs two locked instructions a call.
     ///
     /// # Errors
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: there is a clone of [`Info`](crate::Info) already, or something that has one: a thread

@@ -4,7 +4,7 @@
 //! of their calls. A profiler that may be detached has each call counted, in the slot of the thread that makes it; the detach
 //! closes calls and waits until none is under way. From then on calls are errors.
 //!
-//! Counting costs two locked instructions on a cache line of the thread's own, some 10 ns. A profiler that cannot be detached pays
+//! Counting costs two locked instructions on a cache line of the thread's own. A profiler that cannot be detached pays
 //! for one load instead.
 
 use std::ops::Deref;

@@ -181,6 +181,9 @@ impl Ending {
     }
 
     /// Calls the runtime, unless the application has ended; Shutdown waits until the calls are made.
+    ///
+    /// The call may wait for a collection while the lock is held, against the third rule of suspension. Nobody who keeps a collection
+    /// waiting wants the lock then: callbacks have ended and none begins, and the runtime calls Shutdown in preemptive mode.
     pub(crate) fn ask<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
         let state = self.state();
         (state.stage != Stage::Over && !state.process_ends).then(ask)
