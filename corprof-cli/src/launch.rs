@@ -206,8 +206,8 @@ impl Seen {
     }
 }
 
-/// How long a profiler may take to write what it has.
-const LAST_WORDS: Duration = Duration::from_secs(20);
+/// How long a profiler may take to write what it has. Another Ctrl-C ends the application at once.
+const LAST_WORDS: Duration = Duration::from_secs(60);
 
 /// Ends the process, and the .NET processes that it has started: a shell would not tell them.
 fn end(pid: u32, is_forced: bool) {
@@ -235,8 +235,8 @@ fn watched(
     let interrupt = if stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
     /// How often it is looked at whether the application has ended.
     const PERIOD: Duration = Duration::from_millis(5);
-    /// So many periods pass between two looks at maps, once the application is some seconds old.
-    const SELDOM: u32 = 50;
+    /// A look at maps is followed by so many times as long without one: on a busy machine looks take their time.
+    const PAUSE: u32 = 20;
     let mut signals = Signals::catch().context("cannot catch signals")?;
     let mut child = command.spawn().map_err(|error| {
         let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
@@ -246,8 +246,15 @@ fn watched(
     let mut seen = Seen::default();
     let mut interrupted: Option<Instant> = None;
     let mut is_ended = false;
-    for period in 0_u32.. {
+    let mut next_look = Instant::now();
+    loop {
         let is_pressed = signals.pass_on(pid, interrupt);
+        // Who is to write is decided by what is mapped now.
+        if is_pressed || Instant::now() >= next_look {
+            let start = Instant::now();
+            seen.look(pid, profilers);
+            next_look = Instant::now() + start.elapsed() * PAUSE;
+        }
         match (stop, interrupted) {
             (Some(_), Some(_)) if is_pressed => end(pid, true),
             (Some(stop), None) if is_pressed => {
@@ -267,14 +274,8 @@ fn watched(
         if let Some(status) = child.try_wait().context("cannot wait for the application")? {
             return Ok(Watched { status, pid, seen, is_interrupted: interrupted.is_some() });
         }
-        if period < 400 || period % SELDOM == 0 {
-            seen.look(pid, profilers);
-        }
         std::thread::sleep(PERIOD);
     }
-    // Some eight months later.
-    let status = child.wait().context("cannot wait for the application")?;
-    Ok(Watched { status, pid, seen, is_interrupted: interrupted.is_some() })
 }
 
 /// Says what became of each profiler; whether each was loaded by a process at least.
