@@ -92,6 +92,29 @@ fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> 
     Ok(())
 }
 
+/// `corprof` looks seldom for new processes once the application is some seconds old.
+#[test]
+fn an_interrupt_right_after_a_late_start_does_not_cost_the_profile() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let words = application(&runtime, "Diagnosed")?;
+        let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        let mut command = corprof()?;
+        command.arg("record").arg("-o").arg(&file);
+        command.args(["--", "sh", "-c", &format!("sleep 3; exec {}", quoted.join(" "))]);
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        let kill = Command::new("kill").arg("-INT").arg(program.child.id().to_string()).status()?;
+        ensure!(kill.success(), "kill failed");
+        let input = program.input.take();
+        let (code, stderr) = program.end()?;
+        drop(input);
+        ensure!(code == Some(0) && file.is_file(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
 /// A terminal interrupts the application as well, which dies of it where nobody sees to that.
 #[test]
 fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
