@@ -21,10 +21,11 @@ pub struct Args {
     /// One line of JSON a process: pid, runtime, architecture, command, profiler (none, configured, mapped, unknown), libraries, error
     #[arg(long)]
     json: bool,
-}
 
-/// How long a process may take for each answer.
-const TIMEOUT: Duration = Duration::from_millis(500);
+    /// How long a process may take for each answer; of one that takes longer only what the system knows is listed
+    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
+    wait: u64,
+}
 
 /// Runs the command.
 ///
@@ -32,9 +33,10 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 /// If the system will not list processes.
 pub fn run(args: &Args) -> Outcome {
     let scan = Process::scan().context("cannot list the processes")?;
+    let timeout = Duration::from_secs(args.wait.max(1));
     // A process that does not answer makes nobody else wait.
     let all: Vec<Inspected> = thread::scope(|scope| {
-        let asked: Vec<_> = scan.processes.iter().map(|process| scope.spawn(|| inspect(process, TIMEOUT))).collect();
+        let asked: Vec<_> = scan.processes.iter().map(|process| scope.spawn(|| inspect(process, timeout))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     let mut out = io::stdout().lock();

@@ -1,7 +1,7 @@
 //! Profilers that come by an attach and leave by a `Detacher`, on real runtimes.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,18 +27,8 @@ impl Visited {
         Ok(Self { program, client, clsid, library })
     }
 
-    /// Attaches it as soon as the one before has left.
     fn attach(&self, told: &str) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let answer = self.client.attach_profiler(self.clsid, &self.library, told.as_bytes(), PATIENCE);
-            match answer.as_ref().err().and_then(Error::code) {
-                Some(HResult::PROFILER_ALREADY_ACTIVE) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(10));
-                }
-                _ => return Ok(answer?),
-            }
-        }
+        attach(&self.client, self.clsid, &self.library, told.as_bytes())
     }
 
     /// How many threads, descriptors and mappings the program has, and its memory in kilobytes.
@@ -50,6 +40,20 @@ impl Visited {
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         let memory = memory.trim().trim_end_matches(" kB").parse()?;
         Ok([entries("task")?, entries("fd")?, maps, memory])
+    }
+}
+
+/// Attaches a profiler as soon as the one before has left.
+fn attach(client: &Client, clsid: Uuid, library: &Path, told: &[u8]) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = client.attach_profiler(clsid, library, told, PATIENCE);
+        match answer.as_ref().err().and_then(Error::code) {
+            Some(HResult::PROFILER_ALREADY_ACTIVE) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            _ => return Ok(answer?),
+        }
     }
 }
 
@@ -169,6 +173,8 @@ fn the_example_samples_writes_and_leaves() -> Result<()> {
             ensure!(Instant::now() < deadline, "{runtime}: nothing is written");
             thread::sleep(Duration::from_millis(10));
         }
+        // It has left, with its last word, as soon as it can be attached again.
+        attach(&client, clsid, &library, told.as_bytes())?;
         let stderr = program.end()?;
         ensure!(stderr.contains("samples written to"), "{runtime}: {stderr}");
         fs::remove_dir_all(&folder)?;

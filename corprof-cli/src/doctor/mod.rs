@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// With a command: how many seconds the application may run before it is ended
+    /// How long a process may take for an answer, and an application that is started for its runtime's first word
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     wait: u64,
 
@@ -61,7 +61,7 @@ struct Report {
 /// If the question cannot be answered: no such process, no such program.
 pub fn run(args: &Args) -> Outcome {
     let report = match (args.pid, args.command.is_empty()) {
-        (Some(pid), _) => of_process(pid)?,
+        (Some(pid), _) => of_process(pid, Duration::from_secs(args.wait.max(1)))?,
         (None, false) => of_command(args)?,
         (None, true) => of_shell(None)?,
     };
@@ -97,13 +97,13 @@ fn of_shell(program: Option<&Image>) -> Result<Report> {
     Ok(Report { findings: variables::check(value_of, None, place, None), good: Vec::new() })
 }
 
-fn of_process(pid: u32) -> Result<Report, Failure> {
+fn of_process(pid: u32, timeout: Duration) -> Result<Report, Failure> {
     let process = match Process::open(pid) {
         Ok(process) => process,
         Err(error @ (Error::NoPort { .. } | Error::NotPermitted { .. })) => return Ok(without_port(pid, &error)),
         Err(error) => return Err(error.into()),
     };
-    Ok(of_seen(&inspect(&process, Duration::from_secs(5)), processes::has_own_files(pid)))
+    Ok(of_seen(&inspect(&process, timeout), processes::has_own_files(pid)))
 }
 
 /// What is wrong with a process; `is_inside` a container, paths are those of its own files.

@@ -12,18 +12,22 @@ fn findings(command: &mut Command) -> Result<(Vec<String>, Option<i32>)> {
     Ok((names, output.status.code()))
 }
 
+/// What is found at a process that may take so many seconds for an answer.
+fn of(program: &Program, wait: &str) -> Result<(Vec<String>, Option<i32>)> {
+    findings(corprof()?.args(["doctor", "--json", "--wait", wait, &program.child.id().to_string()]))
+}
+
 #[test]
 fn a_process_is_diagnosed() -> Result<()> {
     for runtime in speaking()? {
-        let of = |program: &Program| findings(corprof()?.args(["doctor", "--json", &program.child.id().to_string()]));
-        ensure!(of(&diagnosed(&runtime, None)?)? == (vec!["not-configured".into()], Some(1)), "{runtime}");
-        ensure!(of(&diagnosed(&runtime, Some("attached"))?)? == (Vec::new(), Some(0)), "{runtime}");
+        ensure!(of(&diagnosed(&runtime, None)?, "120")? == (vec!["not-configured".into()], Some(1)), "{runtime}");
+        ensure!(of(&diagnosed(&runtime, Some("attached"))?, "120")? == (Vec::new(), Some(0)), "{runtime}");
         let start = |name: &str, value: &str| {
             let mut command = Run::new(&runtime, "Diagnosed").profiler("attached").command()?;
             command.env(name, value);
             let program = Program::start(command)?;
             program.expect("ready")?;
-            of(&program)
+            of(&program, "120")
         };
         let one = |name: &str| (vec![name.to_owned()], Some(1));
         ensure!(start("CORECLR_PROFILER_PATH", "/nowhere/gone.so")? == one("library-missing"), "{runtime}");
@@ -65,7 +69,7 @@ fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
         let pid = program.child.id().to_string();
         let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
         ensure!(signal("-STOP")?.success(), "kill failed");
-        let found = findings(corprof()?.args(["doctor", "--json", &pid]))?;
+        let found = of(&program, "1")?;
         ensure!(signal("-CONT")?.success(), "kill failed");
         // Its variables are read another way.
         let expected = ["runtime-does-not-answer", "not-configured"].map(str::to_owned);
@@ -83,7 +87,7 @@ fn a_library_that_the_runtime_has_let_go_of_is_missed() -> Result<()> {
         command.env("CORECLR_PROFILER", "{BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}");
         let program = Program::start(command)?;
         program.expect("ready")?;
-        let found = findings(corprof()?.args(["doctor", "--json", &program.child.id().to_string()]))?;
+        let found = of(&program, "120")?;
         ensure!(found == (vec!["configured-but-not-mapped".to_owned()], Some(1)), "{runtime}: {found:?}");
     }
     Ok(())

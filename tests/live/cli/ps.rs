@@ -3,7 +3,7 @@
 use super::*;
 
 fn listed(pid: u32) -> Result<serde_json::Value> {
-    let output = corprof()?.args(["ps", "--json"]).output()?;
+    let output = corprof()?.args(["ps", "--json", "--wait", "120"]).output()?;
     ensure!(output.status.success(), "{output:?}");
     let lines = texts(&output).0;
     let all = lines.lines().map(serde_json::from_str::<serde_json::Value>).collect::<Result<Vec<_>, _>>()?;
@@ -34,7 +34,7 @@ fn processes_are_listed_with_their_profilers() -> Result<()> {
         let process = listed(broken.child.id())?;
         ensure!(process["profiler"] == "configured", "{runtime}: {process}");
 
-        let output = corprof()?.arg("ps").output()?;
+        let output = corprof()?.args(["ps", "--wait", "120"]).output()?;
         let table = texts(&output).0;
         for (pid, word) in
             [(plain.child.id(), " - "), (profiled.child.id(), " mapped "), (broken.child.id(), " configured ")]
