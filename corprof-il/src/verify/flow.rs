@@ -215,7 +215,11 @@ fn prefixes(report: &mut Report<'_>, place: u32, insn: &Instruction, next: Optio
             Prefix::Volatile => is_access || matches!(opcode, O::Ldsfld | O::Stsfld),
             Prefix::Tail => matches!(opcode, O::Call | O::Calli | O::Callvirt),
             Prefix::Constrained(_) => matches!(opcode, O::Callvirt | O::Call | O::Ldftn),
-            Prefix::Readonly => matches!(opcode, O::Ldelema | O::Call | O::Callvirt),
+            // .NET 8 refuses a tail call that is `readonly.`.
+            Prefix::Readonly => {
+                opcode == O::Ldelema
+                    || matches!(opcode, O::Call | O::Callvirt) && !insn.prefixes().contains(&Prefix::Tail)
+            }
             Prefix::No(_) => {
                 report.add(Rule::NoPrefixUnknown, Some(place), "no.", "a prefix that runtimes know");
                 true

@@ -382,6 +382,9 @@ fn prefixes_stand_where_they_mean_something() {
     assert_eq!(prefixed(load(), vec![Prefix::No(1)], &address, &after), [Rule::NoPrefixUnknown]);
     let call = || Instruction::call(Token::from_raw(VIRTUAL));
     assert_eq!(prefixed(call(), vec![Prefix::Tail], &[P(O::Ldnull)], &[P(O::Ret)]), []);
+    assert_eq!(prefixed(call(), vec![Prefix::Readonly], &[P(O::Ldnull)], &[P(O::Ret)]), []);
+    let both = vec![Prefix::Tail, Prefix::Readonly];
+    assert_eq!(prefixed(call(), both, &[P(O::Ldnull)], &[P(O::Ret)]), [Rule::BadPrefix]);
     assert_eq!(
         prefixed(call(), vec![Prefix::Tail], &[P(O::Ldnull)], &[P(O::Nop), P(O::Ret)]),
         [Rule::TailCallWithoutRet]
