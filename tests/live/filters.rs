@@ -113,6 +113,10 @@ fn an_exception_that_meets_a_filter_is_the_one_that_was_thrown() -> Result<()> {
 fn an_application_that_does_everything_at_once_outlives_a_profiler_of_exceptions() -> Result<()> {
     let runs = wanted_runs()?;
     for runtime in Runtime::all()? {
+        if runtime.is_emulated() {
+            println!("SKIPPED on {runtime}: the emulator crashed in 2 of 24 runs of the program without any profiler");
+            continue;
+        }
         if runtime.is_windows() && !has_fault(&runtime) {
             println!("SKIPPED on {runtime}: it has no fault to be mended, and torture takes minutes under Wine");
             continue;

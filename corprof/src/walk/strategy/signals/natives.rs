@@ -246,6 +246,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    #[cfg(target_arch = "x86_64")]
     use crate::system::signals::own_stack;
 
     #[test]
