@@ -1,36 +1,37 @@
-//! [`cold_call`]: what a hook seldom does, without a price for the hooks that do not.
+//! [`cold_call`]: an outlined call for rare work, which costs the common path of a hook nothing. A stand-in for
+//! `preserve_most`.
 //!
-//! Any call may overwrite half of the registers, so a function that calls another, be it once in a million times, saves some
-//! at its beginning and restores them at its end, each time. In a hook of twenty instructions that is every fourth. On x86-64
-//! a rare call is therefore made by way of a few instructions that save what there is to save where the call is.
+//! Any call may overwrite half of the registers. So a function with a call in it, even one made once in a million times, saves
+//! some registers at its beginning and restores them at its end, each time: in a hook of twenty instructions, every fourth. On
+//! x86-64 a rare call therefore goes through a few instructions that save the registers at the call itself.
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
-/// What is called, and then what it answered.
+/// The closure before the call, and its result afterwards.
 struct Call<C, R> {
     rare: ManuallyDrop<C>,
     answer: MaybeUninit<thread::Result<R>>,
 }
 
 impl<C: FnOnce() -> R, R> Call<C, R> {
-    /// Lets no panic out: there is no way for one through [`call_keeping`].
+    /// Lets no panic out: [`call_keeping`] cannot unwind.
     ///
     /// # Safety
     /// It has not run before.
     unsafe extern "C" fn run(&mut self) {
-        // SAFETY: nobody has taken it yet, by the caller's promise.
+        // SAFETY: nothing has taken the closure yet, by the caller's promise.
         let rare = unsafe { ManuallyDrop::take(&mut self.rare) };
         self.answer.write(catch_unwind(AssertUnwindSafe(rare)));
     }
 }
 
-/// Runs what is rare. The caller saves no registers for it.
+/// Runs `rare`. The calling function saves no registers for it.
 #[inline(always)]
 pub(super) fn cold_call<R>(rare: impl FnOnce() -> R) -> R {
     let mut call = Call { rare: ManuallyDrop::new(rare), answer: MaybeUninit::uninit() };
-    // SAFETY: it has not run before; and then it has written the answer.
+    // SAFETY: it has not run before; after the call it has written the result.
     let answer = unsafe {
         call_keeping(&mut call);
         call.answer.assume_init()
@@ -38,7 +39,7 @@ pub(super) fn cold_call<R>(rare: impl FnOnce() -> R) -> R {
     answer.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Keeps all registers but those that are named here: the vectors, in which a hook has nothing.
+/// Keeps all registers except the vectors named below: a hook has no values in those.
 #[cfg(all(target_arch = "x86_64", not(windows), not(target_feature = "avx512f"), not(miri)))]
 ///
 /// # Safety
@@ -46,9 +47,9 @@ pub(super) fn cold_call<R>(rare: impl FnOnce() -> R) -> R {
 #[inline(always)]
 unsafe fn call_keeping<C: FnOnce() -> R, R>(call: &mut Call<C, R>) {
     let run: unsafe extern "C" fn(&mut Call<C, R>) = Call::run;
-    // SAFETY: `keep_and_call` calls the function in rax with what rdi holds, which is what that function takes. It does not
-    // unwind, and keeps every register that C lets it overwrite and that is not named as overwritten; which registers more there
-    // are than these vectors, is a matter of AVX-512. The stack is the block's to use.
+    // SAFETY: `keep_and_call` calls the function in rax with the value of rdi, as that function expects. It does not unwind,
+    // and it keeps every register that C lets it overwrite and that is not named as overwritten. Only with AVX-512 does a
+    // processor have more registers than these vectors. The block may use the stack.
     unsafe {
         std::arch::asm!(
             "call {keep_and_call}",
@@ -64,9 +65,9 @@ unsafe fn call_keeping<C: FnOnce() -> R, R>(call: &mut Call<C, R>) {
     }
 }
 
-/// Calls what rax has, and keeps the integer registers besides rax and rdi that C does not.
+/// Calls the function in rax, and keeps the integer registers, except rax and rdi, that C does not keep.
 ///
-/// It is called with the stack aligned, so that an odd number of registers aligns it again.
+/// The stack is aligned when it is called, so an odd number of registers aligns it again.
 #[cfg(all(target_arch = "x86_64", not(windows), not(target_feature = "avx512f"), not(miri)))]
 #[unsafe(naked)]
 extern "C" fn keep_and_call() {
@@ -96,7 +97,7 @@ extern "C" fn keep_and_call() {
     )
 }
 
-/// As any function is called.
+/// An ordinary call.
 #[cfg(not(all(target_arch = "x86_64", not(windows), not(target_feature = "avx512f"), not(miri))))]
 ///
 /// # Safety
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_was_at_hand_before_is_so_after() {
-        // More than there are registers, each of which the optimizer would like to keep.
+        // More values than there are registers, all of which the optimizer would like to keep in registers.
         let mut all = std::hint::black_box([3_u64, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59]);
         let mut overwritten = 0;
         for round in 0..1000_u64 {

@@ -1,4 +1,4 @@
-//! [`CallLog`]: every call in order, with its time, from the hooks to a reader.
+//! [`CallLog`]: passes every call in order, with its times, from the hooks to a reader.
 
 use std::io;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::id::ThreadId;
 use crate::info::Info;
 use crate::system;
 
-/// How deep calls are told of. A call that is deeper counts as [dropped](CallLog::finish).
+/// The greatest depth of a call that is recorded. Deeper calls count as [dropped](CallLog::finish).
 const DEEPEST: usize = 1 << 20;
 
-/// Calls, one by one, in the order and with the times in which they begin and end: hooks write them, each thread into a buffer
-/// of its own, and a [`CallReader`] gets them on a thread of the profiler's.
+/// Records calls one by one, in the order and with the times of their beginnings and ends. Hooks write them, each thread into
+/// its own buffer, and a [`CallReader`] receives them on a profiler thread.
 ///
-/// Each call ends once, after those within it, also when an exception has left it, which the thread's next hook shows.
+/// Each call ends once, after the calls within it. This includes a call that an exception has unwound: the thread's next hook
+/// shows it.
 ///
-/// Nothing is lost: a thread whose buffer is full waits for the reader ([`EventWriter::push_waiting`]), so the application runs
-/// at the speed of the reader's disk. [`folding`](Self::folding) makes that bearable: what is over before it could be seen in
-/// a picture is counted, and not told one by one.
+/// No call is lost: a thread with a full buffer waits for the reader ([`EventWriter::push_waiting`]), so the application is as
+/// slow as the reader's disk. [`folding`](Self::folding) makes this bearable: calls that are too short to be seen in a picture
+/// are counted, and not recorded one by one.
 ///
-/// Memory is bounded as with [`EventQueue`]: `room * threads * (size_of::<F>() + 24)` bytes at most, and in each thread
+/// Memory is bounded as for [`EventQueue`]: at most `room * threads * (size_of::<F>() + 24)` bytes, and in each thread
 /// `size_of::<F>() + 40` bytes for each call that it is inside of.
 ///
 /// ```
@@ -77,20 +78,20 @@ pub struct CallLog<F> {
     minimum: u64,
 }
 
-/// One thread's end of a [`CallLog`].
+/// One thread's writer to a [`CallLog`].
 #[derive(Debug)]
 pub struct CallWriter<F: Send + 'static> {
     events: EventWriter<CallEvent<F>>,
     clock: HookClock,
-    /// Calls that are over sooner are folded.
+    /// Shorter calls are folded.
     minimum: u64,
     /// The calls that the thread is inside of.
     stack: ShadowStack<Open<F>>,
-    /// So many of them, the outermost, have been told of.
+    /// How many of them, from the outermost on, have been written.
     told: usize,
-    /// When the first of the others will have lasted long enough to be told of.
+    /// The time when the outermost of the others will have lasted long enough to be written.
     due: u64,
-    /// Calls that were folded outside of any call, and the end of the last.
+    /// Calls that were folded outside any call, and the end of the last.
     alone: Ticks,
     last: u64,
     has_begun: bool,
@@ -100,29 +101,29 @@ pub struct CallWriter<F: Send + 'static> {
 #[derive(Debug)]
 struct Open<F> {
     begun: u64,
-    /// None when it has been told of.
+    /// None once it has been written.
     function: Option<F>,
     folded: Ticks,
 }
 
 impl<F: Send + 'static> CallLog<F> {
-    /// A log with buffers for at most `threads` threads at a time, of `room` beginnings and ends each, as in
-    /// [`EventQueue::new`]. It takes up to 200 ms to learn how fast the processor counts.
+    /// A log with buffers for at most `threads` threads at a time, each with room for `room` beginnings and ends, as in
+    /// [`EventQueue::new`]. The first log takes up to 200 ms to measure the frequency of the processor's counter.
     pub fn new(room: usize, threads: usize) -> Self {
         let clock = HookClock::new();
         Self { events: EventQueue::new(room, threads), start: clock.now(), clock, minimum: 0 }
     }
 
-    /// Folds calls that are over in less than `minimum` into their callers: these are told how many there were and how long
-    /// they took, by [`CallEnd::folded`](super::CallEnd::folded).
+    /// Folds calls shorter than `minimum` into their callers: the number and the total time of a caller's folded calls are in
+    /// [`CallEnd::folded`](super::CallEnd::folded).
     pub fn folding(mut self, minimum: Duration) -> Self {
-        // How many ticks that is, by the clock's own rule of three.
+        // Converts the minimum to ticks, in proportion.
         let second = self.clock.between(0, TICKS).as_secs_f64().max(1e-9);
         self.minimum = (minimum.as_secs_f64() / second * TICKS as f64) as u64;
         self
     }
 
-    /// A thread's own end, to be made in [`thread_started`](crate::hooks::FunctionHooks::thread_started).
+    /// A thread's writer; make it in [`thread_started`](crate::hooks::FunctionHooks::thread_started).
     pub fn writer(&self) -> CallWriter<F> {
         CallWriter {
             events: self.events.writer(),
@@ -137,7 +138,7 @@ impl<F: Send + 'static> CallLog<F> {
         }
     }
 
-    /// Has `reader` read from now on, `every` so often or sooner, on a thread called `name`: see [`EventQueue::start`].
+    /// Drains into `reader` every `every` or sooner, on a thread called `name`: see [`EventQueue::start`].
     ///
     /// # Errors
     /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
@@ -152,29 +153,29 @@ impl<F: Send + 'static> CallLog<F> {
         self.events.start(cx, name, every, Nesting { reader, clock: self.clock.clone(), start: self.start, names })
     }
 
-    /// How long threads have waited for the reader so far, all together.
+    /// How long threads have waited for the reader so far, summed over all threads.
     pub fn waited(&self) -> Duration {
         self.events.waited()
     }
 
-    /// Reads what is left and ends the calls that have not ended; says how many beginnings and ends were dropped. To be
-    /// called in the profiler's `shutdown`.
+    /// Reads the remaining events, ends the calls that have not ended, and returns how many beginnings and ends were dropped.
+    /// Call it in the profiler's `shutdown`.
     ///
-    /// Dropped is only what a reader gets that makes no progress for a second, what more threads than there are buffers do,
-    /// and calls more than 1,048,576 deep.
+    /// Events are dropped only if the reader makes no progress for a second, for threads beyond the number of buffers, and for
+    /// calls more than 1,048,576 deep.
     ///
     /// # Errors
-    /// That of the reader; or as [`EventQueue::finish`].
+    /// The reader's error; or as [`EventQueue::finish`].
     pub fn finish(&self) -> io::Result<u64> {
         self.events.finish()
     }
 }
 
-/// A number of ticks that is long enough to tell how long one is.
+/// A number of ticks that is large enough to compute the length of one.
 const TICKS: u64 = 1_000_000_000;
 
 impl<F: Send + 'static> CallWriter<F> {
-    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter).
+    /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: F) {
         if !self.has_begun {
@@ -183,14 +184,14 @@ impl<F: Send + 'static> CallWriter<F> {
         self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// A function ends: call this in [`leave`](crate::hooks::FunctionHooks::leave) and
     /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound). They end now.
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }
@@ -219,7 +220,7 @@ impl<F: Send + 'static> CallWriter<F> {
         }
     }
 
-    /// Ends what is gone, after telling of what has lasted long enough.
+    /// Ends the calls that are gone, after writing those that have lasted long enough.
     #[inline]
     fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
         if now >= self.due {
@@ -230,11 +231,11 @@ impl<F: Send + 'static> CallWriter<F> {
         }
     }
 
-    /// A call has ended that is off the stack.
+    /// Ends a call that is off the stack.
     #[inline]
     fn end(&mut self, open: Open<F>, now: u64) {
         if open.function.is_none() {
-            // All around it have been told of, too.
+            // All calls around it have been written, too.
             self.told -= 1;
             self.due = u64::MAX;
             cold_call(|| {
@@ -246,7 +247,7 @@ impl<F: Send + 'static> CallWriter<F> {
         if self.told == self.stack.depth() {
             self.due = u64::MAX;
         }
-        // Processors may differ a little in what they count.
+        // The counters of two processors may differ a little.
         let folded = Ticks { calls: open.folded.calls + 1, ticks: now.saturating_sub(open.begun) };
         match self.stack.top_mut() {
             Some(caller) => caller.folded.add(folded),
@@ -257,7 +258,7 @@ impl<F: Send + 'static> CallWriter<F> {
         }
     }
 
-    /// Tells of the calls that have lasted long enough: the outermost of those that have not been told of.
+    /// Writes the calls that have lasted long enough: the outermost of those that are not written yet.
     fn tell(&mut self, now: u64) {
         self.due = u64::MAX;
         for open in self.stack.frames_from(self.told) {
@@ -278,7 +279,7 @@ impl<F: Send + 'static> CallWriter<F> {
 }
 
 impl<F: Send + 'static> Drop for CallWriter<F> {
-    /// The thread ends, or the profiler: calls that the thread is inside of end now.
+    /// The thread or the profiler ends: the calls that the thread is inside of end now.
     fn drop(&mut self) {
         self.unwound_at(StackBoundary(usize::MAX), self.clock.now());
         if self.alone.calls > 0 {

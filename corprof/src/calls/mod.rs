@@ -1,14 +1,14 @@
-//! What records the calls that [hooks](crate::hooks) hear of.
+//! Records the calls that [hooks](crate::hooks) see.
 //!
 //! | type | what it does |
 //! |---|---|
 //! | [`CallProfiler`] | counts and times calls by the path that led to them; the result is a [`CallTree`] |
-//! | [`CallLog`] | tells a [`CallReader`] every call in order, with its times; short ones are folded |
-//! | [`EventQueue`] | hands events of any type from hooks to an [`EventReader`] |
-//! | [`ShadowStack`] | the hooked functions that run on a thread, right through exceptions |
-//! | [`HookClock`] | a clock that a hook can afford |
+//! | [`CallLog`] | passes every call in order, with its times, to a [`CallReader`]; short ones are folded |
+//! | [`EventQueue`] | passes events of any type from hooks to an [`EventReader`] |
+//! | [`ShadowStack`] | tracks the hooked functions that run on a thread, exceptions included |
+//! | [`HookClock`] | a clock that is fast enough for hooks |
 //!
-//! Each has a part for every thread, which belongs into [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread).
+//! Each has a part for every thread: keep it in [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread).
 
 mod cold_call;
 mod log;

@@ -1,4 +1,4 @@
-//! [`Paths`]: a thread's calls, summed by the path of callers that led to them, in bounded memory.
+//! [`Paths`]: a thread's calls, summed by call path, in bounded memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,24 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
-/// In the place of a path: there is none.
+/// Stands for no path.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// How many paths a thread has room for from the start.
+/// The number of paths that a thread allocates at the start.
 const AT_FIRST: usize = 256;
 
-/// How many more paths there may be, in all threads together.
+/// How many more paths may be allocated, in all threads together.
 #[derive(Debug, Clone)]
 pub(super) struct Room(Arc<AtomicUsize>);
 
 impl Room {
-    /// Room for so many.
+    /// Room for `paths` paths.
     pub(super) fn new(paths: usize) -> Self {
-        // Paths are numbered by `u32`, of which the last is taken.
+        // Paths are numbered by `u32`, whose greatest value means no path.
         Self(Arc::new(AtomicUsize::new(paths.min(NOBODY as usize / 2))))
     }
 
-    /// Takes room for so many, or for as many as there may be; how many that is.
+    /// Takes up to `wanted` from the room; returns how many it took.
     fn take(&self, wanted: usize) -> usize {
         let take = |left: usize| (left > 0).then(|| left.saturating_sub(wanted));
         self.0.fetch_update(Relaxed, Relaxed, take).map_or(0, |left| left.min(wanted))
@@ -34,26 +34,26 @@ impl Room {
     }
 }
 
-/// Calls by the path that led to them: a node for each.
+/// Calls by call path: one node for each path.
 ///
-/// A node's time is that of its function alone. The time with what it calls is the sum over the nodes below it, so nothing
-/// has to be known of a call but the node that it is counted in.
+/// The time of a node is the exclusive time of its function. The inclusive time is the sum over the nodes below it, so a call
+/// needs to know only the node that it is counted in.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// By the caller's place and the function. Callers come before what they call.
+    /// By the caller's index and the function. Callers come before their callees.
     nodes: IndexMap<(u32, u32), Sums, FxBuildHasher>,
     room: Room,
-    /// What was taken of the room.
+    /// How much of the room it has taken.
     taken: usize,
     cut: u64,
     lost: u64,
 }
 
-/// What is known of one path.
+/// The sums of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) calls: u64,
-    /// In units of the clock.
+    /// In the clock's ticks.
     pub(super) ticks: u64,
     /// The path that it called last: the next is likely to be the same.
     last: u32,
@@ -66,19 +66,19 @@ impl Default for Sums {
 }
 
 impl Paths {
-    /// For the sums of threads, which bring the room that they have taken.
+    /// For the sums of all threads: threads bring the room that they have taken.
     pub(super) fn new(room: Room) -> Self {
         Self { nodes: IndexMap::default(), room, taken: 0, cut: 0, lost: 0 }
     }
 
-    /// For a thread, whose first hooks then do not allocate.
+    /// For a thread: allocates in advance, so that its first hooks need not.
     pub(super) fn with_room(room: Room) -> Self {
         let mut paths = Self::new(room);
         paths.grow();
         paths
     }
 
-    /// Counts a call of `function` by the path `caller`, and answers its path.
+    /// Counts a call of `function` by the path `caller`, and returns the path of the call.
     #[inline]
     pub(super) fn call(&mut self, caller: u32, function: u32) -> u32 {
         let likely = self.nodes.get_index(caller as usize).map_or(NOBODY, |(_, sums)| sums.last);
@@ -99,12 +99,12 @@ impl Paths {
         }
     }
 
-    /// Adds what another thread did. It brings its room, so there is enough.
+    /// Adds the sums of another thread. It brings its room, so there is enough.
     pub(super) fn merge(&mut self, mut other: Self) {
         self.cut += other.cut;
         self.lost += other.lost;
         if self.nodes.is_empty() {
-            // The first to end, often the only one that has many.
+            // The first thread that ends is often the only one with many paths.
             std::mem::swap(&mut self.nodes, &mut other.nodes);
             self.nodes.shrink_to_fit();
             self.taken = self.nodes.len().min(other.taken);
@@ -126,22 +126,22 @@ impl Paths {
         other.taken -= moved;
     }
 
-    /// Caller, function and sums of each path, callers before what they call.
+    /// Caller, function and sums of each path, callers before their callees.
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u32, u32, Sums)> {
         self.nodes.iter().map(|(&(caller, function), &sums)| (caller, function, sums))
     }
 
-    /// How many calls are counted without their callers, for want of room.
+    /// How many calls are counted without their callers, for lack of room.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }
 
-    /// Counts calls that were not counted here.
+    /// Counts calls that could not be counted by path.
     pub(super) fn note_lost(&mut self, calls: u64) {
         self.lost += calls;
     }
 
-    /// How many calls were lost, for want of memory or elsewhere.
+    /// How many calls were lost, for lack of memory or elsewhere.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -168,7 +168,7 @@ impl Paths {
         path
     }
 
-    /// Where the call's path has no room: as if nobody had called it, for which each function has room.
+    /// Counts a call whose path has no room as if it had no caller; each function has room for that.
     #[cold]
     fn call_without_caller(&mut self, caller: u32, function: u32) -> u32 {
         if self.nodes.try_reserve(1).is_err() || self.nodes.len() >= NOBODY as usize - 1 {
@@ -182,7 +182,7 @@ impl Paths {
         self.count(path)
     }
 
-    /// Whether there is room for one more, now.
+    /// Whether there is room for one more path; makes it if it can.
     #[cold]
     fn grow(&mut self) -> bool {
         let more = self.room.take(self.taken.max(AT_FIRST));

@@ -1,4 +1,4 @@
-//! [`CallProfiler`]: the calls of all threads, counted and timed in their hooks.
+//! [`CallProfiler`]: counts and times the calls of all threads in their hooks.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,22 +13,21 @@ use super::tree::{CallTree, Overhead};
 use crate::hooks::clock::HookClock;
 use crate::hooks::{InHook, StackBoundary};
 
-/// How many paths of calls are kept at most, unless it is asked for another number: 64 MiB of them.
+/// The default limit on call paths: 64 MiB of them.
 const MOST: usize = 1 << 20;
 
 /// Counts and times calls: each thread by itself, and all together as threads end.
 ///
-/// A clock that only goes forward is read once in each hook, and the time since the thread's last hook is that of the function
-/// that was running. Time in which a thread waits counts like any other; what a function without hooks does is time of the
-/// one that called it.
+/// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was running. Time
+/// in which a thread waits counts like any other; the time of a function without hooks counts for its caller.
 ///
-/// What the timing itself takes is [measured](Self::overhead) at the start and subtracted, all but the way to the hooks.
+/// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from compiled code
+/// to the hooks.
 ///
-/// Memory is bounded: 64 bytes for each path by which functions were called, of which there are at most 1,048,576 in all
-/// threads together ([`with_bound`](Self::with_bound)) and besides one for each function in each thread; and 16 bytes for each
-/// call that a thread is inside of, as a [`ShadowStack`] has them. What finds no room is counted: [`CallTree::cut`],
-/// [`CallTree::lost`]. Paths are there twice while they grow and while a thread is [added](Self::add), and the
-/// [tree](Self::tree) takes as much again.
+/// Memory is bounded: 64 bytes for each call path, at most 1,048,576 paths in all threads together
+/// ([`with_bound`](Self::with_bound)) plus one for each function in each thread; and 16 bytes for each call that a thread is
+/// inside of, as in a [`ShadowStack`]. Calls without room are counted: [`CallTree::cut`], [`CallTree::lost`]. Paths take twice
+/// the memory while they grow and while a thread is [added](Self::add), and the [tree](Self::tree) takes as much again.
 ///
 /// ```
 /// use corprof::calls::{CallProfiler, CallTimer};
@@ -68,31 +67,32 @@ pub struct CallProfiler {
     clock: HookClock,
     overhead: Overhead,
     room: Room,
-    /// The names of functions, at their numbers. No hook takes this lock.
+    /// The names of functions, by number. No hook takes this lock.
     names: Mutex<IndexSet<String>>,
-    /// The sums of the threads that have ended. No hook takes this lock either.
+    /// The sums of the threads that have ended. No hook takes this lock.
     ended: Mutex<Paths>,
 }
 
-/// The calls of one thread: [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread) of who uses [`CallProfiler`].
+/// The calls of one thread: the [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread) of hooks that use a
+/// [`CallProfiler`].
 #[derive(Debug)]
 pub struct CallTimer {
     clock: HookClock,
     /// The paths of the calls that the thread is inside of.
     stack: ShadowStack<u32>,
     paths: Paths,
-    /// When its last hook was.
+    /// The time of its last hook.
     last: u64,
 }
 
 impl CallProfiler {
-    /// With room for 1,048,576 paths. It takes up to a quarter of a second to learn how fast the processor counts and what
-    /// timing takes.
+    /// Room for 1,048,576 paths. The first takes up to a quarter of a second to measure the processor's counter and the cost of
+    /// timing.
     pub fn new() -> Self {
         Self::with_bound(MOST)
     }
 
-    /// With room for so many paths in all threads together.
+    /// Room for `paths` paths in all threads together.
     pub fn with_bound(paths: usize) -> Self {
         let clock = HookClock::new();
         let overhead = measure(&clock);
@@ -104,20 +104,21 @@ impl CallProfiler {
         Self { clock, overhead, names: Mutex::default(), ended: Mutex::new(Paths::new(room.clone())), room }
     }
 
-    /// The number that hooks know a function by. Functions of the same name are one.
+    /// The number by which hooks know a function. Functions with the same name share a number.
     pub fn number(&self, name: &str) -> u32 {
         let mut names = lock(&self.names);
         let known = names.get_index_of(name);
-        // Far fewer than 2^32 fit into memory.
+        // Far fewer than 2^32 names fit into memory.
         known.unwrap_or_else(|| names.insert_full(name.to_owned()).0) as u32
     }
 
-    /// For a thread that begins: see [`thread_started`](crate::hooks::FunctionHooks::thread_started).
+    /// The timer of a thread that begins: call it in [`thread_started`](crate::hooks::FunctionHooks::thread_started).
     pub fn timer(&self) -> CallTimer {
         CallTimer::new(self.clock.clone(), self.room.clone())
     }
 
-    /// Adds what a thread has done that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is inside of end now.
+    /// Adds the calls of a thread that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is still inside of end
+    /// now.
     pub fn add(&self, timer: CallTimer) {
         self.add_at(timer, self.clock.now());
     }
@@ -128,10 +129,10 @@ impl CallProfiler {
         lock(&self.ended).merge(timer.paths);
     }
 
-    /// What is subtracted for each call: from the time of its function, and from that of its caller.
+    /// The time subtracted for each call: from its function, and from its caller.
     ///
-    /// It is the least that timing a call takes, when all of it is at hand for the processor. Where it is not, times are
-    /// somewhat too long; and the way from compiled code to the hooks, some five nanoseconds a call, is not in it.
+    /// It is the least cost of timing a call, with all data in the processor's cache. Otherwise times are slightly too long. It
+    /// does not include the way from compiled code to the hooks, some five nanoseconds a call.
     pub fn overhead(&self) -> [Duration; 2] {
         [self.overhead.inside, self.overhead.outside].map(|nanoseconds| Duration::from_secs_f64(nanoseconds * 1e-9))
     }
@@ -155,20 +156,20 @@ impl CallTimer {
         Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last }
     }
 
-    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter), with its [number](CallProfiler::number).
+    /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter), with its [number](CallProfiler::number).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
         self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// A function ends: call this in [`leave`](crate::hooks::FunctionHooks::leave) and
     /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>) {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound). They end now.
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }
@@ -193,22 +194,22 @@ impl CallTimer {
         self.stack.leave_at(stack_pointer, drop);
     }
 
-    /// The time until now is that of what was running.
+    /// Counts the time until `now` for the running function.
     #[inline]
     fn pass(&mut self, now: u64) {
         if let Some(&path) = self.stack.top() {
-            // Processors may differ a little in what they count.
+            // The counters of two processors may differ a little.
             self.paths.spend(path, now.saturating_sub(self.last));
         }
         self.last = now;
     }
 }
 
-/// What timing takes: the least of several rounds, for the system may interrupt some. It takes some milliseconds.
+/// Measures the cost of timing: the least of several rounds, as the system may interrupt some. It takes a few milliseconds.
 fn measure(clock: &HookClock) -> Overhead {
     const CALLS: u64 = 1000;
     let mut best = Overhead { inside: f64::INFINITY, outside: f64::INFINITY };
-    // The first is slow.
+    // The first round is slow.
     for _ in 0..50 {
         let mut timer = CallTimer::new(clock.clone(), Room::new(4));
         timer.enter_at(2, 0, clock.now());
@@ -217,7 +218,7 @@ fn measure(clock: &HookClock) -> Overhead {
             timer.leave_at(1, clock.now());
         }
         timer.pass(clock.now());
-        // All the time there is was taken by the timer: after the callee's enter and before its leave, or in its caller.
+        // The timer took all of this time: after the callee's enter and before its leave, or in its caller.
         let mut times =
             timer.paths.iter().map(|(_, _, sums)| clock.between(0, sums.ticks).as_nanos() as f64 / CALLS as f64);
         if let (Some(outside), Some(inside)) = (times.next(), times.next())
@@ -229,14 +230,14 @@ fn measure(clock: &HookClock) -> Overhead {
     best
 }
 
-/// Nobody's code runs under these locks.
+/// No user code runs under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     unpoisoned(mutex.lock())
 }
 
 #[cfg(test)]
 impl CallProfiler {
-    /// Times as they are given to it, in nanoseconds, with nothing subtracted.
+    /// A profiler that takes times in nanoseconds and subtracts nothing.
     pub(super) fn counting_nanoseconds(paths: usize) -> Self {
         Self::with_clock(HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 }, paths)
     }

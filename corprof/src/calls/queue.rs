@@ -1,4 +1,4 @@
-//! [`EventQueue`]: what hooks have to tell, from a buffer for each thread to one reader.
+//! [`EventQueue`]: passes events from hooks to one reader, through a buffer for each thread.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,20 +11,20 @@ use crate::context::InTriggers;
 use crate::lock::unpoisoned;
 use crate::profiler::BoxError;
 
-/// How many events a thread loses for want of a buffer before it asks again for one.
+/// How many events a thread drops for lack of a buffer before it asks for one again.
 const ASK_AGAIN: u32 = 1024;
 
-/// How long a hook waits for a reader that gets nowhere. Then nobody waits until it has read again.
+/// How long a hook waits for a reader that makes no progress. After that no hook waits until the reader has read again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a hook sleeps before it looks for room again. A reader is woken by nobody, as that is a system call too.
+/// How long a hook sleeps before it checks for room again. It does not wake the reader, as that would be a system call too.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Buffers of events, one for each thread that writes, which a profiler thread reads.
+/// Buffers of events, one for each writing thread, which a profiler thread reads.
 ///
-/// A hook may not wait for a disk. So it puts an event into its thread's buffer, which takes no lock, and somebody else does
-/// what takes time. Memory is bounded however long the application runs and however slow the reader is: there are at most
-/// `threads` buffers of `room` events, `room * threads * size_of::<E>()` bytes. An event without room is dropped and counted
+/// A hook may not wait for a disk. So it pushes an event into its thread's buffer, which takes no lock, and the reader does the
+/// slow work. Memory is bounded, however long the application runs and however slow the reader is: at most `threads` buffers of
+/// `room` events, `room * threads * size_of::<E>()` bytes. An event without room is dropped and counted
 /// ([`dropped`](Self::dropped)), or its thread waits ([`push_waiting`](EventWriter::push_waiting)).
 ///
 /// ```
@@ -68,22 +68,22 @@ const PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct EventQueue<E>(Arc<Shared<E>>);
 
-/// What writers and reader have in common.
+/// The state that writers and reader share.
 #[derive(Debug)]
 struct Shared<E> {
     room: usize,
     threads: usize,
-    /// How many buffers there are.
+    /// The number of buffers.
     buffers: AtomicUsize,
     /// The next thread's number.
     next: AtomicU32,
     dropped: AtomicU64,
-    /// Whether a thread reads, so that waiting for room is of use.
+    /// Whether a thread reads; otherwise waiting for room is useless.
     is_read: AtomicBool,
-    /// How many threads wait for room, and how many nanoseconds have been spent so.
+    /// How many threads wait for room, and how many nanoseconds all threads have waited.
     waiting: AtomicUsize,
     waited: AtomicU64,
-    /// Somebody has waited in vain since anything was last read.
+    /// Whether a thread has waited in vain since the reader last read.
     is_stuck: AtomicBool,
     /// Buffers that the reader has not seen yet. The lock is held for a push or a swap, so a thread may wait for it.
     fresh: Mutex<Vec<(u32, Consumer<E>)>>,
@@ -91,51 +91,52 @@ struct Shared<E> {
     reading: Mutex<Reading<E>>,
 }
 
-/// The reader, when there is one.
+/// The reader, once it is set.
 struct Reading<E>(Option<Box<dyn Read<E>>>);
 
-/// What is done with [`EventQueue`], in the order in which a thread wrote them; those of different threads are not in order.
+/// Receives the events of an [`EventQueue`]: those of one thread in the order in which it wrote them, those of different
+/// threads in no order.
 ///
-/// It runs on the thread that [`EventQueue::start`] makes, and at last on that of [`EventQueue::finish`]. After an error it is told
-/// nothing more: what threads still write is thrown away unread, and `finish` hands out the error.
+/// It runs on the thread that [`EventQueue::start`] makes, and at the end on the thread that calls [`EventQueue::finish`].
+/// After an error it receives nothing more: later events are discarded unread, and `finish` returns the error.
 pub trait EventReader<E>: Send + 'static {
-    /// What it keeps for each thread that writes.
+    /// The reader's state for each writing thread.
     type Thread: Send;
 
     /// The first events of a thread are about to be read. Threads are numbered from 0, in the order in which they began to
-    /// write; a number does not come again.
+    /// write; numbers are not reused.
     fn thread_started(&mut self, number: u32) -> Self::Thread;
 
-    /// One event.
+    /// Receives one event.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn event(&mut self, thread: &mut Self::Thread, event: E) -> Result<(), BoxError>;
 
     /// A thread has ended and all its events have been read; or the profiler ends.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn thread_ended(&mut self, thread: Self::Thread) -> Result<(), BoxError> {
         drop(thread);
         Ok(())
     }
 
-    /// There was something to read, and now there is nothing more: whoever buffers may write.
+    /// All events so far have been read: a reader that buffers its output may write it now.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn pause(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-/// One thread's end of [`EventQueue`].
+/// One thread's writer to an [`EventQueue`].
 #[derive(Debug)]
 pub struct EventWriter<E> {
     events: Arc<Shared<E>>,
     buffer: Option<Producer<E>>,
-    /// How many events until another buffer is asked for, when there is none.
+    /// How many more events until a thread without a buffer asks for one.
     ask_in: u32,
 }
 
@@ -159,25 +160,25 @@ impl<E: Send + 'static> EventQueue<E> {
         }))
     }
 
-    /// A thread's own end, to be made in [`thread_started`](crate::hooks::FunctionHooks::thread_started). The buffer is freed when
-    /// this has been dropped and all has been read.
+    /// A thread's writer; make it in [`thread_started`](crate::hooks::FunctionHooks::thread_started). Its buffer is freed when
+    /// the writer was dropped and all its events are read.
     pub fn writer(&self) -> EventWriter<E> {
         EventWriter { buffer: self.0.buffer(), events: self.0.clone(), ask_in: ASK_AGAIN }
     }
 
-    /// How many events were dropped, so far, as their threads had no room.
+    /// How many events were dropped so far, for lack of room.
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Relaxed)
     }
 
-    /// How long threads have waited for room so far, all together.
+    /// How long threads have waited for room so far, summed over all threads.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.0.waited.load(Relaxed))
     }
 
-    /// Has `reader` read from now on, `every` so often, on a thread called `name`.
+    /// Drains into `reader` every `every`, on a thread called `name`.
     ///
-    /// At the end call [`finish`](Self::finish). The longer `every`, the more room events need.
+    /// Call [`finish`](Self::finish) at the end. The longer `every`, the more room the events need.
     ///
     /// # Errors
     /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
@@ -197,10 +198,10 @@ impl<E: Send + 'static> EventQueue<E> {
             let mut pause = every;
             loop {
                 let is_stopping = cx.wait(pause).is_break();
-                // Whoever fills a buffer faster than it is emptied would wait for a reader that sleeps.
+                // A thread that fills its buffer faster than it is emptied would wait for a sleeping reader.
                 let is_behind = shared.read(&mut lock(&shared.reading));
                 pause = if is_behind { Duration::ZERO } else { every };
-                // Hooks that run may still wait for room.
+                // Hooks that still run may wait for room.
                 if is_stopping && !profiler.gate.is_open() && shared.waiting.load(Relaxed) == 0 {
                     break;
                 }
@@ -211,23 +212,23 @@ impl<E: Send + 'static> EventQueue<E> {
         })
     }
 
-    /// Has `reader` read what is there whenever somebody says so.
+    /// Sets a reader that reads only when the caller asks.
     pub(super) fn read_by<R: EventReader<E>>(&self, reader: R) {
         lock(&self.0.reading).0 = Some(Box::new(Readers { reader, threads: Vec::new(), result: Ok(()) }));
     }
 
-    /// Reads what is left, ends the reader, and says how many events were dropped: to be called in the profiler's
+    /// Reads the remaining events, ends the reader, and returns how many events were dropped. Call it in the profiler's
     /// `shutdown`, when no hook runs any more.
     ///
     /// # Errors
-    /// That of the reader, if it had one. `WouldBlock` if the reader is still busy with what it got before, which Shutdown has given two seconds to end. What
-    /// it has not read by then is lost, and how much that is cannot be told.
+    /// The reader's error, if it had one. `WouldBlock` if the reader is still busy with earlier events after the two seconds
+    /// that Shutdown gives it: the events that it has not read by then are lost, and their number is unknown.
     pub fn finish(&self) -> io::Result<u64> {
         let mut reading = match self.0.reading.try_lock() {
             Ok(reading) => reading,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                let text = "the reader of events is still busy: what it has not read is lost";
+                let text = "the reader of events is still busy: the events that it has not read are lost";
                 return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
             }
         };
@@ -246,18 +247,18 @@ impl<E> Clone for EventQueue<E> {
 }
 
 impl<E: Send + 'static> EventWriter<E> {
-    /// Adds an event; or counts it as dropped, if there is no room, and says so by `false`.
+    /// Adds an event and returns `true`; without room, drops and counts the event and returns `false`.
     #[inline]
     pub fn push(&mut self, event: E) -> bool {
         let is_there = self.buffer.as_mut().is_some_and(|buffer| buffer.push(event).is_ok());
         is_there || self.lose()
     }
 
-    /// Adds an event, after waiting for room if there is none. Dropped and counted only if the reader gets nowhere for a second,
-    /// or is gone, and says so by `false`.
+    /// Adds an event, after waiting for room if necessary. Returns `false`, with the event dropped and counted, only if the
+    /// reader makes no progress for a second or is gone.
     ///
-    /// In a hook a collection waits meanwhile, and with it the application: nothing is lost, at the speed of the disk. So the
-    /// reader must not call the runtime, nor take a lock under which somebody does.
+    /// While a hook waits here, a collection waits for it, and the application with it: no event is lost, at the speed of the
+    /// disk. So the reader must not call the runtime, nor take a lock that another thread holds during such a call.
     #[inline]
     pub fn push_waiting(&mut self, event: E) -> bool {
         match &mut self.buffer {
@@ -269,12 +270,12 @@ impl<E: Send + 'static> EventWriter<E> {
         }
     }
 
-    /// Counts events as dropped that their thread has not pushed.
+    /// Counts `count` events as dropped that their thread has not pushed.
     pub(super) fn note_dropped(&self, count: u64) {
         self.events.dropped.fetch_add(count, Relaxed);
     }
 
-    /// Asks for a buffer.
+    /// Asks for a buffer, then pushes.
     #[cold]
     #[inline(never)]
     fn begin_with(&mut self, event: E) -> bool {
@@ -325,7 +326,7 @@ impl<E: Send + 'static> EventWriter<E> {
 }
 
 impl<E: Send + 'static> Shared<E> {
-    /// A buffer, if there may be one more.
+    /// A new buffer, if one more is allowed.
     fn buffer(&self) -> Option<Producer<E>> {
         let one_more = |buffers| (buffers < self.threads).then_some(buffers + 1);
         self.buffers.fetch_update(Relaxed, Relaxed, one_more).ok()?;
@@ -334,7 +335,7 @@ impl<E: Send + 'static> Shared<E> {
         Some(writer)
     }
 
-    /// Answers whether a thread writes faster than is read.
+    /// Reads once. Returns whether a thread writes faster than the reader reads.
     fn read(&self, reading: &mut Reading<E>) -> bool {
         let Some(reader) = &mut reading.0 else { return false };
         for (number, buffer) in std::mem::take(&mut *lock(&self.fresh)) {
@@ -346,7 +347,7 @@ impl<E: Send + 'static> Shared<E> {
         most > self.room / 4
     }
 
-    /// Reads what there is on the calling thread, when no other does any more; answers whether somebody reads at all.
+    /// Reads the remaining events on the calling thread, if no other thread reads any more; returns whether there is a reader.
     fn read_here(&self) -> bool {
         match self.reading.try_lock() {
             Ok(mut reading) => {
@@ -362,7 +363,7 @@ impl<E: Send + 'static> Shared<E> {
     }
 }
 
-/// A thread reads, until this is dropped.
+/// Marks that a thread reads, until it is dropped.
 struct Reads<E>(Arc<Shared<E>>);
 
 impl<E> Reads<E> {
@@ -378,20 +379,20 @@ impl<E> Drop for Reads<E> {
     }
 }
 
-/// Nobody's code but the reader's runs under these locks, and that is over once it has panicked.
+/// Only the reader's code runs under these locks, and after a panic it is not called again.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     unpoisoned(mutex.lock())
 }
 
-/// A reader with its threads, of whatever type.
+/// A reader with the state of its threads, type-erased.
 trait Read<E>: Send {
     fn begin(&mut self, number: u32, buffer: Consumer<E>);
     fn read(&mut self) -> Found;
-    /// Ends all threads, and says what the reader's error was.
+    /// Ends all threads, and returns the reader's error.
     fn end(&mut self) -> Result<(), BoxError>;
 }
 
-/// What has been read in one go: how many threads had ended, and how many events of one thread there were at most.
+/// The result of one pass: how many threads had ended, and the most events of one thread.
 struct Found {
     ended: usize,
     most: usize,
@@ -412,9 +413,9 @@ impl<E: Send, R: EventReader<E>> Read<E> for Readers<E, R> {
         let (mut has_read, mut at, mut most) = (false, 0, 0);
         let before = self.threads.len();
         while let Some((thread, buffer)) = self.threads.get_mut(at) {
-            // Asked first: what it wrote before its end is there then.
+            // Checked first: all that the thread wrote before its end is then visible.
             let has_ended = buffer.is_abandoned();
-            // What comes meanwhile is for the next time, or one busy thread would keep the others waiting.
+            // Events that come meanwhile are left for the next pass: otherwise one busy thread would block the others.
             let count = buffer.slots();
             most = most.max(count);
             for event in (0..count).map_while(|_| buffer.pop().ok()) {
@@ -447,7 +448,7 @@ impl<E: Send, R: EventReader<E>> Read<E> for Readers<E, R> {
 }
 
 impl<E, R: EventReader<E>> Readers<E, R> {
-    /// Tells the reader something, unless it has failed.
+    /// Calls the reader, unless it has failed.
     fn tell(&mut self, what: impl FnOnce(&mut R) -> Result<(), BoxError>) {
         if self.result.is_ok() {
             self.result = what(&mut self.reader);

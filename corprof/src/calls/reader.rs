@@ -1,4 +1,4 @@
-//! [`CallReader`]: what is told of the calls in a [`CallLog`](super::CallLog), and how calls are made of the events of hooks.
+//! [`CallReader`]: receives the calls of a [`CallLog`](super::CallLog). Also turns the events of hooks into calls.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler::BoxError;
 
-/// What a thread has to tell.
+/// An event of a thread.
 #[derive(Debug)]
 pub(super) enum CallEvent<F> {
-    /// Which thread it is, before anything else.
+    /// The thread's identity, before anything else.
     Thread {
         thread: Option<ThreadId>,
         os_id: u32,
     },
-    /// `depth` calls are around it.
+    /// A call begins within `depth` others.
     Begin {
         at: u64,
         depth: u32,
@@ -27,14 +27,14 @@ pub(super) enum CallEvent<F> {
         depth: u32,
         folded: Ticks,
     },
-    /// Calls that were folded outside of any call.
+    /// Calls that were folded outside any call.
     Alone {
         at: u64,
         folded: Ticks,
     },
 }
 
-/// Calls that were folded, with their time in ticks.
+/// Folded calls, with their time in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ticks {
     pub(super) calls: u64,
@@ -48,15 +48,15 @@ impl Ticks {
     }
 }
 
-/// A thread whose calls are told of.
+/// A thread with recorded calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallThread {
-    /// Its number in the order of appearance, by which calls name it.
+    /// Its number, in the order of appearance; calls refer to it.
     pub number: u32,
-    /// The system's number for it.
+    /// The operating system's id of the thread.
     pub os_id: u32,
-    /// Its name, if the application has given it one.
+    /// Its name, if the application has set one.
     pub name: Option<String>,
 }
 
@@ -64,47 +64,48 @@ pub struct CallThread {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallBegin<F> {
-    /// The thread, by its number in the order of appearance.
+    /// The number of the thread.
     pub thread: u32,
-    /// How many calls it is within, of those that are told of.
+    /// How many recorded calls it is within.
     pub depth: usize,
-    /// When, since the log was made.
+    /// The time since the log was made.
     pub at: Duration,
-    /// What is called, as the hook has told it.
+    /// The called function, as the hook wrote it.
     pub function: F,
 }
 
-/// The innermost call of a thread has ended.
+/// The end of a thread's innermost call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallEnd {
-    /// The thread, by its number in the order of appearance.
+    /// The number of the thread.
     pub thread: u32,
-    /// When, since the log was made.
+    /// The time since the log was made.
     pub at: Duration,
-    /// The calls right within it that were too short to be told of.
+    /// The calls directly within it that were too short to be recorded.
     pub folded: FoldedCalls,
 }
 
-/// Calls that were shorter than what the log [folds](super::CallLog::folding).
+/// Calls shorter than the minimum of [`CallLog::folding`](super::CallLog::folding).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FoldedCalls {
-    /// How many there were, those within them included.
+    /// How many calls, including those within them.
     pub calls: u64,
-    /// How long they took, all together.
+    /// Their total time.
     pub time: Duration,
 }
 
-/// What is done with a [`CallLog`](super::CallLog).
+/// Receives the calls of a [`CallLog`](super::CallLog).
 ///
-/// Of one thread everything comes in order, of several it does not. After an error it is told nothing more, and
-/// [`CallLog::finish`](super::CallLog::finish) hands out the error. Hooks may wait for it: see [`EventWriter::push_waiting`](super::EventWriter::push_waiting) for what it must not do.
+/// Calls of one thread come in order, those of different threads do not. After an error the reader receives nothing more, and
+/// [`CallLog::finish`](super::CallLog::finish) returns the error. Hooks may wait for it: see
+/// [`EventWriter::push_waiting`](super::EventWriter::push_waiting) for what it must not do.
 pub trait CallReader<F>: Send + 'static {
-    /// A thread is about to tell of its first call; or it has another name than was told before.
+    /// A thread is about to write its first call, or its name has changed.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
         let _ = thread;
         Ok(())
@@ -113,50 +114,51 @@ pub trait CallReader<F>: Send + 'static {
     /// A call begins, within those of its thread that have not ended.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn begin(&mut self, call: CallBegin<F>) -> Result<(), BoxError>;
 
     /// The innermost call of a thread has ended.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn end(&mut self, end: CallEnd) -> Result<(), BoxError>;
 
-    /// Calls have ended that were too short to be told of, and were in no call that is. `end` has their thread, and the end of
-    /// the last of them.
+    /// Calls have ended that were too short to be recorded, and were outside any recorded call. `end` has their thread, and the
+    /// end of the last of them.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn alone(&mut self, end: CallEnd) -> Result<(), BoxError> {
         let _ = end;
         Ok(())
     }
 
-    /// There is nothing more to read for now: whoever buffers may write.
+    /// All events so far have been read: a reader that buffers its output may write it now.
     ///
     /// # Errors
-    /// If nothing more is to be read.
+    /// An error ends the reading.
     fn pause(&mut self) -> Result<(), BoxError> {
         Ok(())
     }
 }
 
-/// A reader of events that makes calls of them.
+/// Reads events and passes calls to a [`CallReader`].
 pub(super) struct Nesting<R> {
     pub(super) reader: R,
     pub(super) clock: HookClock,
     pub(super) start: u64,
-    /// Where threads' names are; none in tests.
+    /// The source of threads' names; none in tests.
     pub(super) names: Option<Info>,
 }
 
-/// A thread, as its events tell.
+/// The state of a thread, by its events.
 pub(super) struct Thread {
     told: CallThread,
     id: Option<ThreadId>,
-    /// The depths of the calls that it is inside of. Should one be lost, the next event's depth tells what has ended.
+    /// The depths of the calls that it is inside of. If an event is lost, the depth of the next one shows which calls have
+    /// ended.
     open: Vec<u32>,
-    /// When it was last heard of.
+    /// The time of its last event.
     last: Duration,
 }
 
@@ -173,7 +175,7 @@ impl<R> Nesting<R> {
         self.names.as_ref()?.thread_names().of(thread?).map(|name| name.to_string())
     }
 
-    /// Ends the innermost calls of a thread, as long as their depth is one that is gone.
+    /// Ends the innermost calls of a thread as long as `is_gone` is true of their depth.
     fn end<F>(&mut self, thread: &mut Thread, is_gone: impl Fn(u32) -> bool) -> Result<(), BoxError>
     where
         R: CallReader<F>,
@@ -213,7 +215,7 @@ impl<F: Send, R: CallReader<F>> EventReader<CallEvent<F>> for Nesting<R> {
                 thread.last = self.since_start(at);
                 self.end(thread, |open| open > depth)?;
                 let end = CallEnd { thread: number, at: thread.last, folded: self.folded(folded) };
-                // Else its beginning was lost.
+                // Otherwise its beginning was lost.
                 if thread.open.pop_if(|open| *open == depth).is_some() { self.reader.end(end) } else { Ok(()) }
             }
             CallEvent::Alone { at, folded } => {

@@ -1,14 +1,16 @@
-//! [`ShadowStack`]: the functions that are running on a thread, kept by its hooks.
+//! [`ShadowStack`]: the functions that run on a thread, tracked by its hooks.
 //!
-//! A function that an exception leaves does not leave by a hook. But every hook knows the stack pointer of the function's
-//! caller, and stacks grow downward: what is running lies above what it calls. So an entry at or below the function that
-//! now begins, or below the one that now ends, is of a function that is gone, whoever ended it. That is all the shadow
-//! stack needs between hooks, and it asks nothing of the runtime, whose versions tell of exceptions in different ways.
+//! A function that an exception unwinds ends without a hook. But every hook knows the stack pointer of the function's caller,
+//! and stacks grow downward: a running function lies above the functions that it calls. So an entry at or below the function
+//! that now begins, or below the one that now ends, belongs to a function that is gone, however it ended. Between hooks the
+//! shadow stack needs no more than that, and it needs nothing from the runtime, whose versions report exceptions in different
+//! ways.
 //!
 //! It is not enough while an exception is handled. Finally and catch blocks run on top of the frames that the exception has
-//! left, which stay in memory until the last of them is done; and a function without hooks that has caught one may call
-//! deeper down than what it has lost. For those moments there is [`FunctionHooks::unwound`](crate::hooks::FunctionHooks::unwound),
-//! of which the runtime does not know enough in one case: blocks of dynamic methods, which it does not tell of.
+//! unwound, which stay in memory until the last of the blocks is done; and a function without hooks that has caught an
+//! exception may call from deeper down than the calls it has lost. For those moments there is
+//! [`FunctionHooks::unwound`](crate::hooks::FunctionHooks::unwound). The runtime does not report blocks of dynamic methods, so
+//! one case remains.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -17,15 +19,15 @@ use std::slice;
 use super::cold_call::cold_call;
 use crate::hooks::{InHook, StackBoundary};
 
-/// How many entries a stack has room for from the start: more than most threads ever need, so their hooks do not allocate.
+/// The initial capacity of a stack: more than most threads ever need, so their hooks do not allocate.
 const AT_FIRST: usize = 1024;
 
-/// How many there are at most, unless it is asked for another number: more frames than a stack of 8 MiB commonly holds.
+/// The default limit on entries: more frames than a stack of 8 MiB commonly holds.
 const MOST: usize = 1 << 17;
 
-/// The hooked functions that are running on a thread, with something of the user's for each.
+/// The hooked functions that are running on a thread, with a value of the user's for each.
 ///
-/// It belongs into [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread), and is told of every hook:
+/// Keep it in [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread), and call it in every hook:
 ///
 /// ```
 /// use corprof::calls::ShadowStack;
@@ -67,42 +69,41 @@ const MOST: usize = 1 << 17;
 /// }
 /// ```
 ///
-/// Each of these methods takes a closure for the entries that it finds to be gone without a hook of their own, the innermost
-/// first: those of functions that an exception has left. Who does not care passes `drop`.
+/// Each of these methods takes a closure that receives the entries found to be gone without a hook of their own, the innermost
+/// first: functions that an exception has unwound. Pass `drop` to ignore them.
 ///
-/// It holds at most as many entries as it was [made for](Self::with_bound); calls that are deeper are not entered, and
-/// [counted](Self::lost).
+/// It holds at most as many entries as its [bound](Self::with_bound); deeper calls are not entered, but [counted](Self::lost).
 ///
-/// # Where it is not right
+/// # Where it is wrong
 ///
-/// While a finally block of a dynamic method runs because of an exception, and in what that calls: the runtime tells nobody of
-/// blocks of methods without metadata, so what the exception has left is still on the stack. The next hook above it, or the
-/// next block that the runtime tells of, sets it right. While a filter runs nothing has been left yet: what the filter calls is
-/// entered below what threw.
+/// While a finally block of a dynamic method runs because of an exception, and in functions that the block calls: the runtime
+/// does not report blocks of methods without metadata, so the unwound functions are still on the stack. The next hook above it,
+/// or the next block that the runtime reports, corrects it. While a filter runs, nothing has been unwound yet: functions that
+/// the filter calls are entered below the function that threw.
 ///
-/// While the runtime makes a `TypeInitializationException`, in what it calls for that: it has caught the exception of the static
-/// constructor, which is still on the stack, and tells so when it throws the new one.
+/// While the runtime makes a `TypeInitializationException`, and in functions that it calls for that: it has caught the
+/// exception of the static constructor, which is still on the stack, and reports this only when it throws the new exception.
 pub struct ShadowStack<F> {
     /// The innermost entry.
     top: *mut Entry<F>,
-    /// The last one that there is room for.
+    /// The last entry that there is room for.
     last: *mut Entry<F>,
-    /// The room, and nothing else: of the vector's own elements there are none. The first entry is nobody's, and above all that
-    /// can be; it has no frame.
+    /// The memory only: the vector's own length is 0. Entry 0 is a sentinel without a frame, above every possible stack
+    /// pointer.
     room: Vec<Entry<F>>,
     bound: usize,
     lost: u64,
 }
 
 struct Entry<F> {
-    /// Its caller's. Entries further on have lower ones.
+    /// The stack pointer of its caller. Later entries have lower ones.
     stack_pointer: usize,
     frame: MaybeUninit<F>,
 }
 
-// SAFETY: the pointers lead into `room`, which is nobody else's; so a stack is what its frames are.
+// SAFETY: the pointers lead into `room`, which this value alone owns; so a stack is `Send` if its frames are.
 unsafe impl<F: Send> Send for ShadowStack<F> {}
-// SAFETY: as above; whoever has it shared only reads.
+// SAFETY: as above; shared access only reads.
 unsafe impl<F: Sync> Sync for ShadowStack<F> {}
 
 impl<F> Default for ShadowStack<F> {
@@ -112,41 +113,42 @@ impl<F> Default for ShadowStack<F> {
 }
 
 impl<F> ShadowStack<F> {
-    /// An empty stack of at most 131,072 entries.
+    /// An empty stack with a limit of 131,072 entries.
     ///
-    /// The first 1024 have their room at once; when they do not suffice a hook doubles it.
+    /// Room for the first 1024 is allocated at once; when they do not suffice, a hook doubles the room.
     pub fn new() -> Self {
         Self::with_bound(MOST)
     }
 
-    /// An empty stack of at most so many entries. Each takes the size of an `F` and of a pointer.
+    /// An empty stack with a limit of `bound` entries. Each takes the size of an `F` and of a pointer.
     pub fn with_bound(bound: usize) -> Self {
         let mut room = Vec::with_capacity(bound.min(AT_FIRST) + 1);
         let top = Self::begin(&mut room);
         Self { top, last: Self::last(&mut room, bound), room, bound, lost: 0 }
     }
 
-    /// A function begins: to be called by [`enter`](crate::hooks::FunctionHooks::enter).
+    /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter).
     ///
-    /// `left` gets what is found to be gone.
+    /// `left` receives the entries found to be gone.
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, frame: F, left: impl FnMut(F)) {
         self.enter_at(cx.stack_pointer(), frame, left);
     }
 
-    /// A function ends: to be called by [`leave`](crate::hooks::FunctionHooks::leave) and by
+    /// A function ends: call this in [`leave`](crate::hooks::FunctionHooks::leave) and
     /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     ///
-    /// The answer is what its `enter` put there; none if it was too deep to be entered. `left` gets what is found to be gone.
+    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the entries
+    /// found to be gone.
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>, left: impl FnMut(F)) -> Option<F> {
         self.leave_at(cx.stack_pointer(), left)
     }
 
-    /// An exception has left functions: to be called by [`unwound`](crate::hooks::FunctionHooks::unwound), or with what
-    /// [`stack_boundary`](crate::InCallback::stack_boundary) answers.
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound), or with the result
+    /// of [`stack_boundary`](crate::InCallback::stack_boundary).
     ///
-    /// `left` gets those of them that are on the stack.
+    /// `left` receives those of them that are on the stack.
     #[inline]
     pub fn unwound(&mut self, boundary: StackBoundary, left: impl FnMut(F)) {
         let is_gone = move |stack_pointer| boundary.is_gone(stack_pointer);
@@ -155,20 +157,20 @@ impl<F> ShadowStack<F> {
         }
     }
 
-    /// What is running, the outermost function first.
+    /// The running functions, the outermost first.
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = &F> + ExactSizeIterator {
-        // SAFETY: behind the first, up to the top, all entries are whole.
+        // SAFETY: all entries after entry 0, up to the top, are initialized.
         let entries = unsafe { slice::from_raw_parts(self.room.as_ptr().add(1), self.depth()) };
         // SAFETY: as above.
         entries.iter().map(|entry| unsafe { entry.frame.assume_init_ref() })
     }
 
-    /// As [`frames`](Self::frames), to change what is kept.
+    /// Like [`frames`](Self::frames), with mutable values.
     pub fn frames_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
         self.frames_from(0)
     }
 
-    /// As [`frames_mut`](Self::frames_mut), without the outermost `from`.
+    /// Like [`frames_mut`](Self::frames_mut), without the outermost `from`.
     pub(super) fn frames_from(&mut self, from: usize) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
         let depth = self.depth();
         // SAFETY: as in `frames`.
@@ -181,41 +183,41 @@ impl<F> ShadowStack<F> {
     /// The innermost function.
     #[inline]
     pub fn top(&self) -> Option<&F> {
-        // SAFETY: any entry but the first is whole, and stays while the stack is borrowed.
+        // SAFETY: every entry except entry 0 is initialized, and stays while the stack is borrowed.
         (!self.is_empty()).then(|| unsafe { (*self.top).frame.assume_init_ref() })
     }
 
-    /// As [`top`](Self::top), to change what is kept.
+    /// Like [`top`](Self::top), with a mutable value.
     #[inline]
     pub fn top_mut(&mut self) -> Option<&mut F> {
         // SAFETY: as in `top`.
         (!self.is_empty()).then(|| unsafe { (*self.top).frame.assume_init_mut() })
     }
 
-    /// How many there are.
+    /// The number of running functions.
     #[inline]
     pub fn depth(&self) -> usize {
-        // SAFETY: the top is in the room, at the first entry or behind it.
+        // SAFETY: the top lies in the room, at or after entry 0.
         unsafe { self.top.offset_from_unsigned(self.room.as_ptr()) }
     }
 
-    /// How many calls were not entered: beyond the bound, or for want of memory.
+    /// How many calls were not entered: beyond the bound, or for lack of memory.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Takes off the innermost, if it is gone.
+    /// Removes the innermost entry if it is gone.
     #[inline]
     pub(super) fn pop_gone(&mut self, boundary: StackBoundary) -> Option<F> {
         let is_gone = !self.is_empty() && boundary.is_gone(self.top_stack_pointer());
-        // SAFETY: the top is not the first entry.
+        // SAFETY: the top is not entry 0.
         is_gone.then(|| unsafe { self.pop() })
     }
 
-    /// As [`enter`](Self::enter).
+    /// See [`enter`](Self::enter).
     #[inline]
     pub(super) fn enter_at(&mut self, stack_pointer: usize, frame: F, left: impl FnMut(F)) {
-        // At the same place as well: a function that it takes the place of.
+        // An entry at the same place is gone too: the new function replaces it.
         let is_gone = move |entered| entered <= stack_pointer;
         if is_gone(self.top_stack_pointer()) || self.top == self.last {
             cold_call(move || {
@@ -228,16 +230,16 @@ impl<F> ShadowStack<F> {
                 }
             });
         } else {
-            // SAFETY: the top is not the last.
+            // SAFETY: the top is not the last entry.
             unsafe { self.push(stack_pointer, frame) };
         }
     }
 
-    /// As [`leave`](Self::leave).
+    /// See [`leave`](Self::leave).
     #[inline]
     pub(super) fn leave_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
         if self.top_stack_pointer() == stack_pointer {
-            // SAFETY: a stack pointer is aligned, so no function's is that of the first entry: this is another.
+            // SAFETY: a stack pointer is aligned, so it never equals that of entry 0: this is another entry.
             return Some(unsafe { self.pop() });
         }
         cold_call(move || {
@@ -247,10 +249,10 @@ impl<F> ShadowStack<F> {
         })
     }
 
-    /// Takes off what is gone, as its stack pointer tells.
+    /// Removes the entries that are gone by their stack pointers.
     fn cut(&mut self, is_gone: impl Fn(usize) -> bool, mut left: impl FnMut(F)) {
         while !self.is_empty() && is_gone(self.top_stack_pointer()) {
-            // SAFETY: the top is not the first entry.
+            // SAFETY: the top is not entry 0.
             left(unsafe { self.pop() });
         }
     }
@@ -262,12 +264,12 @@ impl<F> ShadowStack<F> {
 
     #[inline]
     fn top_stack_pointer(&self) -> usize {
-        // SAFETY: the top is an entry, and every entry has one.
+        // SAFETY: the top is an entry, and every entry has a stack pointer.
         unsafe { (*self.top).stack_pointer }
     }
 
     /// # Safety
-    /// The top is not the last that there is room for.
+    /// The top is not the last entry that there is room for.
     #[inline]
     unsafe fn push(&mut self, stack_pointer: usize, frame: F) {
         // SAFETY: there is room for one more behind the top, by the caller's promise.
@@ -278,10 +280,10 @@ impl<F> ShadowStack<F> {
     }
 
     /// # Safety
-    /// The top is not the first entry.
+    /// The top is not entry 0.
     #[inline]
     unsafe fn pop(&mut self) -> F {
-        // SAFETY: the entry is whole, by the caller's promise, and nobody has it any more when the top is before it.
+        // SAFETY: the entry is initialized, by the caller's promise, and is not used any more once the top is before it.
         unsafe {
             let frame = (*self.top).frame.assume_init_read();
             self.top = self.top.sub(1);
@@ -289,22 +291,22 @@ impl<F> ShadowStack<F> {
         }
     }
 
-    /// The first entry, in a room that has none.
+    /// Writes entry 0 into an empty room.
     fn begin(room: &mut Vec<Entry<F>>) -> *mut Entry<F> {
         let first = room.as_mut_ptr();
-        // SAFETY: there is room for one at least, as all rooms are made.
+        // SAFETY: every room is made with capacity for at least one.
         unsafe { first.write(Entry { stack_pointer: usize::MAX, frame: MaybeUninit::uninit() }) };
         first
     }
 
-    /// The last entry that may be used of a room.
+    /// The last usable entry of a room.
     fn last(room: &mut Vec<Entry<F>>, bound: usize) -> *mut Entry<F> {
         let most = (room.capacity() - 1).min(bound);
         // SAFETY: the room is longer than that.
         unsafe { room.as_mut_ptr().add(most) }
     }
 
-    /// Makes room for more, if there may be.
+    /// Makes room for more, if the bound allows.
     fn has_grown(&mut self) -> bool {
         let depth = self.depth();
         let most = (2 * depth).max(AT_FIRST).min(self.bound);
@@ -313,7 +315,8 @@ impl<F> ShadowStack<F> {
             return false;
         }
         let first = Self::begin(&mut bigger);
-        // SAFETY: as many entries are whole, and there is room for more; they are not looked at any more where they were.
+        // SAFETY: `depth` entries after the sentinel are initialized, and the new room is longer; the old copies are not used any
+        // more.
         unsafe {
             self.room.as_ptr().add(1).copy_to_nonoverlapping(first.add(1), depth);
             self.top = first.add(depth);
@@ -340,7 +343,7 @@ impl<F: fmt::Debug> fmt::Debug for ShadowStack<F> {
 mod tests {
     use super::*;
 
-    /// What is running, outermost first.
+    /// The running functions, outermost first.
     fn names(stack: &ShadowStack<char>) -> String {
         stack.frames().collect()
     }
@@ -382,7 +385,7 @@ mod tests {
         assert_eq!(stack.leave_at(0xff0, |_| panic!("nothing is gone")), Some('b'));
         stack.enter_at(0xff0, 'c', |_| panic!("nothing is gone"));
         assert_eq!(names(&stack), "ac");
-        // The same, should nobody have said that `c` ends so.
+        // The result is the same if `c` ended without a tailcall hook.
         stack.enter_at(0xff0, 'd', drop);
         assert_eq!(names(&stack), "ad");
     }

@@ -1,4 +1,4 @@
-//! [`CallTree`]: how often functions were called from where, and how long they took.
+//! [`CallTree`]: how often functions were called, from where, and how long they took.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -9,16 +9,16 @@ use rustc_hash::FxBuildHasher;
 
 use super::paths::{NOBODY, Paths};
 
-/// What timing a call takes, in nanoseconds.
+/// The cost of timing a call, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Overhead {
-    /// As time of the function that is called.
+    /// Counted as time of the called function.
     pub(super) inside: f64,
-    /// As time of its caller.
+    /// Counted as time of its caller.
     pub(super) outside: f64,
 }
 
-/// What [`CallProfiler`](super::CallProfiler) has found: a tree of calls, with a node for each path by which a function was called.
+/// The result of a [`CallProfiler`](super::CallProfiler): a tree of calls, with a node for each call path.
 #[derive(Debug)]
 pub struct CallTree {
     names: Vec<Box<str>>,
@@ -34,31 +34,31 @@ struct Node {
     totals: CallTotals,
 }
 
-/// A path of calls: a node of a [`CallTree`].
+/// A call path: a node of a [`CallTree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallPath<'t> {
-    /// The name of the function that was called.
+    /// The name of the called function.
     pub function: &'t str,
-    /// The caller's place in [`CallTree::paths`], before this one; none if no function with hooks was running.
+    /// The caller's index in [`CallTree::paths`], smaller than this one; none if no hooked function was running.
     pub caller: Option<usize>,
-    /// How often and how long.
+    /// The number and the time of the calls.
     pub totals: CallTotals,
 }
 
 /// Sums over calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallTotals {
-    /// How many began.
+    /// How many calls began.
     pub calls: u64,
-    /// The time from their beginnings to their ends. A call within another one of those counts once, with that one.
+    /// The time from their beginnings to their ends. Nested calls of the same kind count once, with the outer call.
     pub inclusive: Duration,
-    /// The time that the functions themselves ran: without the calls that they made, as far as these have hooks.
+    /// The time in which the functions themselves ran: without the hooked functions that they called.
     pub exclusive: Duration,
 }
 
 impl CallTree {
-    /// Of what was counted, with a way to make times of the clock's ticks.
+    /// Builds the tree from sums, with a function that converts the clock's ticks.
     pub(super) fn new(
         names: Vec<Box<str>>,
         paths: &Paths,
@@ -80,7 +80,7 @@ impl CallTree {
                 Node { caller, function, totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive } }
             })
             .collect();
-        // Callers come before what they call.
+        // Callers come before their callees.
         for at in (0..nodes.len()).rev() {
             let Node { caller, totals, .. } = nodes[at];
             if let Some(caller) = nodes.get_mut(caller as usize) {
@@ -90,7 +90,7 @@ impl CallTree {
         Self { names, nodes, cut: paths.cut(), lost: paths.lost() }
     }
 
-    /// All paths, those of callers before those of what they call.
+    /// All paths, callers before their callees.
     pub fn paths(&self) -> impl ExactSizeIterator<Item = CallPath<'_>> {
         self.nodes.iter().map(|node| {
             let caller = (node.caller != NOBODY).then_some(node.caller as usize);
@@ -98,24 +98,24 @@ impl CallTree {
         })
     }
 
-    /// The functions that were called, by their names: those with the most exclusive time first.
+    /// The called functions by name, those with the most exclusive time first.
     pub fn functions(&self) -> Vec<(&str, CallTotals)> {
         self.sums(|node| self.name(node))
     }
 
-    /// Which function called which, by their names: those with the most exclusive time of the one that was called first. The
-    /// caller is none if no function with hooks was running.
+    /// The pairs of caller and called function by name, those with the most exclusive time of the called function first. The
+    /// caller is none if no hooked function was running.
     pub fn edges(&self) -> Vec<((Option<&str>, &str), CallTotals)> {
         self.sums(|node| (self.nodes.get(node.caller as usize).map(|caller| self.name(caller)), self.name(node)))
     }
 
-    /// How many calls are counted without their callers, for want of room for more paths. The time of those callers lacks them.
+    /// How many calls are counted without their callers, for lack of room for more paths. The time of those callers lacks them.
     pub fn cut(&self) -> u64 {
         self.cut
     }
 
-    /// How many calls have no time of their own, which is their callers': they were too deep for the
-    /// [`ShadowStack`](super::ShadowStack), or there was no memory to count them at all.
+    /// How many calls have no time of their own, as it counts for their callers: they were too deep for the
+    /// [`ShadowStack`](super::ShadowStack), or there was no memory to count them.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -126,7 +126,7 @@ impl CallTree {
 
     /// The sums over all nodes with the same key.
     fn sums<'t, K: Copy + Eq + Hash>(&'t self, key: impl Fn(&'t Node) -> K) -> Vec<(K, CallTotals)> {
-        // For each node its first callee, and the next one of the same caller; the last place is that of no caller.
+        // For each node its first callee, and the next one with the same caller; the last index stands for no caller.
         let count = self.nodes.len();
         let (mut first, mut next) = (vec![None; count + 1], vec![None; count]);
         for (at, node) in self.nodes.iter().enumerate().rev() {
@@ -144,7 +144,7 @@ impl CallTree {
             }
             totals.calls += node.totals.calls;
             totals.exclusive += node.totals.exclusive;
-            // Within another one with the same key, the time is in that one's.
+            // The time of a call within another with the same key is in the outer one.
             if *around == 0 {
                 totals.inclusive += node.totals.inclusive;
             }

@@ -1,4 +1,4 @@
-//! Enter/leave hooks, as the runtime takes them: [`InInitialize::hook_functions`] is what profilers use.
+//! The calls to the runtime that set enter/leave hooks. Profilers use [`InInitialize::hook_functions`].
 
 use corprof_sys as sys;
 
@@ -13,19 +13,19 @@ use super::stubs::{SlowStub, SlowStubs, Stub, Stubs};
 use super::{HookKinds, Installed};
 
 impl InInitialize<'_> {
-    /// Has `hooks` asked about each function that is compiled.
+    /// Makes the runtime ask `hooks` about each function that it compiles.
     #[doc = contract!(SetFunctionIDMapper2)]
     #[doc(alias = "SetFunctionIDMapper2")]
     pub(super) fn set_function_mapper<H: EitherHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
         const CALL: &str = "SetFunctionIDMapper2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let data = std::ptr::from_ref(hooks).cast_mut().cast();
-        // SAFETY: `map` takes hooks of just this type, which live for ever; the runtime makes it room for its answer.
+        // SAFETY: `map` expects hooks of exactly this type, which live for ever; the runtime passes room for the answer.
         let code = unsafe { info.SetFunctionIDMapper2(Some(Installed::<H>::map), data) };
         Error::check(code, CALL)
     }
 
-    /// Has compiled code call those of `stubs` that `kinds` names.
+    /// Makes compiled code call the stubs of the kinds in `kinds`.
     #[doc = contract!(SetEnterLeaveFunctionHooks3)]
     #[doc(alias = "SetEnterLeaveFunctionHooks3")]
     pub(super) fn set_fast_hooks(&self, kinds: HookKinds, stubs: Stubs) -> Result<()> {
@@ -33,8 +33,8 @@ impl InInitialize<'_> {
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: Stub| {
-            // SAFETY: only the address matters. Compiled code calls it by the rules that the stub is written for, whatever the
-            // declared type says.
+            // SAFETY: only the address matters: compiled code calls it by the convention that the stub is written for, whatever
+            // the declared type says.
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<Stub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
@@ -45,7 +45,7 @@ impl InInitialize<'_> {
         Error::check(code, CALL)
     }
 
-    /// Has the runtime's wrapper call those of `stubs` that `kinds` names.
+    /// Makes the runtime's wrapper call the stubs of the kinds in `kinds`.
     #[doc = contract!(SetEnterLeaveFunctionHooks3WithInfo)]
     #[doc(alias = "SetEnterLeaveFunctionHooks3WithInfo")]
     pub(super) fn set_slow_hooks(&self, kinds: HookKinds, stubs: SlowStubs) -> Result<()> {
@@ -53,8 +53,8 @@ impl InInitialize<'_> {
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID, sys::COR_PRF_ELT_INFO);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: SlowStub| {
-            // SAFETY: the stub takes two words as C does, which on the processors that there are stubs for is how a union and
-            // an integer of that size are passed, by the rules of the system.
+            // SAFETY: the stub takes two words as C does. On all processors with stubs, the system's convention passes a union
+            // and an integer of that size in the same way.
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<SlowStub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
@@ -67,13 +67,14 @@ impl InInitialize<'_> {
 }
 
 impl InCallback<'_> {
-    /// Where the arguments of a function that begins are, and its frame info, as far as the event mask has them.
+    /// The places of the arguments of a function that begins, and its frame info, as far as the event mask asks for them.
     #[doc = contract!(GetFunctionEnter3Info)]
     ///
-    /// `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`: there are too many; the frame info is there all the same.
+    /// `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`: there are more arguments than room; the frame info is written all the
+    /// same.
     ///
     /// # Safety
-    /// `elt` is what the runtime gave to the enter hook of `function` that is under way on this thread.
+    /// `elt` is the value that the runtime passed to the enter hook of `function` which is under way on this thread.
     #[doc(alias = "GetFunctionEnter3Info")]
     pub(super) unsafe fn function_enter_info(
         &self,
@@ -90,11 +91,11 @@ impl InCallback<'_> {
         Error::check(code, CALL)
     }
 
-    /// Where the result of a function that returns is, and its frame info, as far as the event mask has them.
+    /// The place of the result of a function that returns, and its frame info, as far as the event mask asks for them.
     #[doc = contract!(GetFunctionLeave3Info)]
     ///
     /// # Safety
-    /// `elt` is what the runtime gave to the leave hook of `function` that is under way on this thread.
+    /// `elt` is the value that the runtime passed to the leave hook of `function` which is under way on this thread.
     #[doc(alias = "GetFunctionLeave3Info")]
     pub(super) unsafe fn function_leave_info(
         &self,
@@ -114,7 +115,7 @@ impl InCallback<'_> {
     #[doc = contract!(GetFunctionTailcall3Info)]
     ///
     /// # Safety
-    /// `elt` is what the runtime gave to the tailcall hook of `function` that is under way on this thread.
+    /// `elt` is the value that the runtime passed to the tailcall hook of `function` which is under way on this thread.
     #[doc(alias = "GetFunctionTailcall3Info")]
     pub(super) unsafe fn function_tailcall_info(
         &self,

@@ -1,4 +1,4 @@
-//! [`HookClock`]: a clock that a hook can afford.
+//! [`HookClock`]: a clock that is fast enough for hooks.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,24 +8,25 @@ use quanta::Clock;
 
 use super::InHook;
 
-/// A clock that only goes forward, for hooks: a reading takes some nanoseconds.
+/// A clock for hooks that never goes backward: a reading takes a few nanoseconds.
 ///
-/// It is the processor's counter where all processors count alike, else the system's monotonic clock. A reading is in units
-/// of its own, ticks, and is made a time of when there is time for that.
+/// It reads the processor's counter if all processors count alike, and otherwise the system's monotonic clock. Readings are in
+/// ticks, a unit of its own; [`between`](Self::between) converts them to a duration later.
 #[derive(Debug, Clone)]
 pub struct HookClock(Clock);
 
-/// Whether the readings of clocks are those of `rdtsc`, which is then read without a call. It is one for all: a hook that has
-/// to look for it in its thread's state first would keep the counter waiting.
+/// Whether all clocks read `rdtsc`, inline. One flag for all: if a hook had to load it from its thread's state first, the read
+/// would be delayed.
 static IS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 impl HookClock {
-    /// It takes up to 200 ms, the first time in a process, to learn how fast the processor counts.
+    /// The first clock of a process takes up to 200 ms to measure the frequency of the processor's counter.
     pub fn new() -> Self {
         let clock = Clock::new();
         static DECISION: Once = Once::new();
         DECISION.call_once(|| {
-            // The system's clock counts nanoseconds since some other moment, and would not be between two readings.
+            // If `quanta` counted nanoseconds of the system's clock, its reading would not lie between two readings of the
+            // counter.
             let is_counter = (0..3).all(|_| {
                 let (before, reading, after) = (counter(), clock.raw(), counter());
                 before.is_some_and(|before| before <= reading) && after.is_some_and(|after| reading <= after)
@@ -35,7 +36,7 @@ impl HookClock {
         Self(clock)
     }
 
-    /// The present moment, in ticks.
+    /// The current time, in ticks.
     #[inline]
     pub fn now(&self) -> u64 {
         if IS_COUNTER.load(Relaxed)
@@ -46,27 +47,27 @@ impl HookClock {
         self.now_by_system()
     }
 
-    /// The moment when the hook `cx` began, in ticks, if its hooks are [timed](super::FunctionHooks::TIMED); else the present
-    /// one.
+    /// The time at which the hook `cx` began, in ticks, if its hooks are [timed](super::FunctionHooks::TIMED); otherwise the
+    /// current time.
     #[inline]
     pub fn at(&self, cx: &InHook<'_>) -> u64 {
         cx.begun().unwrap_or_else(|| self.now())
     }
 
-    /// Kept apart, so that who reads the counter saves no registers for a call.
+    /// Outlined, so that readers of the counter save no registers for a call.
     #[cold]
     #[inline(never)]
     fn now_by_system(&self) -> u64 {
         self.0.raw()
     }
 
-    /// How long it took from one reading to another; nothing, should the later one be less, as it may be by a few ticks on
-    /// another processor.
+    /// The time from one reading to another; zero if the later reading is less, which can happen by a few ticks between two
+    /// processors.
     pub fn between(&self, earlier: u64, later: u64) -> Duration {
         Duration::from_nanos(self.0.delta_as_nanos(earlier, later))
     }
 
-    /// A clock that counts nanoseconds, for times that are made by hand.
+    /// A clock that counts nanoseconds, for tests that make up their times.
     #[cfg(test)]
     pub(crate) fn of_nanoseconds() -> Self {
         Self(Clock::mock().0)
@@ -79,19 +80,19 @@ impl Default for HookClock {
     }
 }
 
-/// Whether there is a counter that can be read in line, and its readings are not those of clocks. It may take 200 ms to say.
+/// Whether inline readings of the counter exist but differ from those of clocks. Finding out may take 200 ms.
 pub(super) fn is_slow() -> bool {
     let _ = HookClock::new();
     counter().is_some() && !IS_COUNTER.load(Relaxed)
 }
 
-/// The processor's counter, where it can be read in line.
+/// The processor's counter, where it can be read inline.
 #[inline]
 pub(super) fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has this instruction, and no operating system that .NET runs on forbids it to an
-        // application that does not ask for that.
+        // SAFETY: every x86-64 processor has this instruction, and the operating systems that .NET runs on forbid it only to an
+        // application that asks for that.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]

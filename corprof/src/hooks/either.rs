@@ -1,12 +1,11 @@
-//! Hooks of either trait, as everything below the public ones sees them.
+//! Hooks of either public trait, behind one private trait.
 
 use super::values::{Arguments, ReturnValue};
 use super::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, StackBoundary, ValueHooks};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 
-/// A [`FunctionHooks`] or a [`ValueHooks`]: of the first kind if [`VALUES`](Self::VALUES) is empty. Only the hooks of its own kind
-/// are called.
+/// A [`FunctionHooks`] (if [`VALUES`](Self::VALUES) is empty) or a [`ValueHooks`]. Only the hooks of its own kind are called.
 pub(crate) trait EitherHooks: Send + Sync + 'static {
     type Function: Send + Sync + 'static;
     type Thread: Send + 'static;
@@ -48,7 +47,7 @@ pub(crate) trait EitherHooks: Send + Sync + 'static {
     fn tailcall_with_frame(&self, _cx: &InSlowHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
 }
 
-/// Hooks that are told no values.
+/// Hooks without values.
 pub(super) struct Fast<H>(pub(super) H);
 
 impl<H: FunctionHooks> EitherHooks for Fast<H> {
@@ -93,7 +92,7 @@ impl<H: FunctionHooks> EitherHooks for Fast<H> {
     }
 }
 
-/// Hooks that are told values.
+/// Hooks with values.
 pub(super) struct Slow<H>(pub(super) H);
 
 impl<H: ValueHooks> EitherHooks for Slow<H> {

@@ -1,4 +1,4 @@
-//! Which functions are not hooked, whatever the profiler says.
+//! Functions that are never hooked, whatever the profiler says.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,13 +8,13 @@ use crate::id::FunctionId;
 use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{MetadataImport, MethodProps, TypeDefOrRef};
 
-/// The method is one that the runtime itself suspends (`miAsync` in `CorMethodImpl`; the flag is newer than the IDL).
+/// The runtime itself suspends the method (`miAsync` in `CorMethodImpl`; the flag is newer than the IDL).
 const IMPL_ASYNC: u32 = 0x2000;
 
-/// The library that every runtime has its own types in.
+/// The library with the runtime's own types, in every .NET Core and later.
 const CORE_LIBRARY: &str = "System.Private.CoreLib";
 
-/// The types that look for the handler of an exception and leave the functions in between, on .NET 9 and later (in
+/// The types that search for the handler of an exception and unwind the functions in between, on .NET 9 and later (in
 /// src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs and StackFrameIterator.cs, and in
 /// src/coreclr/System.Private.CoreLib/src/System/Runtime/ExceptionServices/InternalCalls.cs).
 const EXCEPTION_HANDLING: [&str; 3] =
@@ -23,7 +23,7 @@ const EXCEPTION_HANDLING: [&str; 3] =
 /// The type whose methods suspend the method that calls them.
 const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 
-/// What a method returns that can be awaited without an awaiter.
+/// The types that can be awaited without an awaiter.
 const TASKS: [&str; 4] = [
     "System.Threading.Tasks.Task",
     "System.Threading.Tasks.Task`1",
@@ -31,13 +31,13 @@ const TASKS: [&str; 4] = [
     "System.Threading.Tasks.ValueTask`1",
 ];
 
-/// Whether a function is a part of the runtime that must not be hooked, or about which no profiler wants to hear:
+/// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
-/// - The runtime's own handling of exceptions. Up to .NET 8 that is native code. From .NET 9 on it is managed. Its frames lie
-///   below those of the functions that the exception leaves, the runtime's own walk hides them, and they end without a hook when
+/// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
+///   below those of the functions that the exception unwinds, the runtime's own walk hides them, and they end without a hook when
 ///   the runtime cuts the stack.
-/// - What suspends a method that the runtime itself suspends. The .NET 10 compiler forgets to suspend it when such a function
-///   has hooks, whatever they do (dotnet/runtime issue 124162, mended in .NET 11 by pull request 124177).
+/// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the suspension,
+///   whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
 pub(super) fn is_of_the_runtime(cx: &InCallback<'_>, function: FunctionId) -> bool {
     let answer = || -> Result<bool> {
         let (metadata, method) = method(cx, function)?;
@@ -53,38 +53,38 @@ pub(super) fn is_of_the_runtime(cx: &InCallback<'_>, function: FunctionId) -> bo
     answer() == Ok(true)
 }
 
-/// Whether the runtime itself suspends the method.
+/// Whether the runtime itself suspends the method (runtime async).
 pub(super) fn is_suspended_by_the_runtime(method: &MethodProps) -> bool {
     method.impl_flags.bits() & IMPL_ASYNC != 0
 }
 
-/// Which functions the wrapper around slow hooks is not made for.
+/// Functions that the wrapper around slow hooks is not made for.
 #[derive(Default)]
 pub(super) struct SlowPath {
-    /// A method was seen that the runtime itself suspends.
+    /// Whether a runtime-async method was compiled.
     has_suspended: AtomicBool,
 }
 
 impl SlowPath {
-    /// Takes notice of a function that is compiled, whether the profiler hooks it or not.
+    /// Records a function that is being compiled, whether the profiler hooks it or not.
     pub(super) fn note(&self, cx: &InCallback<'_>, function: FunctionId) {
         if method(cx, function).is_ok_and(|(_, method)| is_suspended_by_the_runtime(&method)) {
             self.has_suspended.store(true, Relaxed);
         }
     }
 
-    /// Functions may be compiled without the profiler being asked: as if one was suspended by the runtime.
+    /// The runtime may compile functions without asking the profiler: assumes that one of them is runtime-async.
     pub(super) fn note_unasked(&self) {
         self.has_suspended.store(true, Relaxed);
     }
 
-    /// Whether a function can have slow hooks; in doubt not.
+    /// Whether a function can have slow hooks; if in doubt, `false`.
     ///
-    /// Not one that native code calls. And not one that the runtime itself suspends: on x86-64 it returns its continuation in
-    /// rcx, which the wrapper around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so
-    /// that the application would crash; and nowhere does it return what its signature says. For a method that returns a task,
-    /// there may be a form that returns as those do. It has the same metadata, so none of these is hooked once the runtime has
-    /// suspended methods: those that call such a form are compiled before it.
+    /// A function that native code calls cannot. Nor can a runtime-async method: on x86-64 it returns its continuation in rcx,
+    /// which the wrapper around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so that the
+    /// application would crash; and on no processor does it return what its signature says. A method that returns a task may
+    /// have a second, runtime-async form with the same metadata, so none of these methods is hooked once a runtime-async method
+    /// was compiled: a caller of such a form is compiled before the form.
     pub(super) fn is_fit(&self, cx: &InCallback<'_>, function: FunctionId) -> bool {
         let answer = || -> Result<bool> {
             let (metadata, method) = method(cx, function)?;
@@ -112,7 +112,7 @@ fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
     Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
 }
 
-/// Whether a method returns a task; in doubt it does.
+/// Whether a method returns a task; if in doubt, `true`.
 fn returns_a_task(metadata: &MetadataImport<'_>, method: &MethodProps) -> Result<bool> {
     let Ok(signature) = MethodSignature::decode(&method.signature) else { return Ok(true) };
     let class = match signature.return_type.unmodified() {

@@ -7,16 +7,16 @@ use std::ops::Deref;
 use crate::id::FunctionId;
 use crate::info::Info;
 
-/// The calling thread is inside an enter, leave or tailcall hook.
+/// The context of an enter, leave or tailcall hook on the calling thread.
 ///
-/// It offers what [`Info`] offers: the calls that the runtime answers everywhere. They may take locks of the runtime, and
-/// some allocate, so what can be asked in `select` should be asked there.
+/// It offers the calls of [`Info`], which the runtime answers everywhere. They may take locks of the runtime, and some
+/// allocate: make them in `select` where that is possible.
 pub struct InHook<'h> {
     info: &'h Info,
     function: FunctionId,
     stack_pointer: usize,
     begun: Option<u64>,
-    /// The hook is that of the calling thread.
+    /// The hook runs on the calling thread only.
     _not_send: PhantomData<*mut ()>,
 }
 
@@ -24,7 +24,7 @@ static_assertions::assert_not_impl_any!(InHook<'static>: Send, Sync, Clone);
 
 impl<'h> InHook<'h> {
     /// # Safety
-    /// Until it is gone, the calling thread is inside a hook of `function`.
+    /// The calling thread is inside a hook of `function` until this is dropped.
     #[inline]
     pub(super) unsafe fn new(info: &'h Info, function: FunctionId, stack_pointer: usize, begun: Option<u64>) -> Self {
         Self { info, function, stack_pointer, begun, _not_send: PhantomData }
@@ -36,14 +36,14 @@ impl<'h> InHook<'h> {
         self.function
     }
 
-    /// The stack pointer that the function's caller has: the same in all hooks of one call, and below that of the calls
-    /// around it. A shadow stack tells by it what an exception has left.
+    /// The stack pointer of the function's caller. It is the same in all hooks of one call, and lower than that of the
+    /// enclosing calls. A shadow stack uses it to find the calls that an exception has unwound.
     #[inline]
     pub fn stack_pointer(&self) -> usize {
         self.stack_pointer
     }
 
-    /// When the hook began, by the processor's counter, if that has been read.
+    /// The processor's counter at the beginning of the hook, if it was read.
     #[inline]
     pub(super) fn begun(&self) -> Option<u64> {
         self.begun

@@ -1,4 +1,4 @@
-//! [`InSlowHook`]: the context of a hook of the slow path.
+//! [`InSlowHook`]: the context of a slow-path hook.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,12 +10,12 @@ use crate::session::FrameInfo;
 
 use super::InHook;
 
-/// The calling thread is inside a hook that is told values ([`ValueHooks::VALUES`](super::ValueHooks::VALUES)).
+/// The context of a hook that receives values ([`ValueHooks::VALUES`](super::ValueHooks::VALUES)).
 ///
-/// The runtime comes to such a hook by way of its own code, as to a callback. So it offers what a callback does that may start
-/// no collection ([`InCallback`]): names, the classes and sizes of objects, and
-/// [`walk_own_stack`](InCallback::walk_own_stack), which begins with the function that has called the hook. The objects among the
-/// values stay where they are until the hook returns.
+/// The runtime calls this hook through its own code, like a callback. So the context offers the calls of a callback that may
+/// start no collection ([`InCallback`]): names, the classes and sizes of objects, and
+/// [`walk_own_stack`](InCallback::walk_own_stack), which begins with the hooked function. The objects among the values do not
+/// move until the hook returns.
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
     callback: InCallback<'h>,
@@ -26,13 +26,13 @@ static_assertions::assert_not_impl_any!(InSlowHook<'static>: Send, Sync, Clone);
 
 impl<'h> InSlowHook<'h> {
     /// # Safety
-    /// Until it is gone, the calling thread is inside a hook of the slow path, of which `hook` and `frame` are, and `callback` is
-    /// one in which nothing moves.
+    /// Until this is dropped, the calling thread is inside a slow-path hook. `hook` and `frame` belong to that hook, and no
+    /// object moves during `callback`.
     pub(super) unsafe fn new(hook: InHook<'h>, callback: InCallback<'h>, frame: Result<FrameInfo<'h>>) -> Self {
         Self { hook, callback, frame }
     }
 
-    /// The context of a fast hook, for what is made for both: [`ShadowStack`](crate::calls::ShadowStack) and
+    /// The context of a fast hook, for types that serve both kinds: [`ShadowStack`](crate::calls::ShadowStack) and
     /// [`CallLog`](crate::calls::CallLog).
     #[inline]
     pub fn hook(&self) -> &InHook<'h> {
@@ -45,26 +45,27 @@ impl<'h> InSlowHook<'h> {
         self.hook.function()
     }
 
-    /// As [`InHook::stack_pointer`].
+    /// See [`InHook::stack_pointer`].
     #[inline]
     pub fn stack_pointer(&self) -> usize {
         self.hook.stack_pointer()
     }
 
-    /// What tells the type arguments of shared code: hand it to
-    /// [`function_info_in_frame`](crate::Info::function_info_in_frame). The runtime knows them when the function begins; when it ends
-    /// only the function.
+    /// The handle that gives the type arguments of shared code: pass it to
+    /// [`function_info_in_frame`](crate::Info::function_info_in_frame). The runtime knows the type arguments when the function
+    /// begins; when it ends, only the function.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: [`HookValues::FRAME`](super::HookValues::FRAME) is not among
-    /// [`VALUES`](super::ValueHooks::VALUES). Else what the runtime answered.
+    /// `E_NOTIMPL`: [`VALUES`](super::ValueHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME). Otherwise the
+    /// runtime's own error.
     pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
         self.frame
     }
 
-    /// Frame info that was not asked for.
+    /// The error for frame info that was not requested.
     pub(super) const fn no_frame() -> Error {
-        Error::new(E_NOTIMPL, "frame_info").about("frame info", "`ValueHooks::VALUES` must have `HookValues::FRAME`")
+        Error::new(E_NOTIMPL, "frame_info")
+            .about("frame info", "`ValueHooks::VALUES` lacks `HookValues::FRAME`: add it")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Setting hooks: what the runtime must be told, in which order, and what it would refuse.
+//! Installs hooks: sets the flags and stubs in the order that the runtime needs, and refuses what it would refuse.
 
 use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
@@ -7,11 +7,11 @@ use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
 
-/// The flags that choose the runtime's slow path.
+/// The flags that select the runtime's slow path.
 const SLOW: EventMask =
     EventMask::ENABLE_FUNCTION_ARGS.union(EventMask::ENABLE_FUNCTION_RETVAL).union(EventMask::ENABLE_FRAME_INFO);
 
-/// Those that hooks need to be told these values.
+/// The flags for these values.
 fn flags(values: HookValues) -> EventMask {
     let flag = |value, flag| if values.contains(value) { flag } else { EventMask::empty() };
     flag(HookValues::ARGUMENTS, EventMask::ENABLE_FUNCTION_ARGS)
@@ -20,39 +20,39 @@ fn flags(values: HookValues) -> EventMask {
 }
 
 impl InInitialize<'_> {
-    /// Has `hooks` called from now on, for every function that it [selects](FunctionHooks::select).
+    /// Calls `hooks` from now on for every function that it [selects](FunctionHooks::select).
     ///
-    /// Turns on what is needed of the event mask: `MONITOR_ENTERLEAVE`, which makes the runtime compile all code anew instead
-    /// of taking what was compiled ahead of time, and `MONITOR_THREADS`. `MONITOR_ENTERLEAVE` may be turned off later: what is
-    /// compiled then has no hooks. With [`FunctionHooks::UNWINDS`] also `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`,
-    /// which make each exception dearer.
+    /// Sets the necessary flags: `MONITOR_THREADS` and `MONITOR_ENTERLEAVE`. The latter makes the runtime compile all code
+    /// again instead of using precompiled code. It may be cleared later: functions compiled from then on have no hooks. With
+    /// [`FunctionHooks::UNWINDS`] it also sets `MONITOR_EXCEPTIONS` and `ENABLE_STACK_SNAPSHOT`, which make each exception more
+    /// expensive.
     ///
-    /// Such hooks come by the runtime's fast path, which tells neither arguments nor results: see
+    /// The hooks use the runtime's fast path, without arguments and results: for those see
     /// [`hook_functions_with_values`](Self::hook_functions_with_values).
     ///
     /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
-    /// detached any more.
+    /// detached.
     ///
     /// # Errors
-    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is on, so
-    /// that the runtime would take the slow path. `E_NOTIMPL`: there are no stubs for this processor and system, or the runtime
-    /// has none (.NET Core 3.1 on arm64). `E_FAIL`: hooks are set already; [`Hook::Yes`](super::Hook::Yes) can hold what several
-    /// need.
+    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is set, so
+    /// that the runtime would use the slow path. `E_NOTIMPL`: corprof has no stubs for this processor and system, or the
+    /// runtime has none (.NET Core 3.1 on arm64). `E_FAIL`: hooks are already set; [`Hook::Yes`](super::Hook::Yes) can carry
+    /// data for several purposes.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
         self.install(Fast(hooks))
     }
 
-    /// As [`hook_functions`](Self::hook_functions), for hooks that are told arguments and results.
+    /// Like [`hook_functions`](Self::hook_functions), for hooks that receive arguments and results.
     ///
-    /// They come by the runtime's slow path, for which `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and `ENABLE_FRAME_INFO`
-    /// are turned on as [`VALUES`](ValueHooks::VALUES) says. That it is empty does not compile.
+    /// The hooks use the runtime's slow path. This sets `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and
+    /// `ENABLE_FRAME_INFO` as [`VALUES`](ValueHooks::VALUES) says; empty `VALUES` do not compile.
     ///
     /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
-    /// detached any more.
+    /// detached.
     ///
     /// # Errors
-    /// As [`hook_functions`](Self::hook_functions), but those flags may be on. And `E_NOTIMPL`: the runtime is one before .NET 5
-    /// ([`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5)).
+    /// As [`hook_functions`](Self::hook_functions), except that those flags may be set. Also `E_NOTIMPL`: the runtime is older
+    /// than .NET 5 ([`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5)).
     pub fn hook_functions_with_values<H: ValueHooks>(&self, hooks: H) -> Result<()> {
         const {
             assert!(
@@ -67,7 +67,7 @@ impl InInitialize<'_> {
     fn install<H: EitherHooks>(&self, hooks: H) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         let is_slow = !H::VALUES.is_empty();
-        /// The interface of .NET 5: the first with hooks on arm64, and with a slow path that is safe until the very end.
+        /// The interface of .NET 5: the first with hooks on arm64, and with a slow path that is safe until the process ends.
         const NET_5: u8 = 12;
 
         let (Some(stubs), Some(slow_stubs)) = (stubs::of::<Installed<H>>(), stubs::slow_of::<Installed<H>>()) else {
@@ -75,7 +75,7 @@ impl InInitialize<'_> {
             return Err(Error::new(E_NOTIMPL, CALL).about(std::env::consts::ARCH, rule));
         };
         if cfg!(target_arch = "aarch64") && self.version() < NET_5 {
-            let rule = "this runtime's own hook stubs are empty there: it takes .NET 5 or later";
+            let rule = "this runtime's own hook stubs are empty on this processor: use .NET 5 or later";
             return Err(Error::new(E_NOTIMPL, CALL).about("arm64", rule));
         }
         if is_slow && self.version() < wrapper::LEAST_INFO {
@@ -88,16 +88,16 @@ impl InInitialize<'_> {
             return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
         }
         if self.hooks().is_some() {
-            let rule = "a profiler has one `FunctionHooks` or `ValueHooks`: let it do what both should";
+            let rule = "a profiler has one `FunctionHooks` or `ValueHooks`: combine the two";
             return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));
         }
         let before = self.event_mask()?;
         if !is_slow && before.intersects(SLOW) {
-            let rule = "these hooks are told no values (`hook_functions_with_values`): turn this flag off";
+            let rule = "these hooks receive no values: turn this flag off, or call `hook_functions_with_values`";
             return Err(Error::new(corprof_sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
                 .about("ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO", rule));
         }
-        // The runtime looks at the mask when the hooks are set.
+        // The runtime checks the mask when the hooks are set.
         let unwinds = EventMask::MONITOR_EXCEPTIONS | EventMask::ENABLE_STACK_SNAPSHOT;
         let unwinds = if H::UNWINDS { unwinds } else { EventMask::empty() };
         let wanted = EventMask::MONITOR_ENTERLEAVE | EventMask::MONITOR_THREADS | flags(H::VALUES);

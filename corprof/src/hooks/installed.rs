@@ -1,8 +1,8 @@
-//! From a stub to the user's method, and from the runtime's question which functions to hook to the user's answer.
+//! The path from a stub to the user's method, and from the runtime's question about a function to the user's answer.
 //!
-//! The runtime keeps a number for each hooked function: here the address of its [`Record`], with the stubs' tags in its lowest
-//! bits. It is all that a hook gets, and enough: the record leads to the hooks. Neither is ever freed, as the runtime does not
-//! forget the number even when the function is gone.
+//! The runtime keeps a number for each hooked function: here the address of its [`Record`], with the stubs' tags in the lowest
+//! bits. A hook receives only that number, which is enough: the record leads to the hooks. Neither is ever freed, as the
+//! runtime keeps the number even when the function is gone.
 
 use std::any::{Any, TypeId};
 use std::cell::UnsafeCell;
@@ -33,56 +33,56 @@ use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
 use crate::session::wire;
 
-/// A profiler's hooks, as long as the process lives.
+/// A profiler's hooks. They live as long as the process.
 pub(crate) struct Installed<H: EitherHooks> {
-    /// What threads keep their states under, at the gate.
+    /// The tag of the threads' states, in their slots.
     pub(super) tag: Tag,
     info: Info,
-    /// Its gate is closed at Shutdown, or after a panic.
+    /// Its gate closes at Shutdown, or after a panic.
     profiler: Arc<ProfilerState>,
     pub(super) threads: Threads,
-    /// Where strings have their text, for hooks that are told values.
+    /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
     assemblies: Assemblies,
     slow_path: fitness::SlowPath,
-    /// Used inside the gate only, and dropped by Shutdown when the gate is closed and nobody is inside.
+    /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
 }
 
-// SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on a thread that may have it since it is `Send`. All
-// other fields are both by themselves.
+// SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on any thread, which `Send` allows. All other fields are
+// `Send` and `Sync`.
 unsafe impl<H: EitherHooks> Sync for Installed<H> {}
 // SAFETY: as above.
 unsafe impl<H: EitherHooks> Send for Installed<H> {}
 
-/// What the runtime's number for a function points to. The alignment leaves room for the tags. First comes what every hook
-/// needs.
+/// The data behind the runtime's number for a function. The alignment leaves room for the tags. The fields that every hook
+/// needs come first.
 #[repr(C, align(8))]
 pub(super) struct Record<H: EitherHooks> {
-    /// That of the hooks, at hand.
+    /// The gate of the hooks, one load away.
     gate: &'static Gate,
-    /// Theirs as well.
+    /// The tag of the hooks.
     tag: Tag,
     pub(super) hooks: &'static Installed<H>,
     pub(super) function: FunctionId,
     pub(super) data: H::Function,
-    /// What its values are; nothing, unless they are told.
+    /// The places of its values; empty for hooks without values.
     pub(super) plan: Plan,
 }
 
 const _: () = assert!(TAGS < 8, "the tags must fit below the alignment of a record, and of the runtime's own numbers");
 
-/// Hooks of whatever type, for the threads that have states of theirs.
+/// Hooks with their type erased, for the threads that have states.
 pub(super) trait AnyHooks: Send + Sync {
-    /// Tells these hooks from others.
+    /// Identifies these hooks.
     fn key(&self) -> NonZeroUsize;
     /// Ends the calling thread's state.
     fn end_thread(&'static self, state: State);
 }
 
 impl<H: EitherHooks> Installed<H> {
-    /// Hooks for the profiler that is being initialized.
+    /// Makes the hooks of the profiler that is being initialized.
     pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
         let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
         let info = Info::clone(cx);
@@ -100,7 +100,7 @@ impl<H: EitherHooks> Installed<H> {
         })))
     }
 
-    /// What hooks pass.
+    /// The gate that hooks pass.
     #[inline]
     pub(super) fn gate(&self) -> &Gate {
         &self.profiler.gate
@@ -111,72 +111,73 @@ impl<H: EitherHooks> Installed<H> {
         &self.info
     }
 
-    /// Where strings have their text.
+    /// The layout of strings.
     pub(super) fn string_layout(&self) -> StringLayout {
         self.string_layout
     }
 
-    /// The user's hooks. Private to code that is inside the gate, or knows that nobody is and nothing has been dropped.
+    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `drop_user` has not
+    /// run.
     #[inline]
     pub(super) fn user(&self) -> &H {
-        // SAFETY: only `drop_user` writes to the cell, and it runs after all of them.
+        // SAFETY: only `drop_user` writes to the cell, and it runs after all callers of this.
         unsafe { &*self.user.get() }
     }
 
-    /// After a panic.
+    /// Disables the profiler after a panic.
     #[cold]
     pub(super) fn disable_after_panic(&self, method: &str) {
         self.profiler.disable_after_panic(PanicPlace::Method(method));
     }
 
-    /// A panic when there is nothing left to disable.
+    /// Reports a panic during teardown.
     #[cold]
     pub(super) fn report_last_panic(&self, method: &str) {
         self.profiler.report_last_panic(method);
     }
 
-    /// Runs one hook: through the gate, to the thread's state, under the guard, into the user's method. That gets the moment of
-    /// the beginning as well, if it is wanted.
+    /// Runs one hook: through the gate, to the thread's state, under the panic guard, into the user's method. `user` also
+    /// receives the time of the beginning, if the hooks are timed.
     ///
     /// # Safety
-    /// `client` is the runtime's number for a function from [`map`](Self::map), with [`OURS`] in it.
+    /// `client` is the runtime's number for a function, returned by [`map`](Self::map), and contains [`OURS`].
     #[inline(always)]
     pub(super) unsafe fn run(
         client: usize,
         name: &'static str,
         user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
     ) {
-        // SAFETY: the number is the address of a record of this `H`, as stubs and mapper are set together, and its tags. Records
+        // SAFETY: the number is the address of a record of this `H` (stubs and mapper are set together) with its tags. Records
         // are never freed.
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let Some(first) = record.gate.enter_first(record.tag) else {
             return Self::run_nested(record, name, user);
         };
-        // SAFETY: the state belongs to this thread, and is not freed while it is inside the gate. Nobody else on this thread
-        // uses it now: this is the only hook or callback; and a thread does not end in a hook.
+        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate. Nothing else on this
+        // thread uses it now: this is the only hook or callback, and a thread does not end in a hook.
         let thread: &mut H::Thread = unsafe { &mut *first.local().cast().as_ptr() };
         let begun = if H::TIMED { clock::counter() } else { None };
-        // As `catch` does, but for what is at hand: nothing of it is used after a panic, so that no registers are saved for it.
+        // Like `catch`, but nothing local is used after a panic, so that no registers are saved for it.
         match catch_unwind(AssertUnwindSafe(|| user(record, thread, begun))) {
             Ok(()) => first.leave(),
             Err(payload) => Self::end_after_panic(payload, name),
         }
     }
 
-    /// The end of a hook that came by [`Gate::enter_first`] and has panicked.
+    /// Ends a hook that came through [`Gate::enter_first`] and has panicked.
     #[cold]
     #[inline(never)]
     fn end_after_panic(payload: Box<dyn Any + Send>, name: &'static str) {
-        // SAFETY: what a thread keeps while it is in a hook that came by `enter_first`, is the state of these hooks on it.
+        // SAFETY: the local state of a thread in a hook that came through `enter_first` is the state of these hooks.
         let hooks = |state: NonNull<()>| unsafe { state.cast::<CallThreadState<H>>().as_ref() }.hooks;
         let Some(first) = First::again(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
-        // What the panic carried may do anything when it is dropped: first things first.
+        // Dropping the payload may run any code, so disabling comes first.
         hooks(first.local()).disable_after_panic(name);
         discard(payload);
         first.leave();
     }
 
-    /// As [`run`](Self::run) for a hook that is not the only thing on its thread, or the first on it.
+    /// Like [`run`](Self::run), for a hook inside another hook or callback, or for the first on its thread.
     #[cold]
     #[inline(never)]
     fn run_nested(
@@ -186,12 +187,12 @@ impl<H: EitherHooks> Installed<H> {
     ) {
         let Some(inside) = record.gate.enter() else { return };
         let Some((thread, _loan)) = record.hooks.borrow(&inside) else { return };
-        // SAFETY: as in `run`; it was lent to this hook.
+        // SAFETY: as in `run`; the state was lent to this hook.
         let thread: &mut H::Thread = unsafe { &mut *thread.as_ptr() };
         catch(|| user(record, thread, None), || record.hooks.disable_after_panic(name));
     }
 
-    /// What the runtime asks when it first compiles a function: `FunctionIDMapper2`.
+    /// The runtime's question when it first compiles a function: `FunctionIDMapper2`.
     ///
     /// # Safety
     /// `data` is an `Installed<H>`, and `hook` is null or room for a truth value.
@@ -200,8 +201,8 @@ impl<H: EitherHooks> Installed<H> {
         let hooks: &'static Self = unsafe { &*data.cast() };
         let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
-            // SAFETY: the runtime asks on the thread that compiles, in preemptive mode, and holds no lock that a collection waits
-            // for (contracts.toml: SetFunctionIDMapper2); it waits for the answer.
+            // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
+            // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             if fitness::is_of_the_runtime(&cx, function) {
                 return None;
@@ -233,7 +234,7 @@ impl<H: EitherHooks> Installed<H> {
 impl<H: EitherHooks> Record<H> {
     #[inline(always)]
     fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
-        // SAFETY: the stubs come here from the hook of this function's record.
+        // SAFETY: the stubs lead here from the hook of this record's function.
         unsafe { InHook::new(&self.hooks.info, self.function, stack_pointer, begun) }
     }
 }
@@ -284,7 +285,7 @@ impl<H: EitherHooks> HookSlot for Installed<H> {
 
     fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()> {
         if of != TypeId::of::<H::Thread>() {
-            let rule = "ask for the type that is `FunctionHooks::Thread` of the hooks that are set";
+            let rule = "use the `FunctionHooks::Thread` type of the hooks that are set";
             return Err(Error::new(E_NOTIMPL, "with_hook_thread").about("a state of another type", rule));
         }
         if let Some(inside) = self.gate().enter() {
@@ -301,7 +302,7 @@ impl<H: EitherHooks> HookSlot for Installed<H> {
     }
 
     fn note_unasked(&'static self) {
-        /// The interface of .NET 9: the last without methods that the runtime itself suspends, and that of .NET 10.
+        /// The interface of .NET 9, the last without runtime async, has number 15, and that of .NET 10 as well.
         const NET_9: u8 = 15;
         if self.info.version() >= NET_9 {
             self.slow_path.note_unasked();
@@ -315,7 +316,7 @@ impl<H: EitherHooks> HookSlot for Installed<H> {
 
     unsafe fn drop_user(&self) {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
-            // SAFETY: nobody uses it, by the caller's promise, and the flag makes this the only time.
+            // SAFETY: the caller promises that no thread uses it, and the flag makes this the only drop.
             let drop = || unsafe { ManuallyDrop::drop(&mut *self.user.get()) };
             catch(drop, || self.report_last_panic("drop"));
         }

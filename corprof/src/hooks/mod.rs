@@ -1,8 +1,8 @@
-//! Enter/leave hooks: hear of every call that the application makes.
+//! Enter/leave hooks: the profiler is called at every call that the application makes.
 //!
-//! A profiler implements [`FunctionHooks`] and hands it to [`InInitialize::hook_functions`]. From then on the SDK asks it
-//! about each function that is compiled ([`select`](FunctionHooks::select)), and calls it when one that it chose begins,
-//! returns, or is left by a tail call:
+//! A profiler implements [`FunctionHooks`] and passes it to [`InInitialize::hook_functions`]. From then on the SDK asks it
+//! about each function that is compiled ([`select`](FunctionHooks::select)), and calls it when a selected function begins,
+//! returns, or ends in a tail call:
 //!
 //! ```
 //! use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
@@ -51,22 +51,22 @@
 //!
 //! # What a hook may do
 //!
-//! Compiled code calls a hook directly, in the middle of its work: the thread keeps collections waiting until the hook
-//! returns. So a hook is short, does not wait, and takes no lock that somebody holds while he calls the runtime. What it
-//! needs again and again belongs into its thread's state, which it has to itself, and into what `select` keeps for a function:
-//! names above all, for they cannot be looked up in a hook.
+//! Compiled code calls a hook directly, and the thread delays collections until the hook returns. So a hook must be short, must
+//! not wait, and must not take a lock that another thread holds while it calls the runtime. Keep data that a hook needs often
+//! in the thread's state, which belongs to the hook alone, or in the value that `select` returns for a function: above all
+//! names, which cannot be looked up in a hook.
 //!
-//! A panic in a hook is like one in a callback: it is reported once, and the profiler is quiet from then on. Hooks that the
-//! application still runs into after Shutdown do nothing.
+//! A panic in a hook is handled like one in a callback: it is reported once, and the profiler is disabled. Hooks that the
+//! application calls after Shutdown do nothing.
 //!
 //! # Arguments and results
 //!
-//! Hooks that are told what functions are called with and what they return implement another trait, [`ValueHooks`], and are set
-//! by [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`](values::Value). The runtime then
-//! takes another way to all hooks, which costs several times as much. In return such a hook gets an [`InSlowHook`], which offers
-//! more than an [`InHook`].
+//! Hooks that receive arguments and results implement another trait, [`ValueHooks`], and are set by
+//! [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`](values::Value).
+//! All hooks then use the runtime's slow path, which costs several times as much. In return such a hook gets an [`InSlowHook`],
+//! which offers more calls than an [`InHook`].
 //!
-//! What records calls is in [`calls`](crate::calls).
+//! Types that record calls are in [`calls`](crate::calls).
 
 mod calls;
 pub(crate) mod clock;
@@ -99,7 +99,7 @@ pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
 
 bitflags::bitflags! {
-    /// Kinds of hooks. The runtime leaves out what nobody wants, which is cheaper than a hook that does nothing.
+    /// Kinds of hooks. The runtime does not call a kind that is left out, which is cheaper than a hook that does nothing.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct HookKinds: u8 {
         /// [`FunctionHooks::enter`].
@@ -111,95 +111,98 @@ bitflags::bitflags! {
     }
 }
 
-/// Whether a function is hooked, for good.
+/// Whether a function is hooked. The answer is final.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hook<F> {
-    /// It is compiled without calls of hooks, and costs nothing.
+    /// The function is compiled without calls of hooks, and costs nothing.
     No,
-    /// Its hooks are called, with this.
+    /// Its hooks are called, with this value.
     Yes(F),
 }
 
-/// What is done when functions begin and end: see [the module](self).
+/// Hooks that run when functions begin and end: see [the module](self).
 ///
-/// It is told neither arguments nor results: for these there is [`ValueHooks`].
+/// They receive neither arguments nor results: [`ValueHooks`] does.
 ///
-/// All threads share the value, and call it at the same time. It is dropped at the end of Shutdown; `Arc<T>` implements the
-/// trait for a `T` that does, so the profiler can keep a share.
+/// All threads share the value, and call it at the same time. It is dropped at the end of Shutdown. `Arc<T>` implements the
+/// trait if `T` does, so that the profiler can keep a reference.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no hooks",
     note = "`hook_functions` takes a type that implements `FunctionHooks`; one that implements `ValueHooks` is handed to \
             `hook_functions_with_values`"
 )]
 pub trait FunctionHooks: Send + Sync + 'static {
-    /// What is kept for each function that is hooked, its name for instance. It is never dropped, for the runtime keeps a
-    /// pointer to it for as long as the process lives, even when the function is gone.
+    /// Data kept for each hooked function, its name for instance. It is never dropped: the runtime keeps a pointer to it as
+    /// long as the process lives, even when the function is gone.
     type Function: Send + Sync + 'static;
 
-    /// What each thread has to itself. It is there from the beginning of a managed thread, at the latest from its first
-    /// hook, until the operating-system thread ends.
+    /// The state of one thread, used by that thread alone. It exists from the beginning of a managed thread, at the latest from
+    /// its first hook, until the operating-system thread ends.
     type Thread: Send + 'static;
 
-    /// The hooks that are implemented. Those that are not mentioned are not called.
+    /// The hooks that are implemented. The other kinds are not called.
     const KINDS: HookKinds = HookKinds::all();
 
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
-    /// Whether each hook begins with a reading of the clock, which [`HookClock::at`](crate::calls::HookClock::at) gives. It is the cheapest way to the time.
+    /// Whether the clock is read at the beginning of each hook, for [`HookClock::at`](crate::calls::HookClock::at). This is the
+    /// cheapest way to get the time.
     const TIMED: bool = false;
 
-    /// Whether `function`, which is about to be compiled for the first time, is to be hooked.
+    /// Decides whether to hook `function`, which is about to be compiled for the first time.
     ///
-    /// It is asked once for each function, and once for each instantiation of a generic function that has code of its own; twice if
-    /// two threads compile it at the same time, and then both answers are in use.
-    /// Not asked about and not hooked are functions without metadata; the runtime's own handling of exceptions, which is managed
-    /// from .NET 9 on (`System.Runtime.EH` and what it uses), so that a function that throws is seen as in older runtimes; and what
-    /// suspends a method for runtime async (`AsyncHelpers.AwaitAwaiter` and the like), which .NET 10 compiles wrongly with hooks.
+    /// Called once for each function, and once for each instantiation of a generic function that has its own code; twice if two
+    /// threads compile the function at the same time, and then both answers are in use.
     ///
-    /// A function can be asked about twice under two identifiers: a method that is awaited by one that the runtime itself suspends
-    /// has a second form.
+    /// Some functions are never hooked, and `select` is not called for them: functions without metadata; the runtime's own
+    /// handling of exceptions, which is managed from .NET 9 on (`System.Runtime.EH` and the functions that it uses), so that a
+    /// throwing function looks as in older runtimes; and the functions that suspend a runtime-async method
+    /// (`AsyncHelpers.AwaitAwaiter` and others), which .NET 10 compiles wrongly with hooks.
+    ///
+    /// A function can be asked about under two identifiers: a method that a runtime-async method awaits has a second form.
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
 
-    /// The state of a thread that begins: made on that thread.
+    /// Makes the state of a thread that begins, on that thread.
     fn thread_started(&self) -> Self::Thread;
 
-    /// A function begins: its arguments are there, nothing of it has run.
+    /// A function begins: its arguments are in place, none of its code has run.
     fn enter(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
 
-    /// A function is about to return. This is not called for a function that an exception leaves, nor when the runtime itself
-    /// suspends it (runtime async, which is opt-in on .NET 10): it is entered anew each time that it goes on, and leaves when it
-    /// has finished.
+    /// A function is about to return. Not called when an exception unwinds the function, nor when the runtime itself suspends
+    /// it (runtime async, opt-in on .NET 10): such a function is entered again each time it resumes, and leaves when it has
+    /// finished.
     fn leave(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
 
-    /// A function is about to end in a call of another, which takes its place on the stack. It will not leave: unless this
-    /// is implemented, [`leave`](Self::leave) is called instead.
+    /// A function is about to end in a call of another, which replaces it on the stack. Its own leave does not come: unless
+    /// this is implemented, [`leave`](Self::leave) is called instead.
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         self.leave(cx, thread, function);
     }
 
-    /// An exception may have left functions, whose [`leave`](Self::leave) does not come: those beyond `boundary` are gone.
+    /// An exception may have unwound functions, whose [`leave`](Self::leave) does not come: the calls below `boundary` are
+    /// gone.
     ///
     /// Called if [`UNWINDS`](Self::UNWINDS), before the profiler's own callback: when an exception is thrown, before and after
-    /// a filter, and when a finally or catch block is about to run. The next hook on the thread would show most of them to be gone (its
-    /// [stack pointer](InHook::stack_pointer) is above theirs), but not while the block runs, nor when the function that
-    /// catches has no hooks. [`ShadowStack::unwound`](crate::calls::ShadowStack::unwound) does what there is to do.
+    /// a filter, and when a finally or catch block is about to run. Without it, the next hook on the thread would show that
+    /// most of them are gone (its [stack pointer](InHook::stack_pointer) is above theirs), but not while the block runs, nor
+    /// when the catching function has no hooks. Call [`ShadowStack::unwound`](crate::calls::ShadowStack::unwound) here.
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         let _ = (thread, boundary);
     }
 
-    /// A thread ends, and here is its state: called on that thread, where what other thread-locals hold may be gone; or, for
-    /// threads that are still there at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
+    /// A thread ends and passes its state back. Called on that thread, where the values of other thread-locals may be gone; or,
+    /// for threads that still exist at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
     ///
-    /// On Windows the system holds its loader lock meanwhile: do not wait for another thread.
+    /// On Windows the system holds its loader lock during the call: do not wait for another thread.
     ///
-    /// Managed code that runs on the thread after that has hooks which are not called: there is no state for them any more. Only
-    /// native code makes such calls, in a destructor of a pthread key, say; on .NET 10 applications that do it crash without a
-    /// profiler as well.
+    /// Hooks of managed code that runs on the thread after that are not called, as the thread has no state any more. Only
+    /// native code makes such calls, for example in a destructor of a pthread key; on .NET 10 applications that do so crash
+    /// without a profiler as well.
     fn thread_ended(&self, thread: Self::Thread) {
         drop(thread);
     }

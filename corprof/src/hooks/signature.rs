@@ -1,7 +1,8 @@
-//! Which functions have something in vector registers when a hook is called: by their signatures.
+//! Decides by its signature whether a function has values in vector registers when a hook is called.
 //!
-//! An argument or result is in a vector register only if it is a floating-point number, or a value type that holds one. So a
-//! signature without either proves that a stub need not keep them, which is most of its cost. In doubt, they are kept.
+//! An argument or result is in a vector register only if it is a floating-point number, or a value type that contains one. So a
+//! signature without either proves that a stub need not save vector registers, which is most of its cost. If in doubt, they are
+//! saved.
 
 use super::fitness;
 use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
@@ -9,12 +10,12 @@ use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
 
-/// What the stubs have to keep for `function`.
+/// The tags that say which registers the stubs must save for `function`.
 pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
     let signature = || {
         let info = cx.function_info(function).ok()?;
         let method = cx.metadata(info.module).ok()?.method(info.token).ok()?;
-        // The runtime unwraps what such a method returns.
+        // The runtime unwraps the result of a runtime-async method.
         let is_async = fitness::is_suspended_by_the_runtime(&method);
         let signature = MethodSignature::decode(&method.signature).ok()?;
         (!is_async).then_some(signature)
@@ -24,11 +25,11 @@ pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
 
 fn of_signature(signature: &MethodSignature) -> usize {
     if signature.convention != CallingConvention::Default {
-        // Of what else comes in, the signature does not tell, or the rules are those of another language.
+        // The signature does not describe the variable arguments, or the convention is that of another language.
         return OURS;
     }
     let arguments = if signature.parameters.iter().any(may_be_in_vector) { 0 } else { PLAIN_ARGUMENTS };
-    // Of a method that returns a `Task<double>`, .NET 10 and later may make a form that returns the double.
+    // For a method that returns a `Task<double>`, .NET 10 and later may make a form that returns the double.
     let is_generic = matches!(signature.return_type.unmodified(), Type::Generic { .. });
     let result = if is_generic || may_be_in_vector(&signature.return_type) { 0 } else { PLAIN_RESULT };
     OURS | arguments | result
@@ -47,7 +48,7 @@ fn may_be_in_vector(of: &Type) -> bool {
         | Type::Array(..)
         | Type::FunctionPointer(_)
         | Type::Generic { value_type: false, .. } => false,
-        // An enumeration would not, but that takes another look-up to see; a type parameter may stand for anything.
+        // An enumeration would not, but seeing that needs another look-up; a type parameter may stand for anything.
         _ => true,
     }
 }

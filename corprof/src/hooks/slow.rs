@@ -1,7 +1,7 @@
-//! Hooks of the slow path: from the runtime's own wrapper to the user's method, with the values in between.
+//! Slow-path hooks: from the runtime's own wrapper to the user's method, with the values in between.
 //!
-//! Compiled code calls the wrapper, which keeps the registers, notes where everything is, and calls the hook as it would any
-//! function, in cooperative mode. What it has noted it tells on request, in that hook only.
+//! Compiled code calls the wrapper. It saves the registers, notes the places of all values, and calls the hook like any C
+//! function, in cooperative mode. It returns the places on request, during that hook only.
 
 use std::mem::{MaybeUninit, offset_of};
 
@@ -17,7 +17,7 @@ use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
 use crate::session::FrameInfo;
 
-/// Room for where the arguments are: a `COR_PRF_FUNCTION_ARGUMENT_INFO` that is long enough for most functions.
+/// A buffer for the places of arguments: a `COR_PRF_FUNCTION_ARGUMENT_INFO` that is long enough for most functions.
 #[repr(C)]
 pub(crate) struct ArgumentRoom {
     count: u32,
@@ -39,23 +39,23 @@ impl ArgumentRoom {
         Self { count: 0, total: 0, ranges: [const { MaybeUninit::uninit() }; MOST_RANGES] }
     }
 
-    /// As the runtime takes it, with its size in bytes.
+    /// The pointer for the runtime, and the size in bytes.
     pub(crate) fn as_raw(&mut self) -> (*mut sys::COR_PRF_FUNCTION_ARGUMENT_INFO, u32) {
         (std::ptr::from_mut(self).cast(), size_of::<Self>() as u32)
     }
 
-    /// What the runtime has written.
+    /// The ranges that the runtime has written.
     ///
     /// # Safety
-    /// The room was filled by a call that succeeded, or not used.
+    /// A call that succeeded has filled the buffer, or no call was made with it.
     unsafe fn filled(&self) -> &[sys::COR_PRF_FUNCTION_ARGUMENT_RANGE] {
         let filled = self.ranges.get(..self.count as usize).unwrap_or_default();
-        // SAFETY: a call that succeeds writes as many ranges as it counts; at first the count is 0.
+        // SAFETY: a call that succeeds writes as many ranges as it counts; before any call the count is 0.
         unsafe { &*(std::ptr::from_ref(filled) as *const [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE]) }
     }
 }
 
-/// What a call of the slow path is about.
+/// One call of a slow-path hook.
 struct Call<H: EitherHooks> {
     record: &'static Record<H>,
     elt: sys::COR_PRF_ELT_INFO,
@@ -66,25 +66,25 @@ impl<H: EitherHooks> Call<H> {
         self.record.hooks.info()
     }
 
-    /// The context in which the runtime's questions are asked.
+    /// The context for the calls to the runtime.
     fn callback(&self) -> InCallback<'static> {
-        // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: it has marked the thread as inside a
-        // callback, and put it in cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
+        // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
+        // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
         let cx = unsafe { InCallback::new(self.info(), Heap::Still, 0) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
 
-    /// The user's context, given what the runtime wrote for a frame.
+    /// The user's context, with the frame info that the runtime wrote.
     fn cx(&self, frame: Result<sys::COR_PRF_FRAME_INFO>, begun: Option<u64>) -> InSlowHook<'_> {
         let function = self.record.function;
         let frame = if H::VALUES.contains(HookValues::FRAME) {
             let none = Error::new(E_NOTIMPL, "frame_info");
-            // SAFETY: by the lifetime it ends with the call, which is in the hook that the runtime wrote it for.
+            // SAFETY: its lifetime ends with the call, which is in the hook that the runtime wrote it for.
             frame.and_then(|raw| unsafe { FrameInfo::new(function, raw) }.ok_or(none))
         } else {
             Err(InSlowHook::no_frame())
         };
-        // SAFETY: a `Call` is made in the hook of its function, and borrows end before it does.
+        // SAFETY: a `Call` is made in the hook of its function, and borrows of it end before the hook does.
         unsafe {
             let hook = InHook::new(self.info(), function, wrapper::stack_pointer(self.elt), begun);
             InSlowHook::new(hook, self.callback(), frame)
@@ -92,17 +92,17 @@ impl<H: EitherHooks> Call<H> {
     }
 }
 
-/// Values were not asked for.
+/// The error for values that were not requested.
 fn not_asked(what: &'static str) -> Unreadable {
-    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`ValueHooks::VALUES` leaves them out"))
+    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`ValueHooks::VALUES` lacks them: add them"))
 }
 
 impl<H: EitherHooks> Installed<H> {
-    /// As [`run`](Self::run) for a number that may be the runtime's own: .NET Core 3.1 compiles with hooks after Shutdown, and
-    /// does not ask `map` any more.
+    /// Like [`run`](Self::run), for a number that may be the runtime's own: .NET Core 3.1 still compiles with hooks after
+    /// Shutdown, without asking `map`.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
         if client & OURS != 0 {
-            // SAFETY: one of ours, which the runtime has from `map`.
+            // SAFETY: the number is one of ours, which the runtime got from `map`.
             unsafe { Self::run(client, name, user) };
         }
     }
@@ -116,7 +116,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let (mut frame, mut room) = (0, ArgumentRoom::new());
             let is_asked = H::VALUES.contains(HookValues::ARGUMENTS) && plan.ranges() != 0;
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` is that of this hook, which is the enter hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the enter hook of this function.
                 unsafe { call.callback().function_enter_info(record.function, elt, &mut frame, &mut room) }
             } else {
                 Ok(())
@@ -128,15 +128,15 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
                 // SAFETY: the call succeeded, or was not made.
                 Ok(()) => Ok(unsafe { room.filled() }),
             };
-            // The frame is written also when there is no room for the arguments.
+            // The frame is also written when there is no room for the arguments.
             let frame = if frame == 0 { answer.map(|()| frame) } else { Ok(frame) };
-            // SAFETY: `ranges` are what `GetFunctionEnter3Info` has just told for this `elt`, or there are none. They lie in the
-            // wrapper's notes (registers, and copies of structs that were in registers), in what `elt` points to (`this`), or in
-            // the frame of the caller, all of which stay until the wrapper returns, which is after this hook. The plan is that of
-            // the same function: both came from `map` in one record. No collection runs meanwhile: the wrapper has switched to
-            // cooperative mode (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), and `InSlowHook` offers only calls that leave
-            // it for no moment, as the contract table has it. `args` ends with this closure: its lifetime is in none of the
-            // user's types.
+            // SAFETY: `ranges` are the places that `GetFunctionEnter3Info` has just returned for this `elt`, or empty. They lie
+            // in the wrapper's notes (registers, and copies of structs that were in registers), in the memory that `elt` points
+            // to (`this`), or in the frame of the caller. All of these stay until the wrapper returns, which is after this
+            // hook. The plan belongs to the same function: `map` put both into one record. No collection runs meanwhile: the
+            // wrapper has switched to cooperative mode (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), and `InSlowHook`
+            // offers only calls that never leave it, by the contract table. `args` ends with this closure: its lifetime occurs
+            // in none of the user's types.
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
             user.enter_with_args(&call.cx(frame, begun), thread, &record.data, &args);
         });
@@ -150,7 +150,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let mut range = sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: 0, length: 0 };
             let is_asked = H::VALUES.contains(HookValues::RESULT) && plan.has_result();
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` is that of this hook, which is the leave hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the leave hook of this function.
                 unsafe { call.callback().function_leave_info(record.function, elt, &mut frame, &mut range) }
             } else {
                 Ok(())
@@ -160,8 +160,9 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
                 Err(error) => Err(Unreadable::NotTold(error)),
                 Ok(()) => Ok(range),
             };
-            // SAFETY: `range` is what `GetFunctionLeave3Info` has just told for this `elt`, or empty, of which nothing is read. It
-            // lies in the wrapper's notes, or is the return buffer, which is the caller's and stays. The rest is as in `enter`.
+            // SAFETY: `range` is the place that `GetFunctionLeave3Info` has just returned for this `elt`, or empty, and then
+            // nothing is read. It lies in the wrapper's notes, or is the return buffer, which belongs to the caller and stays.
+            // The rest is as in `enter`.
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
             user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, &record.data, &value);
         });
@@ -173,7 +174,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let _repair = wrapper::Repair::new(call.info(), elt);
             let mut frame = 0;
             let answer = if H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` is that of this hook, which is the tailcall hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the tailcall hook of this function.
                 unsafe { call.callback().function_tailcall_info(record.function, elt, &mut frame) }
             } else {
                 Ok(())
@@ -184,7 +185,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
 }
 
 impl<H: EitherHooks> Record<H> {
-    /// What its values are.
+    /// The places of its values.
     fn plan(&self) -> &Plan {
         &self.plan
     }

@@ -1,13 +1,12 @@
-//! Each thread's state: found by a hook without a lock or an allocation, and ended once.
+//! Each thread's state: a hook finds it without a lock or an allocation, and it ends once.
 //!
-//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot holds a pointer to the state. The state
-//! is made when the runtime announces the thread, on that thread; the first hook makes it for a thread that was not
-//! announced. A thread-local, which is not looked at in the usual case, knows the states of its thread, so that they are ended
-//! when the operating-system thread is, before another thread can get the same slot; and it stands in for the slot when there
-//! are more threads than slots.
+//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot points to the state. The state is made
+//! on the thread when the runtime announces it; if it was not announced, by its first hook. A thread-local, unused in the usual
+//! case, lists the states of its thread. Its destructor ends them with the operating-system thread, before another thread can
+//! get the same slot; and it replaces the slot when there are more threads than slots.
 //!
-//! A set of all states decides who ends one: who takes it out of the set. That is its own thread, as long as the gate is open,
-//! and then Shutdown, when nobody is inside any more.
+//! A set of all states decides which thread ends one: the thread that removes it from the set. As long as the gate is open this
+//! is the state's own thread; after that it is Shutdown, when no thread is inside any more.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
@@ -29,20 +28,20 @@ pub(super) struct Threads {
     live: Mutex<HashSet<State>>,
 }
 
-/// A [`FunctionHooks::Thread`] on the heap, of hooks that whoever has it knows.
+/// A [`FunctionHooks::Thread`] on the heap, type-erased; the holder knows the hooks' type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct State(NonNull<()>);
 
-/// What a [`State`] points to. The user's part comes first, so that a pointer to the whole is one to it.
+/// The target of a [`State`]. The user's part comes first, so that a pointer to the whole is one to it.
 #[repr(C)]
 pub(super) struct CallThreadState<H: EitherHooks> {
     thread: UnsafeCell<H::Thread>,
-    /// Somebody other than a hook of the usual case has it (`unwind.rs`).
+    /// A borrower other than a hook of the usual case has it (`unwind.rs`).
     pub(super) is_lent: Cell<bool>,
     pub(super) hooks: &'static Installed<H>,
 }
 
-// SAFETY: what it points to is `Send`, and is used by one thread at a time: its own, until somebody takes it out of the set.
+// SAFETY: its target is `Send`, and is used by one thread at a time: its own, until a thread removes it from the set.
 unsafe impl Send for State {}
 
 impl Threads {
@@ -52,7 +51,7 @@ impl Threads {
     }
 }
 
-/// A state of the calling thread. It has several only if a process has several runtimes, as in tests.
+/// A state of the calling thread. A thread has several only if a process has several runtimes, as in tests.
 struct OwnState(&'static dyn AnyHooks, State);
 
 thread_local! {
@@ -85,7 +84,7 @@ impl<H: EitherHooks> Installed<H> {
                 let kept = CallThreadState { thread: UnsafeCell::new(made), is_lent: Cell::new(false), hooks: self };
                 let state = State(NonNull::from(Box::leak(Box::new(kept))).cast());
                 self.threads.live().insert(state);
-                // It could be looked at a moment ago, and nothing of the user's has run since on its way to the end.
+                // The thread-local was accessible a moment ago, and only `thread_started` has run since.
                 OWN.try_with(|own| own.push(OwnState(self, state))).ok()?;
                 state
             }
@@ -94,37 +93,37 @@ impl<H: EitherHooks> Installed<H> {
         Some(state.0.cast())
     }
 
-    /// Takes a state for the caller to end, if nobody has.
+    /// Removes a state from the set, for the caller to end; none if another thread has removed it.
     ///
     /// # Safety
-    /// `state` is one of these hooks, and its thread uses it no more.
+    /// `state` belongs to these hooks, and its thread no longer uses it.
     unsafe fn take_thread(&self, state: State) -> Option<H::Thread> {
         let is_first = self.threads.live().remove(&state);
-        // SAFETY: it comes from `Box::leak` in `find_thread`; who takes it out of the set is the only one to have it, by the
+        // SAFETY: it comes from `Box::leak` in `find_thread`; the thread that removes it from the set is its only user, by the
         // caller's promise.
         is_first.then(|| unsafe { Box::from_raw(state.0.cast::<CallThreadState<H>>().as_ptr()) }.thread.into_inner())
     }
 
-    /// The calling thread's state, as the thread ends.
+    /// Ends the calling thread's state, when the thread ends.
     pub(super) fn end_current_thread(&'static self, state: State) {
-        // Once the gate is closed, Shutdown takes it.
+        // Once the gate is closed, Shutdown ends it.
         let Some(inside) = self.gate().enter() else { return };
         inside.set_local(self.tag, None);
-        // SAFETY: called by the destructor of the thread's own list, which no hook of this thread comes after: it would find
-        // no list. That of another thread has its own state.
+        // SAFETY: called by the destructor of the thread's own list, after which no hook of this thread finds its state: the
+        // list is gone. Other threads have states of their own.
         if let Some(thread) = unsafe { self.take_thread(state) } {
             catch(|| self.user().thread_ended(thread), || self.disable_after_panic("thread_ended"));
         }
     }
 
-    /// The states of the threads that are still there, when no hook runs any more.
+    /// Ends the states of the remaining threads, when no hook runs any more.
     ///
     /// # Safety
-    /// The gate is closed and nobody is inside.
+    /// The gate is closed and no thread is inside.
     pub(super) unsafe fn end_threads(&self, is_disabled: bool) {
         let live: Vec<_> = self.threads.live().iter().copied().collect();
         for state in live {
-            // SAFETY: it was in the set; a thread uses its state inside the gate only, and nobody is there.
+            // SAFETY: it was in the set; a thread uses its state inside the gate only, and no thread is inside.
             let Some(thread) = (unsafe { self.take_thread(state) }) else { continue };
             let end = || if is_disabled { drop(thread) } else { self.user().thread_ended(thread) };
             catch(end, || self.report_last_panic("thread_ended"));

@@ -1,5 +1,5 @@
-//! Up to where a stack has been left, as the runtime knows it when it runs a block for an exception; and the way of a callback
-//! to its thread's state.
+//! How far an exception has unwound a stack, by the frame of the block that the runtime runs next; and how a callback gets its
+//! thread's state.
 
 use std::any::TypeId;
 use std::ops::ControlFlow;
@@ -17,19 +17,20 @@ use super::either::EitherHooks;
 use super::installed::Installed;
 use super::threads::CallThreadState;
 
-/// A place in a stack: functions whose callers' stack pointers ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are
-/// below it do not run any more.
+/// A place in a stack. Functions whose callers' stack pointers ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are
+/// below it have ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackBoundary(pub(crate) usize);
 
 impl StackBoundary {
-    /// Whether the function with this [stack pointer](super::InHook::stack_pointer) is gone.
+    /// Whether the function with this [stack pointer](super::InHook::stack_pointer) has ended.
     #[inline]
     pub fn is_gone(self, stack_pointer: usize) -> bool {
         stack_pointer < self.0
     }
 
-    /// For a function whose own stack pointer this is: what it has called last has been given the same.
+    /// The boundary of a function with this stack pointer of its own: it is what the functions that it calls see as their
+    /// caller's.
     #[inline]
     pub(crate) fn of_caller(stack_pointer: usize) -> Self {
         Self(stack_pointer.saturating_add(1))
@@ -37,18 +38,18 @@ impl StackBoundary {
 }
 
 impl InCallback<'_> {
-    /// What has been left of the calling thread's stack: all below the innermost managed frame, whether it has hooks or not.
-    /// For a [`ShadowStack`](crate::calls::ShadowStack) that is to be looked at in a callback.
+    /// The boundary of the calling thread's stack: everything below the innermost managed frame has ended, whether it had hooks
+    /// or not. Use it before reading a [`ShadowStack`](crate::calls::ShadowStack) in a callback.
     ///
-    /// It takes the first step of a [walk](InCallback::walk_own_stack), with all its needs. With no managed frame there is no
-    /// boundary: none.
+    /// This takes the first step of a [walk](InCallback::walk_own_stack), and has the same requirements. `None` if the stack
+    /// has no managed frame.
     ///
     /// # Errors
     /// As [`walk_own_stack`](InCallback::walk_own_stack).
     pub fn stack_boundary(&self) -> Result<Option<StackBoundary>> {
         let mut boundary = None;
         self.walk_own_stack_with_registers(|frame| {
-            // Native frames have no function of ours, and their registers may be of any depth.
+            // Native frames belong to no hooked function, and their registers may be of any depth.
             if frame.is_native() {
                 return ControlFlow::Continue(());
             }
@@ -58,14 +59,14 @@ impl InCallback<'_> {
         Ok(boundary)
     }
 
-    /// Lends the calling thread's [state](FunctionHooks::Thread) for hooks to `look`.
+    /// Calls `look` with the calling thread's [state](FunctionHooks::Thread) for hooks.
     ///
-    /// `T` is that type. A hook that comes while the state is lent is not called; calls that run managed code cannot be made
+    /// `T` is the type of that state. Hooks are not called while the state is lent. Calls that run managed code are impossible
     /// meanwhile, as they take `&mut` of this context.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: no hooks are set, or their threads have states of another type. `E_FAIL`: the thread has none now, for
-    /// there is none after a panic or at Shutdown; or it is in use: by a hook around this callback, or by `look` itself.
+    /// `E_NOTIMPL`: no hooks are set, or their threads have states of another type. `E_FAIL`: the thread has no state now
+    /// (after a panic, or at Shutdown), or its state is in use: by a hook around this callback, or by `look` itself.
     pub fn with_hook_thread<T: Send + 'static, R>(&self, look: impl FnOnce(&mut T) -> R) -> Result<R> {
         const CALL: &str = "with_hook_thread";
         let Some(hooks) = self.hooks() else {
@@ -76,16 +77,16 @@ impl InCallback<'_> {
         let (mut look, mut answer) = (Some(look), None);
         hooks.lend_thread(TypeId::of::<T>(), &mut |state| {
             let look = look.take();
-            // SAFETY: it points to a `T`, by its `TypeId`, which is lent to this closure alone.
+            // SAFETY: it points to a `T`, by its `TypeId`, and is lent to this closure alone.
             answer = look.map(|look| look(unsafe { &mut *state.cast::<T>().as_ptr() }));
         })?;
-        let missing = "the calling thread has none, or it is in use around this call";
+        let missing = "the calling thread has none, or an enclosing call is using it";
         answer.ok_or(Error::new(E_FAIL, CALL).about("the thread's state", missing))
     }
 }
 
 impl Event {
-    /// Whether an exception may have left functions by then.
+    /// Whether an exception may have unwound functions before this event.
     pub(crate) const fn is_unwind_point(self) -> bool {
         matches!(
             self,
@@ -98,11 +99,11 @@ impl Event {
     }
 }
 
-/// The boundary at such an event; none if the runtime does not tell.
+/// The boundary at this event; none if the runtime does not give it.
 fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
     match event {
-        // Of this exception nothing is left yet. But the runtime may have caught another before, which it does not tell of: one
-        // that a filter has let out, or that of a static constructor before it throws its own.
+        // This exception has unwound nothing yet. But the runtime may have caught another before without reporting it: one that
+        // a filter has let out, or that of a static constructor before it throws its own.
         Event::ExceptionThrown | Event::ExceptionSearchFilterEnter | Event::ExceptionSearchFilterLeave => {
             cx.stack_boundary().ok()?
         }
@@ -110,23 +111,23 @@ fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
             let clause = cx.notified_exception_clause_info().ok()??;
             match clause.frame_pointer {
                 0 => None,
-                // What the runtime calls the frame pointer is the stack pointer that the function has, on x86-64,
+                // On x86-64, the runtime's frame pointer is the function's own stack pointer;
                 frame if cfg!(target_arch = "x86_64") => Some(StackBoundary::of_caller(frame)),
-                // and that of its caller on other processors.
+                // on other processors it is that of its caller.
                 frame => Some(StackBoundary(frame)),
             }
         }
     }
 }
 
-/// Where hooks keep their state of a thread.
+/// The pointer to a thread's state.
 pub(super) type ThreadOf<H> = NonNull<<H as EitherHooks>::Thread>;
 
-/// The state of a thread while somebody has it, who is inside the gate.
+/// The state of a thread while a borrower has it; the borrower is inside the gate.
 pub(super) struct Loan<H: EitherHooks>(&'static CallThreadState<H>);
 
 impl<H: EitherHooks> Loan<H> {
-    /// None if somebody has it.
+    /// None if the state is already borrowed.
     fn new(kept: &'static CallThreadState<H>) -> Option<Self> {
         (!kept.is_lent.replace(true)).then_some(Self(kept))
     }
@@ -139,20 +140,20 @@ impl<H: EitherHooks> Drop for Loan<H> {
 }
 
 impl<H: EitherHooks> Installed<H> {
-    /// The calling thread's state, unless a hook or somebody else on this thread has it. The loan has to end while the caller
+    /// The calling thread's state, unless a hook or another borrower on this thread has it. The loan must end while the caller
     /// is inside the gate.
     pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H>)> {
         if inside.is_in_hook() {
             return None;
         }
         let state = self.thread(inside)?;
-        // SAFETY: the state belongs to this thread, is not freed while it is inside the gate, which it is for as long as this
-        // is used, and is in a `CallThreadState`, of which only the flag is looked at here.
+        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate, which it is as long
+        // as this is used. It is in a `CallThreadState`, of which only the flag is read here.
         let kept: &'static CallThreadState<H> = unsafe { &*state.cast().as_ptr() };
         Some((NonNull::from(kept).cast(), Loan::new(kept)?))
     }
 
-    /// Runs `borrower` with the calling thread's state, unless somebody has it.
+    /// Calls `borrower` with the calling thread's state, unless it is borrowed.
     pub(super) fn lend(&'static self, inside: &Inside, borrower: impl FnOnce(NonNull<H::Thread>)) {
         if let Some((state, _loan)) = self.borrow(inside) {
             borrower(state);
@@ -163,7 +164,7 @@ impl<H: EitherHooks> Installed<H> {
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };
-        // SAFETY: the adapter tells of `event` from inside its callback; nothing is claimed of the heap.
+        // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap.
         let cx = unsafe { InCallback::new(self.info(), Heap::Moves, 0) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {

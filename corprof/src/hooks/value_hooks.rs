@@ -1,4 +1,4 @@
-//! [`ValueHooks`]: hooks that are told arguments and results.
+//! [`ValueHooks`]: hooks that receive arguments and results.
 
 use std::sync::Arc;
 
@@ -8,70 +8,69 @@ use crate::context::InTriggers;
 use crate::id::FunctionId;
 
 bitflags::bitflags! {
-    /// What hooks are told of a call beside its function. Any of it makes the runtime take its slow path for all hooks.
+    /// The values that hooks receive. Any of them makes the runtime use its slow path for all hooks.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct HookValues: u8 {
-        /// [`ValueHooks::enter_with_args`](ValueHooks::enter_with_args) gets the arguments.
+        /// [`ValueHooks::enter_with_args`](ValueHooks::enter_with_args) receives the arguments.
         const ARGUMENTS = 1;
-        /// [`ValueHooks::leave_with_value`](ValueHooks::leave_with_value) gets what is returned.
+        /// [`ValueHooks::leave_with_value`](ValueHooks::leave_with_value) receives the result.
         const RESULT = 2;
-        /// [`InSlowHook::frame_info`](InSlowHook::frame_info) has what tells the type arguments of shared code.
+        /// [`InSlowHook::frame_info`](InSlowHook::frame_info) returns the handle that gives the type arguments of shared code.
         const FRAME = 4;
     }
 }
 
-/// What is done when functions begin and end, with what they are called with and what they return.
+/// Hooks that run when functions begin and end, with arguments and results.
 ///
-/// It is a [`FunctionHooks`](super::FunctionHooks) with other hooks, which the runtime calls by its slow path. A profiler hands it to
-/// [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values). The two traits are apart so that nobody writes
-/// hooks that are never called.
+/// It is like [`FunctionHooks`](super::FunctionHooks), but the runtime calls these hooks by its slow path. A profiler passes it
+/// to [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values). There are two traits so that each has
+/// only methods that are called.
 ///
-/// Some functions are not hooked, as the slow path is not made for them: those that native code calls (`UnmanagedCallersOnly`);
-/// and methods that the runtime itself suspends (runtime async, opt-in on .NET 10), together with all methods that return a `Task`
-/// or `ValueTask` and are compiled after the first of these, or, from .NET 9 on, after
-/// `MONITOR_ENTERLEAVE` was off.
+/// Some functions are not hooked, as the slow path is not made for them: functions that native code calls
+/// (`UnmanagedCallersOnly`), and runtime-async methods (opt-in on .NET 10). After the first runtime-async method, all methods
+/// that return a `Task` or `ValueTask` are left out as well; from .NET 9 on also after `MONITOR_ENTERLEAVE` was off.
 ///
-/// From .NET 5 on; before, only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
+/// Works from .NET 5 on; before that only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no hooks that are told values",
+    message = "`{Self}` does not implement `ValueHooks`",
     note = "`hook_functions_with_values` takes a type that implements `ValueHooks`; one that implements `FunctionHooks` is handed to \
             `hook_functions`"
 )]
 pub trait ValueHooks: Send + Sync + 'static {
-    /// As [`FunctionHooks::Function`](super::FunctionHooks::Function).
+    /// See [`FunctionHooks::Function`](super::FunctionHooks::Function).
     type Function: Send + Sync + 'static;
 
-    /// As [`FunctionHooks::Thread`](super::FunctionHooks::Thread).
+    /// See [`FunctionHooks::Thread`](super::FunctionHooks::Thread).
     type Thread: Send + 'static;
 
-    /// What hooks are told: at least one of them.
+    /// The values that hooks receive: at least one of them.
     const VALUES: HookValues;
 
-    /// The hooks that are implemented. Those that are not mentioned are not called.
+    /// The hooks that are implemented. The other kinds are not called.
     const KINDS: HookKinds = HookKinds::all();
 
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
-    /// As [`FunctionHooks::TIMED`](super::FunctionHooks::TIMED).
+    /// See [`FunctionHooks::TIMED`](super::FunctionHooks::TIMED).
     const TIMED: bool = false;
 
-    /// Whether values are wanted of .NET Core 3.1 as well, at the risk of the application's exit code.
+    /// Whether to hook on .NET Core 3.1 as well, at the risk of the application's exit code.
     ///
-    /// .NET Core 3.1 has a fault there that no profiler can mend: if a thread is still in functions with such hooks when the
-    /// application has ended and the profiler is gone, the runtime reads what it has deleted, and the process ends by a signal.
-    /// An application whose threads have all left such functions by then is safe. Unless this says yes,
-    /// [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values) is an error there.
+    /// .NET Core 3.1 has a fault that a profiler cannot repair: if a thread is still in functions with such hooks when the
+    /// application has ended and the profiler is gone, the runtime reads freed memory, and a signal ends the process. An
+    /// application whose threads have left all such functions by then is safe. If this is `false`,
+    /// [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values) returns an error there.
     const VALUES_BEFORE_NET_5: bool = false;
 
-    /// As [`FunctionHooks::select`](super::FunctionHooks::select).
+    /// See [`FunctionHooks::select`](super::FunctionHooks::select).
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
 
-    /// As [`FunctionHooks::thread_started`](super::FunctionHooks::thread_started).
+    /// See [`FunctionHooks::thread_started`](super::FunctionHooks::thread_started).
     fn thread_started(&self) -> Self::Thread;
 
-    /// A function begins, with these arguments if [`VALUES`](Self::VALUES) has [`ARGUMENTS`](HookValues::ARGUMENTS): nothing of it
-    /// has run.
+    /// A function begins: none of its code has run. `args` has its arguments if [`VALUES`](Self::VALUES) contains
+    /// [`ARGUMENTS`](HookValues::ARGUMENTS).
     fn enter_with_args(
         &self,
         cx: &InSlowHook<'_>,
@@ -82,8 +81,8 @@ pub trait ValueHooks: Send + Sync + 'static {
         let _ = (cx, thread, function, args);
     }
 
-    /// A function is about to return this, if [`VALUES`](Self::VALUES) has [`RESULT`](HookValues::RESULT). This is not called for a
-    /// function that an exception leaves.
+    /// A function is about to return `value`, which can be read if [`VALUES`](Self::VALUES) contains
+    /// [`RESULT`](HookValues::RESULT). Not called when an exception unwinds the function.
     fn leave_with_value(
         &self,
         cx: &InSlowHook<'_>,
@@ -94,18 +93,18 @@ pub trait ValueHooks: Send + Sync + 'static {
         let _ = (cx, thread, function, value);
     }
 
-    /// A function is about to end in a call of another, which takes its place on the stack. It will not leave, and there is no
-    /// value: what the next function returns is the result of both.
+    /// A function is about to end in a call of another, which replaces it on the stack. Its own leave does not come, and it has
+    /// no value: the result of the next function is the result of both.
     fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
 
-    /// As [`FunctionHooks::unwound`](super::FunctionHooks::unwound).
+    /// See [`FunctionHooks::unwound`](super::FunctionHooks::unwound).
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         let _ = (thread, boundary);
     }
 
-    /// As [`FunctionHooks::thread_ended`](super::FunctionHooks::thread_ended).
+    /// See [`FunctionHooks::thread_ended`](super::FunctionHooks::thread_ended).
     fn thread_ended(&self, thread: Self::Thread) {
         drop(thread);
     }

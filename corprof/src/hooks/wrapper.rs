@@ -1,62 +1,61 @@
-//! What has to be known of the runtime's wrapper around hooks of the slow path, besides what the API tells.
+//! Undocumented facts of the runtime's wrapper around slow-path hooks.
 //!
-//! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has led to what the wrapper has noted of the call ever since the
-//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h; in .NET Core
-//! 3.1 in vm/amd64/profiler.cpp). Three things are taken from there, and tests compare them with what must be: the stack pointer
-//! of the function's caller, the registers of the function where it has called the hook, and the memory that .NET Core 3.1
-//! overwrites.
+//! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has pointed to the wrapper's notes about the call ever since the
+//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h; in .NET Core 3.1
+//! in vm/amd64/profiler.cpp). Three facts are read from there, and tests check each: the stack pointer of the function's
+//! caller, the function's registers at its call of the hook, and the memory that .NET Core 3.1 overwrites.
 
 use corprof_sys as sys;
 
 use crate::info::Info;
 use crate::session::WalkStart;
 
-/// The first version of the interface whose wrapper has been looked at: that of .NET Core 3.1.
+/// The first version of the interface whose wrapper has been examined: that of .NET Core 3.1.
 pub(super) const LEAST_INFO: u8 = 11;
 
-/// What the wrapper notes, by its place in words.
+/// Offsets in the wrapper's notes, in words.
 #[cfg(target_arch = "x86_64")]
 mod place {
     /// The function's rbp.
     pub(super) const FRAME_POINTER: usize = 1;
-    /// The function's rsp, when the hook has returned (`probeRsp`).
+    /// The function's rsp after the hook has returned (`probeRsp`).
     pub(super) const STACK_POINTER: usize = 2;
-    /// Where the hook returns to in the function.
+    /// The hook's return address in the function.
     pub(super) const IP: usize = 3;
     /// The stack pointer of the function's caller (`profiledRsp`).
     pub(super) const CALLERS_STACK_POINTER: usize = 4;
 }
 
-/// What the wrapper notes, by its place in words.
+/// Offsets in the wrapper's notes, in words.
 #[cfg(not(target_arch = "x86_64"))]
 mod place {
     /// The function's x29.
     pub(super) const FRAME_POINTER: usize = 0;
-    /// The function's sp, when the hook has returned (`probeSp`).
+    /// The function's sp after the hook has returned (`probeSp`).
     pub(super) const STACK_POINTER: usize = 28;
-    /// Where the hook returns to in the function.
+    /// The hook's return address in the function.
     pub(super) const IP: usize = 1;
     /// The stack pointer of the function's caller (`profiledSp`).
     pub(super) const CALLERS_STACK_POINTER: usize = 29;
 }
 
-/// How far a function's caller may be from the wrapper that it calls: more than any stack is long.
+/// The greatest distance from the wrapper to the frame of the function's caller: more than any stack is long.
 const FARTHEST: usize = 1 << (usize::BITS / 2 + 2);
 
-/// What the wrapper has noted.
+/// The wrapper's notes.
 fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
-    // SAFETY: it is that of a hook under way, and begins with the address of the notes.
+    // SAFETY: `elt` belongs to a hook under way, and begins with the address of the notes.
     unsafe { std::ptr::with_exposed_provenance::<*mut usize>(elt).read() }
 }
 
-/// The stack pointer of the function's caller. Should the notes be others than they were up to .NET 10, it is their own
-/// address, which lies as far from that for one call of a function as for another.
+/// The stack pointer of the function's caller. If the notes differ from those up to .NET 10, the result is their own address:
+/// its distance from that stack pointer is the same in all calls of a function.
 pub(super) fn stack_pointer(elt: sys::COR_PRF_ELT_INFO) -> usize {
     let noted = note(elt, place::CALLERS_STACK_POINTER);
     if is_above_wrapper(elt, noted) { noted } else { notes(elt).addr() }
 }
 
-/// The registers of the function that has called the hook; none, should the notes be others than they were up to .NET 10.
+/// The registers of the function that has called the hook; none if the notes differ from those up to .NET 10.
 pub(super) fn walk_start(elt: sys::COR_PRF_ELT_INFO) -> Option<WalkStart> {
     let [ip, stack_pointer, frame_pointer] =
         [place::IP, place::STACK_POINTER, place::FRAME_POINTER].map(|place| note(elt, place));
@@ -65,7 +64,7 @@ pub(super) fn walk_start(elt: sys::COR_PRF_ELT_INFO) -> Option<WalkStart> {
 
 /// One word of the notes.
 fn note(elt: sys::COR_PRF_ELT_INFO, place: usize) -> usize {
-    // SAFETY: the notes are longer than 30 words on every processor that there are hooks for.
+    // SAFETY: the notes are longer than 30 words on every processor with hooks.
     unsafe { notes(elt).add(place).read() }
 }
 
@@ -75,11 +74,11 @@ fn is_above_wrapper(elt: sys::COR_PRF_ELT_INFO, stack_pointer: usize) -> bool {
     stack_pointer > wrapper && stack_pointer - wrapper < FARTHEST && stack_pointer.is_multiple_of(size_of::<usize>())
 }
 
-/// Mends what .NET Core 3.1 breaks on Linux and macOS when a hook asks for values.
+/// Repairs registers that .NET Core 3.1 destroys on Linux and macOS when a hook asks for values.
 ///
-/// The wrapper keeps xmm0 and xmm1 in the same memory into which the runtime then copies structs; even a method without any
-/// loses the lower half of xmm0. They hold the first floating-point arguments, or what is returned. So the memory is kept
-/// here, and put back when the hook is done. .NET 5 has mended it (PR 39550); the last 3.1 was released in 2022.
+/// The wrapper saves xmm0 and xmm1 in the memory into which the runtime then copies structs; even a method without structs
+/// loses the lower half of xmm0. The two hold the first floating-point arguments, or the result. So this saves the memory, and
+/// restores it after the hook. .NET 5 has fixed the fault (PR 39550); the last 3.1 was released in 2022.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 pub(super) struct Repair(Option<(*mut usize, [usize; SPILLED_WORDS])>);
 
@@ -90,14 +89,14 @@ const SPILLED_WORDS: usize = 6;
 impl Repair {
     /// The version of the interface that .NET Core 3.1 has.
     const NEEDED_BY: u8 = 11;
-    /// Where the two are: at 0xb0 in the wrappers for enter and leave, and at 0xc0 in the one for tail calls.
+    /// The place of the two: 0xb0 in the wrappers for enter and leave, 0xc0 in the one for tail calls.
     const SPILLED_AT: usize = 0xb0 / size_of::<usize>();
 
     pub(super) fn new(info: &Info, elt: sys::COR_PRF_ELT_INFO) -> Self {
         if info.version() != Self::NEEDED_BY {
             return Self(None);
         }
-        // SAFETY: in this version the wrapper's notes are 43 words long, and nobody else uses them during the hook.
+        // SAFETY: in this version the wrapper's notes are 43 words long, and nothing else uses them during the hook.
         Self(Some(unsafe {
             let start = notes(elt).add(Self::SPILLED_AT);
             (start, start.cast::<[usize; SPILLED_WORDS]>().read())
@@ -109,13 +108,13 @@ impl Repair {
 impl Drop for Repair {
     fn drop(&mut self) {
         if let Some((start, kept)) = self.0 {
-            // SAFETY: as in `new`; the hook that the notes are of has not returned yet.
+            // SAFETY: as in `new`; the hook of these notes has not returned yet.
             unsafe { start.cast::<[usize; SPILLED_WORDS]>().write(kept) };
         }
     }
 }
 
-/// Nothing needs to be mended here.
+/// No repair is necessary here.
 #[cfg(not(all(target_arch = "x86_64", not(windows))))]
 pub(super) struct Repair;
 

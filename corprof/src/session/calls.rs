@@ -1,11 +1,12 @@
-//! Which calls to the runtime are under way, for a detach: the runtime then deletes the object that calls are made of.
+//! Counts the calls to the runtime under way. A detach needs the count: after it, the runtime deletes the object that answers
+//! calls.
 //!
-//! Anybody may have a clone of [`Info`](super::Info), on any thread and for ever, so the gate that counts callbacks knows nothing
-//! of their calls. A profiler that may be detached has each call counted, in the slot of the thread that makes it; the detach
-//! closes calls and waits until none is under way. From then on calls are errors.
+//! Any thread may keep a clone of [`Info`](super::Info) for ever, so the gate that counts callbacks does not see its calls. A
+//! profiler that may be detached counts each call in the slot of the calling thread; the detach closes calls and waits until
+//! none is under way. From then on calls return errors.
 //!
-//! Counting costs two locked instructions on a cache line of the thread's own. A profiler that cannot be detached pays
-//! for one load instead.
+//! Counting costs two locked instructions on the thread's own cache line. A profiler that cannot be detached pays for one load
+//! instead.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -15,26 +16,26 @@ use corprof_sys as sys;
 use super::slot;
 use crate::error::{Error, Result};
 
-/// Calls are made and not counted: the runtime stays.
+/// Calls are made and not counted: the runtime's object stays.
 const UNCOUNTED: u8 = 0;
 /// Calls are made and counted.
 const COUNTED: u8 = 1;
-/// No call is made any more.
+/// Calls return an error.
 const CLOSED: u8 = 2;
 
-/// How often a place is looked at before its call is waited for.
+/// How many reads in a row must find a counter above zero before its calls count as under way.
 const LOOKS: usize = 100;
 
-/// Whether calls are made.
+/// Whether calls are made, and whether they are counted.
 pub(crate) struct Calls(AtomicU8);
 
-/// An interface of the runtime, for as long as this lives.
+/// An interface of the runtime, borrowed for one call. Dropping it ends the count of that call.
 pub(crate) struct Call<'a, V> {
     interface: &'a V,
     _counted: Counted,
 }
 
-/// A call that is counted, and where; none if the runtime stays.
+/// The counter that a call was added to; none if calls are not counted.
 struct Counted(Option<&'static AtomicUsize>);
 
 impl Calls {
@@ -42,12 +43,13 @@ impl Calls {
         Self(AtomicU8::new(if are_counted { COUNTED } else { UNCOUNTED }))
     }
 
-    /// Has calls counted. Nobody else may be able to make one yet: it would not be counted, and not be waited for.
+    /// Turns counting on. No other thread may be able to make a call yet: that call would not be counted, and the detach would
+    /// not wait for it.
     pub(crate) fn count(&self) {
-        let _ = self.0.compare_exchange(UNCOUNTED, COUNTED, Ordering::SeqCst, Ordering::SeqCst); // or they are
+        let _ = self.0.compare_exchange(UNCOUNTED, COUNTED, Ordering::SeqCst, Ordering::SeqCst); // or it is on already
     }
 
-    /// Lends out an interface of the runtime for the call of this name.
+    /// Lends out an interface of the runtime for the call named `call`.
     #[inline]
     pub(super) fn begin<'a, V>(&self, interface: &'a V, call: &'static str) -> Result<Call<'a, V>> {
         let counted =
@@ -58,25 +60,25 @@ impl Calls {
     #[inline(never)]
     fn begin_counted(&self, call: &'static str) -> Result<Counted> {
         let calls = slot::own_calls();
-        // Sequentially consistent, as the look that follows and the two of `close`: either this call sees that calls are closed, or
-        // whoever closes them sees this call.
+        // Sequentially consistent, like the load that follows and both operations of `close`: either this call sees that calls
+        // are closed, or the closing thread sees this call.
         calls.fetch_add(1, Ordering::SeqCst);
         let counted = Counted(Some(calls));
         if self.are_open() { Ok(counted) } else { Err(detached(call)) }
     }
 
-    /// Whether calls are made.
+    /// Whether calls are still made.
     pub(crate) fn are_open(&self) -> bool {
         self.0.load(Ordering::SeqCst) != CLOSED
     }
 
-    /// From now on no call begins. The answer says whether none is under way any more: ask it until that is so.
+    /// Refuses calls from now on. The closure that it returns says whether all earlier calls have ended: poll it until it does.
     pub(crate) fn close(&self) -> impl FnMut() -> bool + use<> {
         self.0.store(CLOSED, Ordering::SeqCst);
         let mut all = slot::all_calls();
         let mut next = all.next();
-        // A place seen empty once stays so, but for calls that are refused. Whoever makes these without pause does not keep it from
-        // being seen: each place is looked at until then, and not again.
+        // A counter seen at zero once stays there, except for calls that are refused. Each counter is polled until it was zero
+        // once and then never again, so refused calls made without pause do not block the detach.
         move || {
             while let Some(calls) = next {
                 if (0..LOOKS).all(|_| calls.load(Ordering::SeqCst) != 0) {
@@ -89,7 +91,7 @@ impl Calls {
     }
 }
 
-/// What a call answers after a detach.
+/// The error of a call made after a detach.
 #[cold]
 fn detached(call: &'static str) -> Error {
     Error::new(sys::CORPROF_E_PROFILER_DETACHING, call).about(

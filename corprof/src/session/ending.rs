@@ -1,7 +1,7 @@
-//! How a profiler's life ends, and how far that has come: by Shutdown, or by a detach.
+//! How a profiler ends, by Shutdown or by a detach, and which stage it has reached.
 //!
-//! A detach has a thread of its own, and the application may end at any moment of it. So each step that calls the runtime is
-//! begun under this lock, and Shutdown, which takes it too, waits for a last word that has begun.
+//! A detach runs on a thread of its own, and the application may end at any moment of it. Each step that calls the runtime
+//! therefore begins under this lock. Shutdown takes the same lock, so it waits for a `shutdown` method that has begun.
 
 use std::ffi::c_void;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -13,7 +13,7 @@ use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::lock::unpoisoned;
 use crate::suspension;
 
-/// The call that a detach comes down to.
+/// The name of the call that requests a detach.
 pub(crate) const DETACH: &str = "RequestProfilerDetach";
 
 /// The end of one profiler.
@@ -21,61 +21,61 @@ pub(crate) const DETACH: &str = "RequestProfilerDetach";
 pub(crate) struct Ending {
     state: Mutex<State>,
     changed: Condvar,
-    /// None before the runtime has initialized the object, and when that has gone.
+    /// None before the runtime has initialized the object, and after the object is gone.
     object: Mutex<Option<Object>>,
 }
 
 #[derive(Debug)]
 struct State {
     stage: Stage,
-    /// The application ends while a detach is under way.
+    /// The application has begun to end during a detach.
     process_ends: bool,
-    /// Whether the runtime lets a profiler with flags detach that older ones do not.
+    /// Whether the runtime detaches a profiler that has set flags which older runtimes do not allow for a detach.
     is_lenient: bool,
 }
 
-/// How far it has come.
+/// The stages of the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// It has not begun.
     Running,
-    /// Callbacks and threads come to an end.
+    /// Waits for callbacks and threads to end.
     Draining,
     /// The profiler's `shutdown` is called, or the profiler is being dropped.
     LastWord,
-    /// The runtime is being asked.
+    /// Requests the detach from the runtime.
     Asking,
-    /// The runtime will let go of the profiler.
+    /// The runtime has accepted the request.
     Asked,
-    /// The runtime has let go of the profiler.
+    /// The runtime has released the profiler.
     Detached,
-    /// The profiler stays in the process and does nothing any more.
+    /// The detach failed: the profiler stays in the process and does nothing any more.
     Stays(Error),
     /// Shutdown has been called, or the profiler was not loaded.
     Over,
 }
 
-/// The COM object, whatever its profiler.
+/// The COM object, type-erased.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Object {
     pub(crate) this: *mut c_void,
     pub(crate) functions: &'static Functions,
 }
 
-/// What a detach needs of it.
+/// The functions of the object that a detach calls.
 #[derive(Debug)]
 pub(crate) struct Functions {
-    /// Takes a reference, unless there is none left.
+    /// Takes a reference, unless the count is already zero.
     pub(crate) hold: unsafe fn(*mut c_void) -> bool,
-    /// Gives one up.
+    /// Releases one.
     pub(crate) release: unsafe extern "system" fn(*mut c_void) -> u32,
-    /// An error that names what keeps the runtime from detaching the profiler.
+    /// Returns an error that names the call or flag which keeps the runtime from detaching the profiler.
     pub(crate) check: unsafe fn(*mut c_void) -> Result<()>,
-    /// The thread of the detach.
+    /// Runs the detach, on its thread.
     pub(crate) run: unsafe fn(*mut c_void),
 }
 
-// SAFETY: a pointer to an adapter over a profiler that is `Send` and `Sync`; who uses it holds a reference.
+// SAFETY: a pointer to an adapter over a profiler that is `Send` and `Sync`; each user of the pointer holds a reference.
 unsafe impl Send for Object {}
 
 /// A reference to the object.
@@ -83,7 +83,7 @@ struct Reference(Object);
 
 impl Drop for Reference {
     fn drop(&mut self) {
-        // SAFETY: `hold` has taken a reference, and this is the only time that it is given up.
+        // SAFETY: `hold` has taken a reference, which only this drop releases.
         unsafe { (self.0.functions.release)(self.0.this) };
     }
 }
@@ -104,12 +104,12 @@ impl Ending {
         self.changed.notify_all();
     }
 
-    /// How far it has come.
+    /// The stage that it has reached.
     pub(crate) fn stage(&self) -> Stage {
         self.state().stage
     }
 
-    /// Whether the runtime lets a profiler with flags detach that older ones do not.
+    /// Whether the runtime detaches a profiler that has set flags which older runtimes do not allow for a detach.
     pub(crate) fn is_lenient(&self) -> bool {
         self.state().is_lenient
     }
@@ -118,26 +118,26 @@ impl Ending {
         self.state().is_lenient = is_lenient;
     }
 
-    /// The object that a detach is of.
+    /// The object that is to be detached.
     pub(crate) fn set_object(&self, object: Option<Object>) {
         *unpoisoned(self.object.lock()) = object;
     }
 
     fn object(&self) -> Result<Reference> {
         let object = unpoisoned(self.object.lock());
-        // SAFETY: the object is there: its last Release empties this place first, under the lock.
+        // SAFETY: the object is alive: its last Release empties this field first, under the lock.
         let held = object.filter(|object| unsafe { (object.functions.hold)(object.this) });
         held.map(Reference).ok_or_else(|| Self::refusal(Stage::Over))
     }
 
-    /// Begins a detach, on a thread that this makes.
+    /// Begins a detach, on a new thread.
     ///
     /// # Errors
-    /// If the runtime would refuse, it has begun, or there is no thread to be had.
+    /// If the runtime would refuse, if a detach has begun before, or if the system cannot make a thread.
     pub(crate) fn detach(&self) -> Result<()> {
         let reference = self.object()?;
         let object = reference.0;
-        // SAFETY: the object is held.
+        // SAFETY: `Reference` holds the object.
         unsafe { (object.functions.check)(object.this)? };
         let state = self.state();
         if state.stage != Stage::Running {
@@ -146,26 +146,26 @@ impl Ending {
         self.set(state, Stage::Draining);
         let run = move || {
             let reference = reference;
-            // SAFETY: the object is held until the thread's end, and this is the thread of the detach.
+            // SAFETY: the reference lives until the end of the thread, and this is the thread of the detach.
             unsafe { (reference.0.functions.run)(reference.0.this) };
         };
         if std::thread::Builder::new().name("detach".to_owned()).spawn(run).is_err() {
-            // A Shutdown that has come meanwhile waits for what does not happen: it is let go.
+            // A Shutdown that has come meanwhile waits for this detach: wake it.
             let state = self.state();
             let stage = if state.process_ends { Stage::Over } else { Stage::Running };
             self.set(state, stage);
-            return Err(Error::new(E_OUTOFMEMORY, DETACH).about("threads", "the system has no thread to give"));
+            return Err(Error::new(E_OUTOFMEMORY, DETACH).about("threads", "the system could not make a thread"));
         }
         Ok(())
     }
 
-    /// Why a detach does not begin.
+    /// Why a detach cannot begin.
     fn refusal(stage: Stage) -> Error {
         let rule = match stage {
             Stage::Running => "the profiler is not initialized yet: ask from `initialize` on",
-            Stage::Over => "the application ends, or the profiler was not loaded",
+            Stage::Over => "the application is ending, or the profiler was not loaded",
             Stage::Stays(error) => return error,
-            _ => "a detach has begun before: once is enough",
+            _ => "a detach has begun already: request it once",
         };
         Error::new(sys::CORPROF_E_PROFILER_DETACHING, DETACH).about("detach", rule)
     }
@@ -180,16 +180,16 @@ impl Ending {
         !is_over
     }
 
-    /// Calls the runtime, unless the application has ended; Shutdown waits until the calls are made.
+    /// Calls the runtime, unless the application has ended; Shutdown waits until `ask` has returned.
     ///
-    /// The call may wait for a collection while the lock is held, against the third rule of suspension. Nobody who keeps a collection
-    /// waiting wants the lock then: callbacks have ended and none begins, and the runtime calls Shutdown in preemptive mode.
+    /// The call may wait for a collection while the lock is held, against the third rule of suspension. No thread that delays a
+    /// collection wants the lock then: callbacks have ended and none begins, and the runtime calls Shutdown in preemptive mode.
     pub(crate) fn ask<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
         let state = self.state();
         (state.stage != Stage::Over && !state.process_ends).then(ask)
     }
 
-    /// Whether the detach is to be given up.
+    /// Whether the detach must be given up.
     pub(crate) fn is_over(&self) -> bool {
         self.state().stage == Stage::Over
     }
@@ -199,11 +199,10 @@ impl Ending {
         self.set(self.state(), Stage::Over);
     }
 
-    /// The application ends. Answers whether it falls to the caller to end the profiler: if not, that has been done, or the thread
-    /// of a detach does it.
+    /// The application ends. Returns whether the caller must end the profiler; if not, the profiler has ended or the thread of
+    /// a detach ends it.
     ///
-    /// Callbacks that do not end are waited for `patience` long, the profiler's last word as long as it takes, as if it were said
-    /// here.
+    /// Waits up to `patience` for callbacks to end. Waits without a limit for the `shutdown` method, as if the caller ran it.
     pub(crate) fn shutdown(&self, patience: Duration) -> bool {
         let mut state = self.state();
         match state.stage {
@@ -222,7 +221,7 @@ impl Ending {
             state = match state.stage {
                 Stage::LastWord => unpoisoned(self.changed.wait(state)),
                 Stage::Draining if !left.is_zero() => unpoisoned(self.changed.wait_timeout(state, left)).0,
-                // What is left is to ask the runtime, which needs to let nobody go any more.
+                // The detach has only the request to the runtime left, and that is no longer needed.
                 Stage::Draining | Stage::Asking => break,
                 _ => return false,
             };
@@ -231,21 +230,21 @@ impl Ending {
         false
     }
 
-    /// The runtime has taken the request.
+    /// The runtime has accepted the request.
     pub(crate) fn asked(&self) {
         let state = self.state();
-        // It may have let go of the profiler before this thread has come so far.
+        // The runtime may have released the profiler before this thread gets here.
         if state.stage == Stage::Asking {
             self.set(state, Stage::Asked);
         }
     }
 
-    /// The runtime lets go of the profiler.
+    /// The runtime releases the profiler.
     pub(crate) fn detached(&self) {
         self.set(self.state(), Stage::Detached);
     }
 
-    /// Sleeps until something changes, `limit` at most.
+    /// Sleeps until the stage changes, for `limit` at most.
     pub(crate) fn sleep(&self, limit: Duration) {
         drop(unpoisoned(self.changed.wait_timeout(self.state(), limit)));
     }

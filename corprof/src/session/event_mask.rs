@@ -1,4 +1,4 @@
-//! The event mask: what the runtime tells of. It is changed by one thread at a time.
+//! The event mask: which events the runtime reports. One thread at a time changes it.
 
 use std::sync::MutexGuard;
 
@@ -20,7 +20,7 @@ impl Info {
         Ok(EventMask::from_words(low, high))
     }
 
-    /// What stands between event masks: whether they are sealed. No user code runs under this lock.
+    /// Held while the mask changes; the flag says whether the mask is sealed. No user code runs under this lock.
     fn mask_lock(&self) -> MutexGuard<'_, bool> {
         unpoisoned(self.0.is_mask_sealed.lock())
     }
@@ -30,12 +30,12 @@ impl Info {
         let is_sealed = self.mask_lock();
         if *is_sealed {
             return Err(Error::new(sys::CORPROF_E_PROFILER_DETACHING, "SetEventMask2")
-                .about("after Shutdown", "the application ends, and no event is made any more"));
+                .about("after Shutdown", "the application is ending and reports no more events"));
         }
         let current = self.current_event_mask()?;
         let mask = change(current).with_bookkeeping();
         EventMask::check(current, mask, self.phase())?;
-        // Before or after, objects may move without anybody hearing of it.
+        // Without `MONITOR_GC` before and after the change, objects may move unreported.
         let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
         if is_unheard {
             count_report();
@@ -66,7 +66,7 @@ impl Info {
         Error::check(code, CALL)
     }
 
-    /// Turns everything off, the SDK's own events as well.
+    /// Turns all events off, including the SDK's own.
     pub(crate) fn silence(&self) -> Result<()> {
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;

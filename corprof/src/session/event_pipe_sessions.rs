@@ -1,11 +1,11 @@
-//! Which sessions of EventPipe there are.
+//! The EventPipe sessions that the profiler has started.
 //!
-//! The runtime knows a session by its address, and looks whether there is one only when it is stopped: a provider that is added
-//! to a session of before is written into memory that has been freed (ep.c, `ep_add_provider_to_session`).
+//! The runtime identifies a session by its address, and checks the address only in the call that stops a session: adding a
+//! provider to a stopped session writes into freed memory (ep.c, `ep_add_provider_to_session`).
 //!
-//! Nobody waits for a call about a session: that call may wait for a collection, and the collection for whoever waits, as some
-//! callbacks are made in cooperative mode (suspension rule 3). A session that is stopped while it is used is stopped by whoever
-//! uses it last.
+//! No thread waits for a call about a session: the call may wait for a collection, and the collection for the waiting thread,
+//! as some callbacks run in cooperative mode (suspension rule 3). If a session is ended while calls use it, the last of these
+//! calls stops it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -22,14 +22,14 @@ pub(crate) struct Sessions(Mutex<HashMap<u64, Session>>);
 
 #[derive(Default)]
 struct Session {
-    /// The calls about it that are under way.
+    /// How many calls use it right now.
     uses: usize,
-    /// The last of them is to stop it.
+    /// Whether the last of these calls must stop the session.
     is_to_stop: bool,
 }
 
 impl Sessions {
-    /// Held for single changes, never across a call into the runtime.
+    /// Held for single changes, never across a call to the runtime.
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Session>> {
         unpoisoned(self.0.lock())
     }
@@ -38,8 +38,8 @@ impl Sessions {
         self.lock().insert(session.as_raw(), Session::default());
     }
 
-    /// Notes that the session ends, and answers whether the caller is to stop it: else the last call about it does. An error
-    /// if it has ended already.
+    /// Marks the session as ended. Returns whether the caller must stop it; otherwise the last call that uses it does. An error
+    /// if the session has ended already.
     pub(crate) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<bool> {
         let mut sessions = self.lock();
         match sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop) {
@@ -55,7 +55,7 @@ impl Sessions {
         }
     }
 
-    /// Keeps the session from being stopped until [`end_use`](Self::end_use); an error if it has been.
+    /// Keeps the session from being stopped until [`end_use`](Self::end_use); an error if it has ended.
     pub(crate) fn begin_use(&self, session: EventPipeSessionId, call: &'static str) -> Result<()> {
         let mut sessions = self.lock();
         let known = sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop).ok_or(Self::gone(call))?;
@@ -63,7 +63,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Answers whether the caller is to stop the session now.
+    /// Returns whether the caller must stop the session now.
     #[must_use]
     pub(crate) fn end_use(&self, session: EventPipeSessionId) -> bool {
         let mut sessions = self.lock();
@@ -76,12 +76,12 @@ impl Sessions {
         is_last
     }
 
-    /// At Shutdown: the runtime ends all sessions by itself.
+    /// At Shutdown the runtime ends all sessions itself.
     pub(crate) fn end_all(&self) {
         self.lock().clear();
     }
 
-    /// Before a detach: the sessions that are there, for whoever stops them.
+    /// Before a detach: removes all sessions and returns them, for the caller to stop.
     pub(crate) fn take(&self) -> Vec<u64> {
         self.lock().drain().map(|(session, _)| session).collect()
     }
@@ -117,9 +117,9 @@ mod tests {
         sessions.started(id);
         assert_eq!([sessions.begin_use(id, "X"), sessions.begin_use(id, "X")], [Ok(()), Ok(())]);
         assert_eq!(sessions.end(id, "X"), Ok(false));
-        assert!(sessions.end(id, "X").is_err(), "it has ended for everybody");
+        assert!(sessions.end(id, "X").is_err(), "it has ended for all callers");
         assert!(sessions.begin_use(id, "X").is_err());
-        assert!(!sessions.end_use(id), "there is another");
+        assert!(!sessions.end_use(id), "another use goes on");
         assert!(sessions.end_use(id));
         assert!(!sessions.end_use(id), "once");
     }

@@ -1,4 +1,4 @@
-//! What the runtime knows of single frames of a stack.
+//! Data that the runtime gives about single stack frames.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,14 +8,14 @@ use corprof_sys as sys;
 
 use crate::id::FunctionId;
 
-/// What the runtime knows of a managed frame besides its function: good as long as the frame is being shown.
+/// The runtime's handle to one managed frame, valid while the callback or hook that received the frame runs.
 ///
-/// [`function_info_in_frame`](crate::Info::function_info_in_frame) makes use of it.
+/// Pass it to [`function_info_in_frame`](crate::Info::function_info_in_frame).
 #[derive(Clone, Copy)]
 pub struct FrameInfo<'w> {
     function: FunctionId,
     raw: NonZeroUsize,
-    /// It points into the runtime's own frame, on the thread that walks.
+    /// It points into the runtime's own frame, on the walking thread.
     _valid: PhantomData<(&'w (), *mut ())>,
 }
 
@@ -23,21 +23,21 @@ static_assertions::assert_not_impl_any!(FrameInfo<'static>: Send, Sync);
 
 impl<'w> FrameInfo<'w> {
     /// # Safety
-    /// `raw` is 0 or what the runtime told of a frame of `function`, and is good as long as the lifetime lasts: until the hook or
-    /// the callback that brought it returns.
+    /// `raw` is 0 or the value that the runtime passed with a frame of `function`. The lifetime ends before the hook or
+    /// callback that received the value returns.
     pub(crate) unsafe fn new(function: FunctionId, raw: sys::COR_PRF_FRAME_INFO) -> Option<Self> {
         NonZeroUsize::new(raw).map(|raw| Self { function, raw, _valid: PhantomData })
     }
 }
 
 impl FrameInfo<'_> {
-    /// The function that the frame is of.
+    /// The function of the frame.
     #[inline]
     pub fn function(&self) -> FunctionId {
         self.function
     }
 
-    /// The value that goes over the wire.
+    /// The value passed to the runtime.
     pub(crate) fn as_raw(&self) -> sys::COR_PRF_FRAME_INFO {
         self.raw.get()
     }
@@ -49,13 +49,13 @@ impl fmt::Debug for FrameInfo<'_> {
     }
 }
 
-/// The registers of a managed function that waits for the code that walks.
+/// The registers of the managed function that called the walking code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WalkStart {
-    /// Where the function goes on.
+    /// The return address into the function.
     pub(crate) ip: usize,
-    /// The stack pointer that it has there.
+    /// The stack pointer at that address.
     pub(crate) stack_pointer: usize,
-    /// The frame pointer that it has there.
+    /// The frame pointer at that address.
     pub(crate) frame_pointer: usize,
 }

@@ -1,14 +1,14 @@
 //! The gate that every callback passes, and that Shutdown closes.
 //!
-//! A callback may be made on any thread at any time, at the rate of object allocations, and the runtime goes on making them
-//! after Shutdown (field knowledge, not documentation). So passing must cost next to nothing, and closing must be certain:
-//! once [`Gate::close`] answers `true`, no callback is inside and none will get in.
+//! A callback may come on any thread at any time, as often as objects are allocated, and the runtime goes on making callbacks
+//! after Shutdown (observed, not documented). So passing must cost next to nothing, and closing must be certain: once
+//! [`Gate::close`] returns `true`, no callback is inside and none will get in.
 //!
 //! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`slot.rs`; no locked
-//! instruction), and looks whether the gate is open in between; the closing thread pays for both with a process-wide memory
-//! barrier (`system/`), then waits for the slots to empty. If the application has had that barrier forbidden since the profiler
-//! was loaded, the closing thread waits instead until what the others have written must be visible ([`SETTLING`]). Slots belong
-//! to threads, not to gates: closing waits for callbacks of any profiler in this library, which at Shutdown is what one wants.
+//! instruction), and checks in between that the gate is open. The closing thread pays for both sides with a process-wide memory
+//! barrier (`system/`), then waits for the slots to empty. If the application has forbidden that barrier since the profiler was
+//! loaded, the closing thread waits instead until the writes of other threads must be visible ([`SETTLING`]). Slots belong to
+//! threads, not to gates: closing waits for the callbacks of all profilers in this library, which is right at Shutdown.
 
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 use super::slot::{self, First, Inside, Tag};
 use crate::system;
 
-/// Callbacks are let through, and closing pays for the fences of those who pass.
+/// Callbacks pass; the closing thread pays for the barrier.
 const OPEN: u8 = 0;
-/// A callback has panicked: the profiler is quiet.
+/// A callback has panicked: the profiler is disabled.
 const QUIET: u8 = 1;
-/// The application ends.
+/// The application is ending.
 const CLOSED: u8 = 2;
-/// Callbacks are let through, and each pays for a fence of its own.
+/// Callbacks pass, and each executes a fence of its own.
 const OPEN_FENCED: u8 = 3;
 
-/// How long [`Gate::close`] waits for what other threads have written before it, where the system has refused to make them show
-/// it. A processor keeps a store to itself for nanoseconds, at most for as long as it takes to get hold of the cache line, and a
-/// thread that is taken off its processor has shown everything: this is thousands of times more.
+/// How long [`Gate::close`] waits for earlier writes of other threads to become visible when the system has refused the
+/// barrier. A processor keeps a store to itself for nanoseconds, at most until it has acquired the cache line, and a context
+/// switch makes all stores of a thread visible. This is thousands of times longer.
 const SETTLING: Duration = Duration::from_millis(50);
 
-/// Whether callbacks are let through to one profiler.
+/// Lets the callbacks of one profiler in.
 pub(crate) struct Gate {
     state: AtomicU8,
-    /// Which state it is open in: decided once, by what the system offers.
+    /// The state in which the gate is open, chosen once by what the system offers.
     open: u8,
 }
 
@@ -43,7 +43,7 @@ impl Gate {
         Self { state: AtomicU8::new(open), open }
     }
 
-    /// As [`enter`](Self::enter) in the usual case, and nothing in any other: whoever gets nothing has to ask `enter`.
+    /// Like [`enter`](Self::enter), for the usual case only: after `None` the caller must ask `enter`.
     #[inline]
     pub(crate) fn enter_as_usual(&self) -> Option<Inside> {
         let inside = Inside::count_in_at_home()?;
@@ -52,9 +52,8 @@ impl Gate {
         if self.state.load(Ordering::Relaxed) == OPEN { Some(inside) } else { None }
     }
 
-    /// As [`enter_as_usual`](Self::enter_as_usual) for a hook on a thread that is not inside yet.
-    ///
-    /// None either if nothing is at hand for these hooks.
+    /// Like [`enter_as_usual`](Self::enter_as_usual), for a hook on a thread that is not inside yet. Also `None` if the
+    /// thread's slot has no local state for these hooks.
     #[inline]
     pub(crate) fn enter_first(&self, tag: Tag) -> Option<First> {
         let first = First::begin(tag)?;
@@ -68,11 +67,11 @@ impl Gate {
         }
     }
 
-    /// Lets a callback in, unless the profiler has gone quiet or the gate is closed.
+    /// Lets a callback in, unless the profiler is disabled or the gate is closed.
     pub(crate) fn enter(&self) -> Option<Inside> {
         let inside = Inside::count_in();
-        // Having counted itself must come before the look at the gate: against the compiler this fence sees to it, against
-        // the processor the barrier of whoever closes, or else a full fence and a second look.
+        // The count must be visible before the gate is read. This fence orders the two for the compiler. For the processor, the
+        // barrier of the closing thread does, or else a full fence and a second read.
         compiler_fence(Ordering::SeqCst);
         match self.state.load(Ordering::Relaxed) {
             OPEN => Some(inside),
@@ -86,7 +85,7 @@ impl Gate {
         self.is_open()
     }
 
-    /// No further callback is let in; `true` the first time. Those inside go on.
+    /// Lets no more callbacks in; returns `true` the first time. Callbacks inside go on.
     pub(crate) fn disable(&self) -> bool {
         self.state.compare_exchange(self.open, QUIET, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -101,19 +100,19 @@ impl Gate {
         self.state.load(Ordering::Relaxed) == QUIET
     }
 
-    /// Closes the gate for good and waits until no callback of another thread is inside, at most `patience` long. Answers
-    /// whether nobody is inside, the calling thread included (as it would be if a callback ended the process by a call that
-    /// makes the runtime shut down).
+    /// Closes the gate for good, and waits up to `patience` until no callback of another thread is inside. Returns whether no
+    /// thread is inside, including the calling thread (which is inside if a callback ended the process by a call that makes the
+    /// runtime shut down).
     pub(crate) fn close(&self, patience: Duration) -> bool {
         self.state.store(CLOSED, Ordering::SeqCst);
-        // After this barrier every thread either sees the closed gate or has its count visible here. Threads that fence for
-        // themselves do so without it.
+        // After this barrier every thread either sees the closed gate, or its count is visible here. Threads that execute their
+        // own fences need no barrier.
         if !system::process_wide_barrier() && self.open == OPEN {
             std::thread::sleep(SETTLING);
         }
         let deadline = Instant::now() + patience;
         let own = system::thread_key();
-        // A slot seen empty once stays so, but for a thread that has come too late and is on its way out again.
+        // A slot seen empty once stays empty, except for a thread that came too late and is leaving again.
         let mut slots = slot::all();
         let mut is_inside = false;
         let mut busy = slots.next();
@@ -143,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The table is the process's, so tests that close gates would wait for one another's callbacks.
+    /// The table of slots belongs to the process: tests that close gates would wait for one another's callbacks.
     pub(super) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
@@ -214,7 +213,7 @@ mod tests {
             }
         });
         wait_for_entry.recv().unwrap();
-        assert!(!gate.close(Duration::from_millis(20)), "somebody is inside");
+        assert!(!gate.close(Duration::from_millis(20)), "another thread is inside");
         leave.send(()).unwrap();
         assert!(gate.close(Duration::from_secs(60)));
         thread.join().unwrap();
@@ -232,7 +231,7 @@ mod tests {
         assert!(gate.close(Duration::ZERO));
     }
 
-    /// Four threads that enter until they are turned away, and find nobody `gone` while they are inside.
+    /// Four threads that enter until they are refused, and assert while inside that `gone` is not set.
     pub(super) fn pushing(gate: &Arc<Gate>, gone: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
         let push = |_| {
             let (gate, gone) = (gate.clone(), gone.clone());

@@ -1,4 +1,4 @@
-//! [`HookSlot`]: the enter/leave hooks of a session, as the rest of the SDK sees them.
+//! [`HookSlot`]: the enter/leave hooks of a session, as the rest of the SDK calls them.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -6,23 +6,23 @@ use std::ptr::NonNull;
 use crate::error::Result;
 use crate::event_mask::Event;
 
-/// Hooks of whatever type.
+/// Hooks, with their type erased.
 pub(crate) trait HookSlot: Send + Sync {
-    /// Makes the calling thread's state, so that its first hook need not.
+    /// Makes the calling thread's state in advance, so that its first hook need not.
     fn prepare_thread(&'static self);
-    /// Runs `borrower` with the calling thread's state, if there is one and nobody has it; an error if states are not of this
+    /// Calls `borrower` with the calling thread's state, if it exists and is not in use. An error if states are of another
     /// type.
     fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
-    /// An exception's event, as which the runtime knows how far the stack has been left.
+    /// Reports an exception event, which shows how far the stack has been unwound.
     fn unwound(&'static self, event: Event);
-    /// Functions may be compiled from now on without these hooks being asked.
+    /// From now on the runtime may compile functions without asking these hooks.
     fn note_unasked(&'static self);
-    /// Ends the states of all threads, telling the user unless the profiler is quiet.
+    /// Ends the states of all threads, and reports each to the user unless the profiler is disabled.
     ///
     /// # Safety
-    /// The gate is closed and nobody is inside.
+    /// The gate is closed and no thread is inside.
     unsafe fn end_all_threads(&self, is_disabled: bool);
-    /// Drops the user's hooks, the first time.
+    /// Drops the user's hooks, on the first call.
     ///
     /// # Safety
     /// As [`end_all_threads`](Self::end_all_threads).

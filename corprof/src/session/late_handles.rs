@@ -1,4 +1,4 @@
-//! Handles that wait for being freed.
+//! Handles that are still to be freed.
 
 use std::sync::Mutex;
 
@@ -6,14 +6,14 @@ use corprof_sys as sys;
 
 use crate::lock::unpoisoned;
 
-/// Handles that were given up too deep inside of `handle_destroyed`: whoever is freeing one around that frees them next.
+/// Handles that were dropped too deep inside `handle_destroyed`. The outer call that is freeing a handle frees these next.
 #[derive(Default)]
 pub(crate) struct LateHandles(Mutex<Vec<Raw>>);
 
-/// A handle that its owner has given up.
+/// A handle that its owner has dropped.
 struct Raw(sys::ObjectHandleID);
 
-// SAFETY: the handle is a place in a table of the runtime's, which takes calls on it from any thread.
+// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread.
 unsafe impl Send for Raw {}
 
 impl LateHandles {

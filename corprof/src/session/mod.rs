@@ -1,14 +1,14 @@
 //! The session: the state of one profiler that a runtime has loaded.
 //!
-//! Everything above is over it: [`Info`] is the handle that all contexts lead to. Its public calls are in `info/`; what is here
-//! is for the rest of the SDK. No feature is known here: hooks are a [trait](HookSlot), and names are kept without knowing how
+//! Everything else is built on it: [`Info`] is the handle that all contexts lead to. Public calls are in `info/`; this folder
+//! serves the rest of the SDK. It knows no feature: hooks are a [trait](HookSlot), and names are stored without knowing how
 //! they are spelt.
 //!
-//! `runtime.rs` has the pointer to the runtime and `questions.rs` what is asked of it on behalf of the SDK itself, `liveness`
-//! which identifiers are alive, `names` the names that have been looked up, `event_mask.rs` what the runtime tells of.
-//! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` says what becomes of a profiler that
-//! panics, `profiler_threads.rs` who runs on threads of its own. `original_bodies.rs`
-//! keeps what the runtime forgets when a body is replaced. `wire.rs` makes values of what the runtime passes to callbacks.
+//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness` tracks which
+//! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
+//! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
+//! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced. `wire.rs` converts
+//! the arguments of callbacks.
 
 mod calls;
 pub(crate) mod ending;
@@ -57,23 +57,24 @@ pub use runtime::InfoVersion;
 pub(crate) use runtime::{LEAST_INFO, Runtime, first_runtime_with};
 use thread_names::ThreadNames;
 
-/// The runtime. Anybody may have one, on any thread, for as long as the profiler lives; it offers the calls that the runtime
-/// answers everywhere. Calls that need a callback around them are methods of its context ([`context`](crate::context)).
+/// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the runtime
+/// answers everywhere. Calls that need a callback around them are methods of that callback's context
+/// ([`context`](crate::context)).
 #[derive(Clone)]
 pub struct Info(Arc<Session>);
 
-/// What all handles share.
+/// The state that all handles share.
 struct Session {
     runtime: Runtime,
-    /// A [`Phase`], which decides what may be asked of the event mask.
+    /// A [`Phase`], which decides which flags may be set.
     phase: AtomicU8,
-    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has let go of
-    /// what the call needs.
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has freed data that
+    /// the call needs.
     is_mask_sealed: Mutex<bool>,
     liveness: Arc<Liveness>,
     names: NameStore,
     profiler: Arc<ProfilerState>,
-    /// Set in `initialize`, if at all.
+    /// Set in `initialize`, or never.
     hooks: OnceLock<&'static dyn HookSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
@@ -119,14 +120,14 @@ impl Info {
         self.0.runtime.as_version(call)
     }
 
-    /// Which calls to the runtime are under way.
+    /// The count of calls to the runtime.
     pub(crate) fn calls(&self) -> &Calls {
         self.0.runtime.calls()
     }
 
-    /// Notes that `call` is about to be made, after which the runtime refuses to detach the profiler.
+    /// Notes that `call` is about to be made; the runtime refuses to detach the profiler after it.
     pub(crate) fn prevent_detach(&self, call: &'static str) {
-        let _ = self.0.prevents_detach.set(call); // the first says enough
+        let _ = self.0.prevents_detach.set(call); // the first call is enough
     }
 
     /// The first call after which the runtime refuses to detach the profiler, if one has been made.
@@ -145,7 +146,7 @@ impl Info {
         &self.0.names
     }
 
-    /// What the application's threads are called.
+    /// The names of the application's threads.
     pub(crate) fn thread_names(&self) -> &ThreadNames {
         &self.0.thread_names
     }
@@ -160,12 +161,12 @@ impl Info {
         &self.0.late_handles
     }
 
-    /// The bodies of methods that the profiler has given another one.
+    /// The original bodies of methods whose body the profiler has replaced.
     pub(crate) fn original_bodies(&self) -> &OriginalBodies {
         &self.0.original_bodies
     }
 
-    /// Who lets the profiler's code in, and what becomes of it after a panic.
+    /// The profiler's gate, and its state after a panic.
     pub(crate) fn profiler(&self) -> &Arc<ProfilerState> {
         &self.0.profiler
     }
@@ -180,12 +181,12 @@ impl Info {
         self.0.hooks.get().copied()
     }
 
-    /// Makes hooks known to the rest of the SDK; only the first are.
+    /// Registers the hooks; only the first registration counts.
     pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
         let _ = self.0.hooks.set(hooks);
     }
 
-    /// Whether anybody but the adapter has it.
+    /// Whether a clone exists besides the adapter's own.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -1,4 +1,4 @@
-//! The bodies that methods were loaded with, of those that the profiler has given another one.
+//! The original bodies of methods whose body the profiler has replaced.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use crate::suspension;
 /// By module and method.
 type Bodies = BTreeMap<(usize, u32), Arc<[u8]>>;
 
-/// What the runtime no longer answers once a body was replaced. Goes with the module.
+/// The bodies that the runtime no longer returns once they were replaced. They are dropped with their module.
 #[derive(Default)]
 pub(crate) struct OriginalBodies(Mutex<Bodies>);
 
@@ -19,17 +19,17 @@ impl OriginalBodies {
         unpoisoned(self.0.lock())
     }
 
-    /// Keeps the body that a method has before it gets another one. Of one that was replaced already, the first stays.
+    /// Keeps the body of a method before it is replaced. If it was replaced before, the first body stays.
     pub(crate) fn keep(&self, module: usize, method: u32, body: Vec<u8>) {
         self.bodies().entry((module, method)).or_insert_with(|| body.into());
     }
 
-    /// The body that a method was loaded with; `None` if it still has it.
+    /// The body that a method was loaded with; `None` if it has not been replaced.
     pub(crate) fn of(&self, module: usize, method: u32) -> Option<Arc<[u8]>> {
         self.bodies().get(&(module, method)).cloned()
     }
 
-    /// The next module with this id is another.
+    /// The next module with this id is another module.
     pub(crate) fn module_gone(&self, module: usize) {
         self.bodies().retain(|(of, _), _| *of != module);
     }

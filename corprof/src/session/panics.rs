@@ -1,4 +1,4 @@
-//! What becomes of a profiler whose code panics: it is reported once, and nothing of it runs any more; the application does.
+//! Disables a profiler whose code panics: the panic is reported once, no more of its code runs, and the application goes on.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,29 +10,29 @@ use super::gate::Gate;
 use super::profiler_threads::ProfilerThreads;
 use crate::report;
 
-/// A profiler's own part of a session, which is there before the runtime is asked for anything.
+/// The profiler's part of a session. It exists before the first call to the runtime.
 pub(crate) struct ProfilerState {
-    /// For messages.
+    /// The profiler's name, for messages.
     name: &'static str,
-    /// What callbacks and hooks pass.
+    /// The gate for callbacks and hooks.
     pub(crate) gate: Gate,
     profiler_threads: Arc<ProfilerThreads>,
-    /// How far its end has come.
+    /// The stage of its end.
     pub(crate) ending: Ending,
     has_panicked: AtomicBool,
 }
 
-/// Where the user's code has panicked.
+/// The place in which the user's code panicked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PanicPlace<'a> {
-    /// In this method of a callback or a hook.
+    /// A method of a callback or a hook.
     Method(&'a str),
-    /// On the profiler thread of this name.
+    /// The profiler thread of this name.
     ProfilerThread(&'a str),
 }
 
 impl ProfilerState {
-    /// That of a profiler of this name.
+    /// The state of the profiler called `name`.
     pub(crate) fn new(name: &'static str) -> Self {
         let (gate, profiler_threads, ending) = (Gate::new(), ProfilerThreads::new(name), Ending::new());
         Self { name, gate, profiler_threads, ending, has_panicked: AtomicBool::new(false) }
@@ -43,25 +43,24 @@ impl ProfilerState {
         &self.profiler_threads
     }
 
-    /// Whether the profiler's code has panicked in any place.
+    /// Whether the profiler's code has panicked anywhere.
     #[cfg(feature = "testing")]
     pub(crate) fn has_panicked(&self) -> bool {
         self.has_panicked.load(Relaxed)
     }
 
-    /// The profiler's code has panicked; it is not disabled for that.
+    /// Notes a panic without disabling the profiler.
     pub(crate) fn note_panic(&self) {
         self.has_panicked.store(true, Relaxed);
     }
 
-    /// After a panic: the first is reported, no callback and no hook is let in any more, and the profiler's threads are told to
-    /// stop.
+    /// After a panic: reports the first, lets no more callbacks and hooks in, and asks the profiler's threads to stop.
     #[cold]
     pub(crate) fn disable_after_panic(&self, place: PanicPlace<'_>) {
         self.note_panic();
         self.profiler_threads.stop();
         let was_open = self.gate.disable();
-        // A gate that is closed because the application ends says nothing about who has panicked.
+        // A gate that closed because the application is ending does not say whether a panic came before.
         let is_reported = match place {
             PanicPlace::Method(_) => was_open,
             PanicPlace::ProfilerThread(_) => self.profiler_threads.note_panic() && !self.gate.is_disabled() || was_open,
@@ -79,7 +78,7 @@ impl ProfilerState {
         ));
     }
 
-    /// A panic when there is nothing left to disable.
+    /// Reports a panic during teardown.
     #[cold]
     pub(crate) fn report_last_panic(&self, method: &str) {
         self.note_panic();
@@ -87,13 +86,13 @@ impl ProfilerState {
     }
 }
 
-/// Runs the user's code and lets no panic out: `panicked` is run then, and there is no answer.
+/// Runs the user's code and stops panics: after one it runs `panicked` and returns `None`.
 #[inline]
 pub(crate) fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(user)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
-            // What the panic carried may do anything when it is dropped: first things first.
+            // Dropping the payload may run any code, so `panicked` runs first.
             panicked();
             discard(payload);
             None
@@ -101,7 +100,7 @@ pub(crate) fn catch<R>(user: impl FnOnce() -> R, panicked: impl FnOnce()) -> Opt
     }
 }
 
-/// Drops what a panic carried; should that panic in turn, it is leaked.
+/// Drops the payload of a panic; if that panics in turn, the second payload is leaked.
 #[cold]
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
@@ -123,7 +122,7 @@ mod tests {
         let in_a_method = ProfilerState::new("Test");
         in_a_method.disable_after_panic(PanicPlace::Method("shutdown"));
         assert!(in_a_method.gate.is_disabled() && in_a_method.profiler_threads.is_stopping());
-        assert!(!in_a_method.profiler_threads.has_panicked(), "it was none of them");
+        assert!(!in_a_method.profiler_threads.has_panicked(), "no thread has panicked");
     }
 
     #[test]

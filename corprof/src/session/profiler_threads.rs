@@ -1,7 +1,7 @@
-//! The threads that a profiler has made: who runs, and how they are told to stop and waited for.
+//! The threads that a profiler has made: which ones run, how they are asked to stop, and the wait for their end.
 //!
-//! A thread takes a [`ThreadSlot`] before it is made and gives it up when the user's code on it is done. At Shutdown the threads are
-//! told to stop before anything is waited for, so that a callback which waits for one of them is let go, too.
+//! A thread gets a [`ThreadSlot`] before it is made and returns it when the user's code on it has finished. At Shutdown the
+//! threads are asked to stop before anything is waited for, which also releases a callback that waits for one of them.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -25,19 +25,19 @@ struct State {
     has_panicked: bool,
     /// The running threads, by number and name.
     running: Vec<(u64, String)>,
-    /// The threads themselves, until they are seen to have ended.
+    /// Handles of the threads, until their end has been seen.
     handles: Vec<(u64, JoinHandle<()>)>,
     next: u64,
 }
 
-/// A running thread's place among the others.
+/// The registration of one running thread.
 pub(crate) struct ThreadSlot {
     threads: Arc<ProfilerThreads>,
     number: u64,
 }
 
 impl ProfilerThreads {
-    /// Those of the profiler of this name.
+    /// The threads of the profiler called `profiler`.
     pub(super) fn new(profiler: &'static str) -> Arc<Self> {
         Arc::new(Self { profiler, state: Mutex::default(), changed: Condvar::new() })
     }
@@ -47,11 +47,11 @@ impl ProfilerThreads {
         unpoisoned(self.state.lock())
     }
 
-    /// A place for a thread that is about to be made; none any more when the others are being stopped.
+    /// Registers a thread that is about to be made; an error once the threads are being stopped.
     pub(crate) fn slot(self: &Arc<Self>, name: &str) -> io::Result<ThreadSlot> {
         let mut state = self.state();
         if state.is_stopping {
-            return Err(io::Error::other("the profiler is being shut down: no thread is started any more"));
+            return Err(io::Error::other("the profiler is being shut down and starts no more threads"));
         }
         let number = state.next;
         state.next += 1;
@@ -59,12 +59,12 @@ impl ProfilerThreads {
         Ok(ThreadSlot { threads: Arc::clone(self), number })
     }
 
-    /// Whether the threads are to come to an end.
+    /// Whether the threads are asked to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.state().is_stopping
     }
 
-    /// One of them has panicked; answers whether it is the first.
+    /// Notes a panic on one of them; returns whether it is the first.
     pub(super) fn note_panic(&self) -> bool {
         !std::mem::replace(&mut self.state().has_panicked, true)
     }
@@ -74,26 +74,26 @@ impl ProfilerThreads {
         self.state().has_panicked
     }
 
-    /// Tells the threads to come to an end.
+    /// Asks the threads to stop.
     pub(crate) fn stop(&self) {
         self.state().is_stopping = true;
         self.changed.notify_all();
     }
 
-    /// Sleeps for `duration`, or until the threads are told to stop; answers whether they are.
+    /// Sleeps for `duration`, or until the threads are asked to stop; returns whether they are.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
         let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping);
         unpoisoned(awake).0.is_stopping
     }
 
-    /// Whether no thread runs, but perhaps the calling one.
+    /// Whether no thread runs except, perhaps, the calling one.
     pub(crate) fn have_ended(&self) -> bool {
         let own = NUMBER.get();
         self.state().running.iter().all(|&(number, _)| Some(number) == own)
     }
 
-    /// Waits for the threads to end, at most `patience` long; those that have not are reported. The calling thread is not
-    /// waited for: it is one of them if its code has ended the process.
+    /// Waits up to `patience` for the threads to end, and reports those that have not. It does not wait for the calling thread,
+    /// which is one of them if its code has ended the process.
     pub(crate) fn wait(&self, patience: Duration) {
         let own = NUMBER.get();
         let others = |state: &State| state.running.iter().any(|&(number, _)| Some(number) != own);
@@ -118,17 +118,17 @@ impl ProfilerThreads {
         }
     }
 
-    /// Takes charge of a thread that has been made for a slot with this number.
+    /// Takes the handle of a thread that was made for the slot with this number.
     pub(crate) fn keep(&self, number: u64, handle: JoinHandle<()>) {
         let mut state = self.state();
         state.handles.retain(|(_, handle)| !handle.is_finished());
         state.handles.push((number, handle));
     }
 
-    /// To be called after [`wait`](Self::wait) when the runtime is about to let go of the profiler and the process lives
-    /// on: a thread that gave up its slot may still have `Info`.
+    /// Call it after [`wait`](Self::wait), when the runtime is about to release the profiler and the process lives on: a thread
+    /// that has returned its slot may still have an `Info`.
     ///
-    /// At the end of the process this must not be done: a thread that ran managed code may wait for ever in the runtime then.
+    /// Never call it at the end of the process: a thread that ran managed code may then wait for ever in the runtime.
     pub(crate) fn join(&self) {
         let own = NUMBER.get();
         let (handles, running) = {
@@ -136,7 +136,7 @@ impl ProfilerThreads {
             let running: Vec<u64> = state.running.iter().map(|&(number, _)| number).collect();
             (std::mem::take(&mut state.handles), running)
         };
-        // One that is late goes on by itself, in a library that stays in memory (`corprof/src/system/`).
+        // A late thread goes on by itself: the library stays in memory (`corprof/src/system/`).
         for (_, handle) in handles.into_iter().filter(|(number, _)| !running.contains(number) && Some(*number) != own) {
             // A panic on the thread has been reported.
             let _ = handle.join();
@@ -145,22 +145,22 @@ impl ProfilerThreads {
 }
 
 std::thread_local! {
-    /// The number of the calling thread, if it is one of a profiler's.
+    /// The number of the calling thread, if a profiler made it.
     static NUMBER: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether the calling thread is one of a profiler's.
+/// Whether a profiler made the calling thread.
 pub(crate) fn is_current() -> bool {
     NUMBER.get().is_some()
 }
 
 impl ThreadSlot {
-    /// Which of its profiler's threads it is for.
+    /// The number of its thread.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Called on the thread itself, first of all.
+    /// Call it on the thread itself, before anything else.
     pub(crate) fn take(&self) {
         NUMBER.set(Some(self.number));
     }
@@ -189,7 +189,7 @@ mod tests {
         let sleeper = std::thread::spawn(move || {
             slot.take();
             let threads = sleepers;
-            assert!(!threads.sleep(Duration::from_millis(1)), "nobody has said stop");
+            assert!(!threads.sleep(Duration::from_millis(1)), "no stop was requested");
             assert!(threads.sleep(Duration::from_secs(3600)));
             std::thread::sleep(Duration::from_millis(20));
         });

@@ -1,4 +1,4 @@
-//! What the SDK asks the runtime for its own purposes: raw answers, of which nothing is held or noted.
+//! The calls that the SDK makes for its own purposes. Their answers are raw: nothing in them is pinned or recorded.
 
 use corprof_il::token::{MethodDef, TypeDef};
 use corprof_sys as sys;
@@ -10,12 +10,12 @@ use crate::ffi::buffer::read_short_list;
 use crate::ffi::enumerate::read_all;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 
-/// Where a function is defined, and with which type arguments.
+/// The definition of a function, with its type arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// The class. None before .NET 10, if the function is shared between instantiations and only a frame could tell which;
-    /// .NET 10 tells the class over `System.__Canon` then.
+    /// The class. Before .NET 10 it is `None` for a function that is shared between instantiations, as only a frame could tell
+    /// which; .NET 10 returns the class over `System.__Canon`.
     pub class: Option<ClassId>,
     /// The module whose metadata defines it.
     pub module: ModuleId,
@@ -25,7 +25,7 @@ pub struct FunctionInfo {
     pub type_args: Vec<ClassId>,
 }
 
-/// Where a class is defined, and with which type arguments.
+/// The definition of a class, with its type arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ClassInfo {
@@ -35,11 +35,11 @@ pub struct ClassInfo {
     pub token: TypeDef,
     /// The class it derives from.
     pub parent: Option<ClassId>,
-    /// Its type arguments, those of the classes around it first.
+    /// Its type arguments; those of the enclosing classes come first.
     pub type_args: Vec<ClassId>,
 }
 
-/// What an array is made of.
+/// The shape of an array class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ArrayClass {
@@ -51,14 +51,14 @@ pub struct ArrayClass {
     pub rank: u32,
 }
 
-/// The call behind [`Runtime::ask_function`].
+/// The call that [`Runtime::ask_function`] makes.
 pub(crate) const FUNCTION_INFO: &str = "GetFunctionInfo2";
 
-/// The call behind [`Runtime::ask_class`].
+/// The call that [`Runtime::ask_class`] makes.
 pub(crate) const CLASS_INFO: &str = "GetClassIDInfo2";
 
 impl Runtime {
-    /// As [`function_info`](crate::Info::function_info), for a function that cannot die meanwhile, and for no user's eyes.
+    /// Like [`function_info`](crate::Info::function_info), for a function that cannot be unloaded meanwhile, and not for users.
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         self.ask_function_of(function, 0)
     }
@@ -73,7 +73,7 @@ impl Runtime {
         Ok(FunctionInfo { type_args, ..info })
     }
 
-    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    /// Everything except the type arguments; those are written as far as there is room, and the result has their number.
     #[inline]
     pub(crate) fn ask_function_into(
         &self,
@@ -83,9 +83,9 @@ impl Runtime {
     ) -> Result<(FunctionInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
-        // SAFETY: the function is in memory: it is sure to stay, or the caller holds it, or it has a frame, or the caller is the
-        // thread that unloads, in a callback before anything is freed. No frame is given, or one of this function's that is
-        // alive. The call writes at most as many type arguments as there is room for.
+        // SAFETY: the function is in memory: it can never be unloaded, or the caller has pinned it, or it has a frame, or the
+        // caller is the unloading thread, in a callback before anything is freed. The frame is null or a live frame of this
+        // function. The call writes at most as many type arguments as there is room for.
         let code = unsafe {
             info.GetFunctionInfo2(
                 function.as_raw(),
@@ -110,14 +110,14 @@ impl Runtime {
         Ok((info, count as usize))
     }
 
-    /// As [`class_info`](crate::Info::class_info), for a class that cannot die meanwhile, and for no user's eyes.
+    /// Like [`class_info`](crate::Info::class_info), for a class that cannot be unloaded meanwhile, and not for users.
     pub(crate) fn ask_class(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
         let ask = |type_args: &mut [_]| self.ask_class_into(class, type_args);
         let (info, type_args) = read_short_list(ask, ClassId::from_raw)?;
         Ok(ClassInfo { type_args, ..info })
     }
 
-    /// All but the type arguments, which are written as far as there is room for them; and how many there are.
+    /// Everything except the type arguments; those are written as far as there is room, and the result has their number.
     #[inline]
     pub(crate) fn ask_class_into(
         &self,
@@ -126,8 +126,8 @@ impl Runtime {
     ) -> Result<(ClassInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
         let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
-        // SAFETY: the class is in memory: nothing can be unloaded, or the caller holds it, or a callback about it is under way. The
-        // call writes the locals, and at most as many type arguments as there is room for.
+        // SAFETY: the class is in memory: nothing is collectible, or the caller has pinned it, or a callback about it is under
+        // way. The call writes the locals, and at most as many type arguments as there is room for.
         let code = unsafe {
             info.GetClassIDInfo2(
                 class.as_raw(),
@@ -151,7 +151,7 @@ impl Runtime {
         Ok((info, count as usize))
     }
 
-    /// As [`array_class`](crate::Info::array_class), for a class that cannot die meanwhile, and for no user's eyes.
+    /// Like [`array_class`](crate::Info::array_class), for a class that cannot be unloaded meanwhile, and not for users.
     pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
         let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
@@ -163,24 +163,24 @@ impl Runtime {
         Ok((code != S_FALSE).then(|| ArrayClass { element_type, element: ClassId::from_raw(element), rank }))
     }
 
-    /// The assembly and the flags of a module that cannot go meanwhile.
+    /// The assembly and the flags of a module that cannot be unloaded meanwhile.
     pub(crate) fn ask_module(&self, module: ModuleId) -> Result<(Option<AssemblyId>, sys::COR_PRF_MODULE_FLAGS)> {
         const CALL: &str = "GetModuleInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
         let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
-        // SAFETY: the call writes the four locals, and no text where there is room for none.
+        // SAFETY: the call writes the four locals, and no text as there is room for none.
         let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
         Error::check(code, CALL)?;
         Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
     }
 
-    /// The function whose code an address lies in, dead or alive, unless it has no metadata.
+    /// The function whose code contains an address, dead or alive, unless it has no metadata.
     #[inline]
     pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
         let mut function = 0;
-        // SAFETY: the runtime looks the address up among those of its code, and does not read there. What it finds is in memory: the
-        // lists of code are changed under a lock of the runtime's, before the memory of functions is freed. It writes one id.
+        // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it finds is
+        // in memory: the lists change under a lock of the runtime, before the memory of functions is freed. It writes one id.
         let code = unsafe {
             self.first_version("GetFunctionFromIP")?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function)
         };
@@ -191,28 +191,28 @@ impl Runtime {
         Ok(Some(function))
     }
 
-    /// The start of the code of a function that cannot go meanwhile.
+    /// The start of the code of a function that cannot be unloaded meanwhile.
     pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
-        /// Hot and cold are the most that a compiler makes.
+        /// A compiler makes a hot and a cold range at most.
         const RANGES: usize = 2;
         let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
         let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
-        // SAFETY: the function is in memory by the caller's promise; the call writes the count and at most as many ranges as there
-        // is room for.
+        // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
+        // there is room for.
         let code =
             unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
         let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
         (start != 0).then_some(start)
     }
 
-    /// As [`ask_function_at`](Self::ask_function_at), also for functions without metadata. To be called with room for the body only
-    /// while what is found is kept alive.
+    /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata. Pass room for the body's id
+    /// only while a look-up keeps the found function alive.
     pub(crate) fn ask_function_version_at(&self, ip: usize, rejit: *mut usize) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP3";
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut function = 0;
-        // SAFETY: the runtime looks the address up among those of its code and does not read there; it writes one id. Of the
-        // function it reads only if there is room for the body: then the caller keeps it alive.
+        // SAFETY: the runtime looks the address up in its lists of code and does not read from it; it writes one id. It reads
+        // from the function only if there is room for the body's id: then the caller keeps the function alive.
         let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);
@@ -221,19 +221,21 @@ impl Runtime {
         Ok(Some(function))
     }
 
-    /// The functions that have been compiled just in time, dead or alive. To be called where `EnumJITedFunctions` may be.
+    /// The functions that have been compiled just in time, dead or alive. Call it only where `EnumJITedFunctions` is allowed.
     ///
-    /// From .NET 10 on nothing may be unloaded meanwhile: the runtime goes through its lists without their lock, code that is unloaded
-    /// then stays on them after its memory is freed (`EECodeGenManager::Unload` in codeman.cpp), and whoever goes through them next
-    /// crashes. The thread that unloads may call it, and whoever has seen that all is gone, during a look-up.
+    /// From .NET 10 on nothing may be unloaded during the call: the runtime walks its lists without their lock, code that is
+    /// unloaded during the walk stays listed after its memory is freed (`EECodeGenManager::Unload` in codeman.cpp), and the
+    /// next walk crashes. Two kinds of callers are safe: the unloading thread, and a thread that has seen during a look-up that
+    /// all is gone.
     pub(crate) fn ask_jitted_functions(&self) -> Result<Vec<usize>> {
         const CALL: &str = "EnumJITedFunctions";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         read_all(
             CALL,
-            // SAFETY: the runtime goes through its lists of code and reads of each function whether it has metadata and code. Code is
-            // taken off the lists before the memory of its function is freed: before .NET 10 by the lists' lock; since then by the
-            // caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps nothing.
+            // SAFETY: the runtime walks its lists of code and reads from each function whether it has metadata and code. Code
+            // is taken off the lists before the memory of its function is freed: before .NET 10 the lists' lock ensures that;
+            // since then the caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps
+            // nothing.
             |functions| unsafe { info.EnumJITedFunctions(functions) },
             |function: sys::COR_PRF_FUNCTION| Some(function.functionId),
         )

@@ -1,8 +1,7 @@
-//! [`Runtime`]: the pointer to the runtime, and which version of its interface that is.
+//! [`Runtime`]: the pointer to the runtime, and the version of its interface.
 //!
-//! The runtime's interface is negotiated once, from the newest version down, and from then on one pointer serves all
-//! versions: each extends the one before. A call says which version it needs, and a runtime that is older answers with an
-//! error.
+//! The interface is negotiated once, from the newest version down. From then on one pointer serves all versions, as each
+//! extends the one before. A call says which version it needs, and returns an error on an older runtime.
 
 use std::mem::ManuallyDrop;
 
@@ -13,25 +12,25 @@ use super::calls::{Call, Calls};
 use super::ending::DETACH;
 use crate::error::{E_NOINTERFACE, Error, Result};
 
-/// The runtime, as COM has it.
+/// The runtime, as a COM object.
 pub(crate) struct Runtime {
-    /// The newest version the runtime has; all older ones are its prefix.
+    /// The newest version that the runtime has; all older ones are its prefix.
     raw: ManuallyDrop<sys::ICorProfilerInfo>,
     /// The number in that version's name.
     version: u8,
-    /// Whether calls are made any more.
+    /// Counts calls, and refuses them after a detach.
     calls: Calls,
 }
 
-// SAFETY: the profiling API is free-threaded: the runtime answers calls on any thread (which of them, is what the contexts
-// are for), and AddRef and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as
-// long as the process, but for a failed `Initialize`, which the adapter therefore does not report while anybody has a clone of
-// `Info`, and for a detach, before which calls are closed (`calls.rs`).
+// SAFETY: the profiling API is free-threaded: the runtime accepts calls on any thread (contexts say which calls), and AddRef
+// and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as long as the process,
+// with two exceptions: a failed `Initialize`, which the adapter therefore does not report while a clone of `Info` exists, and a
+// detach, before which calls are closed (`calls.rs`).
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
 
-/// What `SetEventMask2` needs, and so every profiler: a runtime with less gets none.
+/// The version with `SetEventMask2`, which every profiler needs: an older runtime is refused.
 pub(crate) const LEAST_INFO: u8 = 5;
 
 /// One version of the runtime's interface: [`ICorProfilerInfo`](sys::ICorProfilerInfo) and its successors, for
@@ -41,7 +40,7 @@ pub trait InfoVersion: Interface + sealed::Sealed {
     const VERSION: u8;
     /// Its name.
     const NAME: &'static str;
-    /// What to say when the runtime lacks it.
+    /// The error message for a runtime that lacks it.
     #[doc(hidden)]
     const LACKING: &'static str;
 }
@@ -93,14 +92,14 @@ info_versions! {
 }
 
 impl Runtime {
-    /// Asks the runtime for its newest interface. `may_end`: whether the runtime may let go of the profiler before the process
+    /// Asks the runtime for its newest interface. `may_end`: whether the runtime may release the profiler before the process
     /// ends.
     pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self> {
         let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
         Ok(Self { raw: ManuallyDrop::new(raw), version, calls: Calls::new(may_end) })
     }
 
-    /// Which calls are under way.
+    /// The count of calls under way.
     pub(super) fn calls(&self) -> &Calls {
         &self.calls
     }
@@ -128,39 +127,39 @@ impl Runtime {
         self.calls.begin(self.interface(call)?, call)
     }
 
-    /// As [`as_version`](Self::as_version), for any number of calls.
+    /// Like [`as_version`](Self::as_version), for any number of calls.
     ///
     /// # Safety
-    /// The interface is not used after the callback, or the closure of the profiler's own thread, in which the calling thread is:
-    /// a detach waits for the ends of both before it closes calls.
+    /// The interface is not used after the end of the callback, or of the closure of the profiler's own thread, that the
+    /// calling thread is in: a detach waits for the ends of both before it closes calls.
     pub(crate) unsafe fn as_version_for_long<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
         drop(self.calls.begin(&self.raw, call)?);
         self.interface(call)
     }
 
-    /// Turns all events off, and asks the runtime to let go of the profiler when no thread is in a callback: it looks after
+    /// Turns all events off, and asks the runtime to release the profiler when no thread is in a callback: it checks after
     /// `milliseconds`, and again after as many.
     ///
     /// # Safety
-    /// The application has not ended, and the runtime has not let go of the profiler.
+    /// The application has not ended, and the runtime has not released the profiler.
     pub(crate) unsafe fn request_detach(&self, milliseconds: u32) -> Result<()> {
         let (mask, info) =
             (self.interface::<sys::ICorProfilerInfo5>(DETACH)?, self.interface::<sys::ICorProfilerInfo3>(DETACH)?);
-        // SAFETY: by the caller's promise the runtime's object is there; the calls take numbers.
+        // SAFETY: the caller promises that the runtime's object is alive; the calls take numbers.
         unsafe {
-            let _ = mask.SetEventMask2(0, 0); // if it is refused, the runtime ends them by itself
+            let _ = mask.SetEventMask2(0, 0); // if this is refused, the detach itself ends them
             Error::check(info.RequestProfilerDetach(milliseconds), DETACH)
         }
     }
 
     #[inline]
     fn interface<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
-        // Nobody has an `Info` of an older runtime than that.
+        // No runtime with an older version than that gets an `Info`.
         if V::VERSION > LEAST_INFO && self.version < V::VERSION {
             return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
-        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and the runtime has answered QueryInterface for a
-        // version that is at least as new, whose vtable begins with that of `V`.
+        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and QueryInterface has returned a version at least as
+        // new, whose vtable begins with that of `V`.
         Ok(unsafe { &*std::ptr::from_ref(&*self.raw).cast::<V>() })
     }
 }
@@ -168,7 +167,7 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if self.calls.are_open() {
-            // SAFETY: the only time, and the runtime's object is there: calls are closed before a detach is asked for.
+            // SAFETY: this runs once, and the runtime's object is alive: calls are closed before a detach is requested.
             unsafe { ManuallyDrop::drop(&mut self.raw) };
         }
     }

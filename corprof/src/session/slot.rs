@@ -1,6 +1,6 @@
-//! What one thread writes of its whereabouts: whether it is inside of callbacks and hooks, and what it keeps for hooks.
+//! Per-thread slots: whether the thread is inside callbacks and hooks, and its local state for hooks.
 //!
-//! The [gate](super::gate) lets threads in; here they are counted. Slots belong to threads, not to gates.
+//! The [gate](super::gate) lets threads in; this counts them. Slots belong to threads, not to gates.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -9,33 +9,33 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use super::gate::Gate;
 use crate::system;
 
-/// How many threads get a slot of their own; those beyond share one, with locked instructions.
+/// How many threads get a slot of their own; the others share one, with locked instructions.
 const SLOTS: usize = 2048;
-/// How far from its place a thread looks for a free slot.
+/// How many places a thread tries for a free slot.
 const PROBES: usize = 16;
 
-/// In a slot's word: one callback that its owner is inside of. They nest when a call into the runtime makes another.
+/// Part of a slot's word: one callback that the owner is inside of. Callbacks nest when a call to the runtime makes another.
 const CALLBACK: usize = 1 << 48;
-/// The rest of the word: whose it is, and what is at hand.
+/// The rest of the word: the owner's key, and the tag of its local state.
 const IDLE: usize = CALLBACK - 1;
-/// The rest of the word while a hook that came by [`Gate::enter_first`] is under way.
+/// The rest of the word during a hook that came through [`Gate::enter_first`].
 const HOOK: usize = 1;
-/// Keys of threads are addresses of something that begins with a pointer, so multiples of this: there is room for a [`Tag`]
-/// beside them.
+/// Keys of threads are addresses of something that begins with a pointer, so they are multiples of this: a [`Tag`] fits beside
+/// them.
 const ALIGNMENT: usize = 8;
 
-/// What one thread writes of its whereabouts, alone on its cache line.
+/// The state of one thread, alone on its cache line and written by that thread only.
 #[repr(align(64))]
 pub(super) struct Slot {
-    /// The owner's [`system::thread_key`], 0 while nobody's. Never given back: a thread that ends leaves its key to the next thread
-    /// that gets the same one, and the count is 0 by then.
+    /// The owner's [`system::thread_key`], 0 while unowned. Never returned: a thread that ends leaves its slot to the next
+    /// thread with the same key, and the count is 0 by then.
     owner: AtomicUsize,
-    /// Where the owner is: how many callbacks it is inside of, and below that [`HOOK`] or, outside of hooks, its key and the
-    /// tag of the hooks that `local` is kept for. One word, so that a hook has one thing to look at.
+    /// How many callbacks the owner is inside of; and below that [`HOOK`] or, outside of hooks, the owner's key and the tag of
+    /// the hooks that `local` belongs to. One word, so that a hook reads only one.
     word: AtomicUsize,
-    /// What the owner keeps for hooks (`hooks/threads.rs`).
+    /// The owner's state for hooks (`hooks/threads.rs`).
     local: AtomicPtr<()>,
-    /// The calls that the owner is making to the runtime, where they are counted (`calls.rs`).
+    /// How many calls the owner is making to the runtime, if calls are counted (`calls.rs`).
     calls: AtomicUsize,
 }
 
@@ -47,9 +47,9 @@ impl Slot {
 }
 
 static TABLE: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
-/// The count of all threads that found no slot.
+/// The count of all threads without a slot.
 static CROWD: AtomicUsize = AtomicUsize::new(0);
-/// The calls of all threads that found no slot.
+/// The calls of all threads without a slot.
 static CALLS_OF_CROWD: AtomicUsize = AtomicUsize::new(0);
 
 /// The slots of all threads.
@@ -62,17 +62,17 @@ pub(super) fn is_crowd_inside() -> bool {
     CROWD.load(Ordering::Acquire) != 0
 }
 
-/// Where the calling thread counts its calls to the runtime.
+/// The counter for the calling thread's calls to the runtime.
 pub(super) fn own_calls() -> &'static AtomicUsize {
     Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)
 }
 
-/// Where all threads count theirs.
+/// The call counters of all threads.
 pub(super) fn all_calls() -> impl Iterator<Item = &'static AtomicUsize> {
     all().map(|slot| &slot.calls).chain([&CALLS_OF_CROWD])
 }
 
-/// A callback under way: the gate cannot finish closing while one lives.
+/// A callback under way: the gate does not finish closing while one exists.
 pub(crate) struct Inside {
     slot: Option<&'static Slot>,
 }
@@ -84,42 +84,42 @@ impl Slot {
         self.word.store(self.word.load(Ordering::Relaxed) + CALLBACK, Ordering::Relaxed);
     }
 
-    /// The calling thread's slot: its own from before, or a free one.
+    /// The calling thread's slot: the one that it has, or a free one.
     fn mine() -> Option<&'static Slot> {
         let key = system::thread_key();
         Self::at_home(key).or_else(|| Self::find(key))
     }
 
-    /// The slot that is nearly always the right one.
+    /// The slot that is nearly always the thread's own.
     #[inline]
     fn at_home(key: usize) -> Option<&'static Slot> {
         let slot = &TABLE[Self::home(key)];
         (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
     }
 
-    /// Where the owner of a key looks first. Taking in more of the key's bits would send fewer threads to the same place, but
+    /// The place where a key is looked for first. Using more of the key's bits would send fewer threads to the same place, but
     /// each instruction here counts in each hook.
     #[inline]
     const fn home(key: usize) -> usize {
         key / system::THREAD_KEY_DISTANCE % SLOTS
     }
 
-    /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around what asks. Only the owner may ask.
+    /// Whether a hook that came through [`enter_first`](Gate::enter_first) encloses this call. Only the owner may ask.
     fn is_in_hook(&self) -> bool {
         self.word.load(Ordering::Relaxed) & IDLE == HOOK
     }
 
-    /// Whether what the owner keeps is under this tag. Only the owner may ask.
+    /// Whether the owner's local state is under this tag. Only the owner may ask.
     fn has(&self, tag: Tag) -> bool {
         self.word.load(Ordering::Relaxed) & IDLE == self.owner.load(Ordering::Relaxed) | tag.0
     }
 
-    /// Whether this thread's [key](system::thread_key) is its owner's.
+    /// Whether the owner has this [key](system::thread_key).
     pub(super) fn is_owned_by(&self, key: usize) -> bool {
         self.owner.load(Ordering::Relaxed) == key
     }
 
-    /// Whether the owner is inside of a callback or hook.
+    /// Whether the owner is inside a callback or hook.
     pub(super) fn is_busy(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word & !IDLE != 0 || word == HOOK
@@ -133,7 +133,7 @@ impl Slot {
         let home = Self::home(key);
         for step in 0..PROBES {
             let slot = &TABLE[(home + step) % SLOTS];
-            // Looking first keeps a neighbour's cache line his.
+            // A plain load first leaves the cache line with a neighbour that owns the slot.
             let owner = slot.owner.load(Ordering::Relaxed);
             if owner == key {
                 return Some(slot);
@@ -148,7 +148,7 @@ impl Slot {
 }
 
 impl Inside {
-    /// The calling thread is inside from now on, if its slot is where it nearly always is.
+    /// Counts the calling thread in, if its slot is in the usual place.
     #[inline]
     pub(super) fn count_in_at_home() -> Option<Self> {
         let slot = Slot::at_home(system::thread_key())?;
@@ -156,7 +156,7 @@ impl Inside {
         Some(Self { slot: Some(slot) })
     }
 
-    /// The calling thread is inside from now on.
+    /// Counts the calling thread in.
     pub(super) fn count_in() -> Self {
         let slot = Slot::mine();
         match slot {
@@ -169,19 +169,19 @@ impl Inside {
     }
 }
 
-/// The only callback or hook of its thread that is under way. It has to [leave](Self::leave).
+/// The only callback or hook under way on its thread. It must [leave](Self::leave).
 #[must_use]
 pub(crate) struct First {
     slot: &'static Slot,
-    /// The word before.
+    /// The word's value before.
     idle: usize,
 }
 
 impl First {
-    /// It begins, if nothing else is under way on the calling thread and something is kept there under this tag.
+    /// Begins it, if nothing else is under way on the calling thread and the thread has local state under this tag.
     ///
-    /// It writes the word and does not change it, so that the processor need not wait for what it last wrote there: hooks follow
-    /// each other more closely than that takes.
+    /// It stores the word without a read-modify-write, so that the processor need not wait for its last store there: hooks
+    /// follow each other faster than that takes.
     #[inline]
     pub(super) fn begin(tag: Tag) -> Option<Self> {
         let key = system::thread_key();
@@ -194,8 +194,8 @@ impl First {
         Some(Self { slot, idle })
     }
 
-    /// The calling thread's, found again; `tag` is told what the thread keeps, for the tag that it came with. None if no hook is
-    /// under way that came by [`enter_first`](Gate::enter_first).
+    /// Finds the calling thread's own again; `tag` receives the thread's local state and returns the tag that the hook came
+    /// with. None if no hook that came through [`enter_first`](Gate::enter_first) is under way.
     pub(crate) fn again(tag: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
         let key = system::thread_key();
         let slot = Slot::at_home(key).filter(|slot| slot.is_in_hook())?;
@@ -203,31 +203,31 @@ impl First {
         Some(Self { slot, idle: key | tag.0 })
     }
 
-    /// What the calling thread keeps for the hooks of the tag that it came with.
+    /// The calling thread's local state for the hooks of the tag that it came with.
     #[inline]
     pub(crate) fn local(&self) -> NonNull<()> {
-        // SAFETY: the word had the tag, which `set_local` writes after something that is not null.
+        // SAFETY: the word had the tag, which `set_local` writes after a pointer that is not null.
         unsafe { NonNull::new_unchecked(self.slot.local.load(Ordering::Relaxed)) }
     }
 
     /// Ends it.
     #[inline]
     pub(crate) fn leave(self) {
-        // What has come and gone in between has left it as it was.
+        // Callbacks that came and went in between have left the word unchanged.
         self.slot.word.store(self.idle, Ordering::Release);
     }
 }
 
-/// Tells hooks apart: those of the first few profilers of a process, for which there is room beside a thread's key. Hooks of
-/// any others never come by [`enter_first`](Gate::enter_first).
+/// Tells the hooks of different profilers apart: a tag for the first few profilers of a process, as many as fit beside a
+/// thread's key. The hooks of later profilers never use [`enter_first`](Gate::enter_first).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(usize);
 
 impl Tag {
-    /// One that nothing can be kept under.
+    /// The tag that no state can be kept under.
     pub(crate) const NONE: Self = Self(HOOK);
 
-    /// One that nobody else has, or none.
+    /// A tag of its own, or [`NONE`](Self::NONE) if all are taken.
     pub(crate) fn new() -> Self {
         static LAST: AtomicUsize = AtomicUsize::new(HOOK);
         let next = |last| (last + 1 < ALIGNMENT).then_some(last + 1);
@@ -236,19 +236,19 @@ impl Tag {
 }
 
 impl Inside {
-    /// Whether a hook that came by [`enter_first`](Gate::enter_first) is around this.
+    /// Whether a hook that came through [`enter_first`](Gate::enter_first) encloses this.
     pub(crate) fn is_in_hook(&self) -> bool {
         self.slot.is_some_and(Slot::is_in_hook)
     }
 
-    /// What the calling thread last kept in its slot, if it was under this tag.
+    /// The state that the calling thread last put into its slot, if it was under this tag.
     pub(crate) fn local(&self, tag: Tag) -> Option<NonNull<()>> {
         let slot = self.slot.filter(|slot| slot.has(tag))?;
         NonNull::new(slot.local.load(Ordering::Relaxed))
     }
 
-    /// Keeps something in the calling thread's slot, if it has one and no hook is using it; `None` ends what was kept under
-    /// this tag.
+    /// Stores local state in the calling thread's slot, if it has a slot and no hook is using it; `None` removes the state
+    /// under this tag.
     pub(crate) fn set_local(&self, tag: Tag, local: Option<NonNull<()>>) {
         let Some(slot) = self.slot.filter(|_| tag != Tag::NONE && !self.is_in_hook()) else { return };
         let tag = match local {
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn homes_of_threads_lie_apart_whatever_their_stacks() {
         let distances: &[usize] = match system::THREAD_KEY_DISTANCE {
-            // glibc's default with and without a guard page and as large pages align it, and .NET's 1.5 MiB.
+            // glibc's default with and without a guard page and with alignment to large pages, and .NET's 1.5 MiB.
             0x8_0000 => &[0x80_0000, 0x80_1000, 0xa0_0000, 0x18_0000, 0x18_1000],
             least => &[least, 2 * least, 5 * least],
         };

@@ -1,4 +1,4 @@
-//! What the application's threads are called.
+//! The names of the application's threads.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use crate::suspension;
 
 use super::names::Name;
 
-/// The names that the runtime has told of, of threads that have not ended.
+/// The names that the runtime has reported, of threads that have not ended.
 #[derive(Default)]
 pub(crate) struct ThreadNames(Mutex<HashMap<usize, Name>>);
 
@@ -19,7 +19,7 @@ impl ThreadNames {
         unpoisoned(self.0.lock())
     }
 
-    /// A thread has been given a name, perhaps before it is there.
+    /// A thread has been named, perhaps before its `thread_created`.
     pub(crate) fn named(&self, thread: ThreadId, name: &str) {
         let mut names = self.names();
         if name.is_empty() {
@@ -29,7 +29,7 @@ impl ThreadNames {
         }
     }
 
-    /// The next thread with this id is another.
+    /// The next thread with this id is another thread.
     pub(crate) fn ended(&self, thread: usize) {
         self.names().remove(&thread);
     }

@@ -1,7 +1,7 @@
-//! From what the runtime passes to a callback to what the callback is given.
+//! Converts the arguments that the runtime passes into those of the user's methods.
 //!
-//! The generated thunks call these. `None` means that the arguments are not what the API promises (an id of 0 where there
-//! must be one), and the callback is not made then.
+//! The generated thunks call these. `None` means that the arguments break the API's promise (an id of 0 where there must be
+//! one); the callback is then skipped.
 
 use std::slice;
 
@@ -13,12 +13,12 @@ use crate::id::{
 };
 use crate::session::Info;
 
-/// A type that one wire argument is made into.
+/// A type that is made from one wire argument.
 pub(crate) trait FromWire<W>: Sized {
     fn from_wire(info: &Info, wire: W) -> Option<Self>;
 }
 
-/// `wire` as a `T`.
+/// `wire`, converted to `T`.
 #[inline]
 pub(crate) fn from_wire<W, T: FromWire<W>>(info: &Info, wire: W) -> Option<T> {
     T::from_wire(info, wire)
@@ -43,7 +43,7 @@ macro_rules! ids_from_wire {
     )* };
 }
 
-/// Identifiers of things that may not be there: nothing can be asked about them.
+/// Identifiers of things that may not exist any more: no call accepts them.
 macro_rules! inert_ids_from_wire {
     ($($id:ty)*) => { $(
         impl FromWire<usize> for Inert<$id> {
@@ -65,8 +65,8 @@ ids_from_wire! {
     FunctionId => Info::function,
     HandleId => |_, raw| Self::from_raw(raw),
     ModuleId => |_, raw| Self::from_raw(raw),
-    // SAFETY: only thunks read arguments off the wire. The runtime keeps an object that it hands to a callback in place until
-    // the callback returns, unless that lets a collection in, which the callbacks with objects have no context for.
+    // SAFETY: only thunks read arguments off the wire. The runtime keeps an object that it passes to a callback in place until
+    // the callback returns, unless the callback lets a collection in; callbacks with objects have no context that could.
     ObjectId<'_> => |_, raw| unsafe { Self::from_raw(raw) },
     ThreadId => Info::thread,
 }
@@ -98,19 +98,19 @@ impl FromWire<HRESULT> for Result<()> {
 /// The array that a (count, start) pair describes; empty when there is none.
 ///
 /// # Safety
-/// `start` is null or points at `count` values that nobody writes to while `'a` lasts.
+/// `start` is null or points at `count` values that no thread writes to during `'a`.
 pub(crate) unsafe fn slice<'a, T>(count: u32, start: *const T) -> &'a [T] {
     if start.is_null() {
         return &[];
     }
-    // SAFETY: not null; the rest is the caller's promise.
+    // SAFETY: not null; the caller promises the rest.
     unsafe { slice::from_raw_parts(start, count as usize) }
 }
 
 /// An array of objects, read in place.
 ///
 /// # Safety
-/// As [`slice`]; and no collection may end while `'a` lasts.
+/// As for [`slice`]; and no collection ends during `'a`.
 pub(crate) unsafe fn objects<'a>(count: u32, start: *const usize) -> &'a [Option<ObjectId<'a>>] {
     // SAFETY: `ObjectId` is a transparent `NonZeroUsize`, so its `Option` has the layout of the wire's number.
     unsafe { slice(count, start.cast()) }
@@ -151,13 +151,13 @@ pub(crate) unsafe fn utf16_z(text: *const u16) -> String {
     String::from_utf16_lossy(units)
 }
 
-/// Writes a callback's answer, if there is room for it.
+/// Writes the result of a callback, if there is room for it.
 ///
 /// # Safety
 /// `out` is null or points at room for a truth value.
 pub(crate) unsafe fn answer(out: *mut BOOL, answer: bool) {
     if !out.is_null() {
-        // SAFETY: not null; the rest is the caller's promise.
+        // SAFETY: not null; the caller promises the rest.
         unsafe { *out = BOOL::from(answer) };
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of `call_log.rs`.
+//! Tests of `log.rs`.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use super::super::reader::{CallBegin, CallEnd, FoldedCalls};
 use super::*;
 use crate::profiler::BoxError;
 
-/// Puts down what it is told.
+/// Writes down all that it receives.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<String>>);
 
@@ -17,7 +17,7 @@ impl Notes {
     }
 }
 
-/// `+3` for three calls that were folded.
+/// `+3` for three folded calls.
 fn folded(folded: FoldedCalls) -> String {
     if folded.calls == 0 { String::new() } else { format!("+{}/{}", folded.calls, folded.time.as_nanos()) }
 }
@@ -37,7 +37,7 @@ impl CallReader<char> for Notes {
     }
 }
 
-/// What a thread does: a call of a function, or the end of one, or an exception; with the stack pointer of the caller.
+/// A step of a thread: it calls a function, a call ends, or an exception is thrown; with the stack pointer of the caller.
 enum Step {
     Enter(char, usize),
     Leave(usize),
@@ -45,7 +45,7 @@ enum Step {
 }
 use Step::*;
 
-/// What a reader is told of such a thread, the steps of which are ten nanoseconds apart, if shorter calls than so are folded.
+/// The output of a reader of such a thread, whose steps are ten nanoseconds apart; shorter calls than `minimum` are folded.
 fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
     let clock = HookClock::of_nanoseconds();
     let log = CallLog { events: EventQueue::new(room, 1), start: 0, clock: clock.clone(), minimum };
@@ -61,7 +61,7 @@ fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
             Unwound(boundary) => writer.unwound_at(StackBoundary(boundary), now),
         }
     }
-    // The clock of tests stands still, so the end is made by hand.
+    // The clock of the tests stands still, so the end is made by hand.
     writer.unwound_at(StackBoundary(usize::MAX), now + 10);
     drop(writer);
     let dropped = log.finish().unwrap();
@@ -98,11 +98,11 @@ fn short_calls_are_folded_into_the_next_that_is_not() {
     // `b` takes 20, with `c` in it, and `d` takes 10.
     let steps = [Enter('a', 9), Enter('b', 8), Enter('c', 7), Leave(7), Leave(8), Enter('d', 8), Leave(8), Leave(9)];
     assert_eq!(told_of(&steps, 64, 50).0, "a0@10 end@80+3/40");
-    // `b` is long enough, so what is around it is.
+    // `b` is long enough, and so is the call around it.
     assert_eq!(told_of(&steps, 64, 20).0, "a0@10 b1@20 end@50+1/10 end@80+1/10");
-    // All of it in less than is told of.
+    // The whole is shorter than the minimum.
     assert_eq!(told_of(&steps, 64, 100).0, "alone@80+4/70");
-    // Nothing around it, twice, then something long.
+    // Two short calls outside any other, then a long one.
     let steps = [Enter('a', 9), Leave(9), Enter('b', 9), Leave(9), Enter('c', 9), Enter('d', 8), Leave(8), Leave(9)];
     assert_eq!(told_of(&steps, 64, 30).0, "alone@40+2/20 c0@50 end@80+1/10");
 }
@@ -117,7 +117,7 @@ fn a_call_is_told_of_as_soon_as_it_has_lasted_long_enough() {
     for (at, function) in [(10, 'a'), (20, 'b'), (40, 'c')] {
         writer.enter_at(100 - at as usize, function, at);
     }
-    assert_eq!((writer.told, writer.due), (1, 45), "only `a` has been told of, and `b` will be next");
+    assert_eq!((writer.told, writer.due), (1, 45), "only `a` is written, and `b` will be next");
     writer.leave_at(60, 50);
     assert_eq!((writer.told, writer.due), (2, u64::MAX), "`c` was short");
     std::mem::forget(writer);
@@ -145,7 +145,7 @@ fn whatever_is_lost_each_call_ends_once() {
     let mut thread = EventReader::<CallEvent<char>>::thread_started(&mut reader, 0);
     let begin = |at, depth, function| CallEvent::Begin { at, depth, function };
     let end = |at, depth| CallEvent::End { at, depth, folded: Ticks::default() };
-    // The end of `b` is lost, then the beginning of what ends at 40, then the end of all.
+    // The end of `b` is lost, then the beginning of the call that ends at 40, then the end of all.
     for event in [begin(10, 0, 'a'), begin(20, 1, 'b'), begin(30, 1, 'c'), end(40, 2), end(50, 1)] {
         reader.event(&mut thread, event).unwrap();
     }

@@ -1,11 +1,11 @@
-//! Tests of `events.rs`.
+//! Tests of `queue.rs`.
 
 use super::*;
 
-/// The event that a test's reader fails on.
+/// The event on which a test's reader fails.
 const FAILS: u64 = u64::MAX;
 
-/// What a test's reader was told: events, ended threads, and how many pauses.
+/// The calls that a test's reader received: events, ended threads, and the number of pauses.
 #[derive(Default)]
 struct Heard(Vec<(u32, u64)>, Vec<u32>, u32);
 
@@ -28,7 +28,7 @@ impl EventReader<u64> for Arc<Mutex<Heard>> {
     }
 }
 
-/// EventQueue with a reader that reads when the test says so.
+/// An `EventQueue` with a reader that reads when the test asks.
 fn events(room: usize, threads: usize) -> (EventQueue<u64>, Arc<Mutex<Heard>>) {
     let (events, heard) = (EventQueue::new(room, threads), Arc::<Mutex<Heard>>::default());
     events.read_by(heard.clone());
@@ -144,7 +144,7 @@ fn a_reader_that_gets_nowhere_is_waited_for_once() {
     assert_eq!((0..1000).filter(|&event| writer.push_waiting(event)).count(), 4);
     let waited = begin.elapsed();
     assert!(waited >= PATIENCE && events.waited() <= waited);
-    // Afterwards it is waited for again.
+    // After the reader has read again, hooks wait for it again.
     read(&events);
     assert!(writer.push_waiting(0) && !events.0.is_stuck.load(Relaxed));
     assert_eq!(events.dropped(), 996);
@@ -158,7 +158,7 @@ fn when_nobody_reads_any_more_who_has_no_room_reads() {
     drop(writer);
     assert_eq!(events.finish().unwrap(), 0);
     assert!(lock(&heard).0.iter().map(|event| event.1).eq(0..100));
-    // And when there is no reader at all nobody waits.
+    // Without any reader, no hook waits.
     let none = EventQueue::<u64>::new(4, 1);
     let mut writer = none.writer();
     assert_eq!((0..100).filter(|&event| writer.push_waiting(event)).count(), 4);

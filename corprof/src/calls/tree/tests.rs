@@ -7,7 +7,7 @@ use crate::hooks::StackBoundary;
 
 use super::{CallTotals, CallTree};
 
-/// A thread of `times`, which tells of hooks at places and times: the name of what begins, or "" for an end.
+/// A thread of `times`, with hooks at these places and times: the name of the function that begins, or "" for an end.
 fn thread(times: &CallProfiler, hooks: &[(&str, usize, u64)]) {
     let mut timer = times.timer();
     for &(name, stack_pointer, at) in hooks {
@@ -71,7 +71,7 @@ fn what_an_exception_leaves_ends_where_it_is_heard_of() {
     for (depth, number) in numbers.into_iter().take(3).enumerate() {
         timer.enter_at(9 - depth, number, 10 * depth as u64);
     }
-    // `c` throws at 20, and at 50 a finally block of `a` is run, deeper down than what has gone.
+    // `c` throws at 20, and at 50 a finally block of `a` runs, deeper down than the functions that are gone.
     timer.unwound_at(StackBoundary(9), 50);
     timer.enter_at(4, numbers[3], 60);
     timer.leave_at(4, 70);
@@ -109,8 +109,8 @@ fn paths_without_room_are_counted_without_their_callers() {
     assert_eq!(of(&tree, "d"), totals(2, 20, 20));
     assert_eq!(of(&tree, "a").calls, 2);
     let whole: Duration = tree.functions().iter().map(|function| function.1.exclusive).sum();
-    assert_eq!(whole, Duration::from_nanos(140), "all the time is somebody's");
-    // What a thread has taken is another's when it has ended, but for what its paths keep.
+    assert_eq!(whole, Duration::from_nanos(140), "all time is counted for some path");
+    // The room of a thread is free again when it has ended, except for the paths that it keeps.
     thread(&times, &[("a", 9, 0), ("b", 8, 10), ("", 8, 20), ("", 9, 30)]);
     assert_eq!((times.tree().cut(), of(&times.tree(), "b").calls), (5, 3));
 }

@@ -1,17 +1,17 @@
-//! arm64, all systems but Windows, for which there is no unwind information yet.
+//! arm64, for all systems except Windows, whose unwind information is not written yet.
 //!
-//! All three hooks get their arguments in x10 and x11 and keep the same registers: x0 to x8 and q0 to q7, besides those that
-//! the callee keeps by itself. The frame begins with the frame pointer and the return address, as C has it.
+//! All three hooks get their arguments in x10 and x11 and save the same registers: x0 to x8 and q0 to q7, in addition to those
+//! that the callee saves. The frame begins with the frame pointer and the return address, as in C.
 //!
-//! All that comes back from a call is among them: x0, x1 and v0 to v3 by the ABI, x2 as the continuation of a method that the
-//! runtime itself suspends (`REG_ASYNC_CONTINUATION_RET`, docs/design/coreclr/botr/runtime-async-codegen.md), x0 to x3 from Swift.
-//! Swift's error and self are in x21 and x20, which the callee keeps.
+//! These include all registers that return values: x0, x1 and v0 to v3 by the ABI, x2 as the continuation of a runtime-async
+//! method (`REG_ASYNC_CONTINUATION_RET`, docs/design/coreclr/botr/runtime-async-codegen.md), x0 to x3 from Swift. Swift's error
+//! and self are in x21 and x20, which the callee saves.
 
 use std::arch::naked_asm;
 
 use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Target};
 
-/// A stub that keeps the pairs of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
+/// A stub that saves the pairs of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
 macro_rules! stub {
     (
         $(#[$doc:meta])*
@@ -72,7 +72,7 @@ macro_rules! stub {
     };
 }
 
-/// The same registers for each; x9 is no register to keep, and makes a pair.
+/// The same registers for each; x9 need not be saved, and only completes a pair.
 macro_rules! stubs {
     ($($(#[$doc:meta])* $name:ident, $tag:ident;)*) => { $(
         stub! {
@@ -85,10 +85,10 @@ macro_rules! stubs {
 }
 
 stubs! {
-    /// Enter: the method's arguments are still in the registers that they were passed in.
+    /// Enter: the method's arguments are still in their registers.
     enter, PLAIN_ARGUMENTS;
-    /// Leave: what the method returns is in its registers.
+    /// Leave: the method's result is in its registers.
     leave, PLAIN_RESULT;
-    /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
+    /// Tailcall: the compiler treats it like a Leave, and so may keep local variables in the registers for results.
     tailcall, NEVER;
 }

@@ -1,14 +1,14 @@
-//! What the compiled code calls: for each ABI a stub for Enter, one for Leave and one for Tailcall.
+//! The functions that compiled code calls: for each ABI a stub for Enter, one for Leave and one for Tailcall.
 //!
-//! Compiled code calls a fast-path hook as it would no function: the arguments are in registers of their own, and registers
-//! that any function may overwrite still hold what the application needs (the table is in the contract notes, (d)). So a stub
-//! keeps those, builds a frame that a stack walk understands, and calls one Rust function. The files beside this one have
-//! the registers of an ABI each; `tests` proves them.
+//! Compiled code does not call a fast-path hook by the usual convention: the arguments are in registers of their own, and
+//! registers that any function may overwrite still hold values of the application (the table is in the contract notes, (d)). So
+//! a stub saves those, builds a frame that a stack walk understands, and calls one Rust function. Each file beside this one has
+//! the registers of one ABI; `tests` checks them.
 //!
-//! Vector registers are kept whole. That is most of what a stub costs, and for most methods for nothing: a method without
-//! arguments of a floating-point, vector or value type gets nothing in them. Which methods those are, their signatures prove
-//! when they are compiled (`signature.rs`); the answer travels in the lowest bits of the number that the runtime hands to
-//! the hook, and the stub looks there. A number without such bits is one of the runtime's own, and nobody's hook is called.
+//! Vector registers are saved whole. That is most of a stub's cost, and needless for most methods: a method without arguments
+//! of a floating-point, vector or value type receives nothing in them. The signature proves this when the method is compiled
+//! (`signature.rs`). The answer is stored in the lowest bits of the number that the runtime passes to the hook, and the stub
+//! tests them. A number without these bits is one of the runtime's own, and no hook is called.
 
 #[cfg(all(target_arch = "aarch64", not(windows)))]
 mod aarch64;
@@ -29,21 +29,21 @@ use x86_64_windows as abi;
 
 /// No argument is in a vector register.
 pub(super) const PLAIN_ARGUMENTS: usize = 1;
-/// What is returned is in no vector register.
+/// No part of the result is in a vector register.
 pub(super) const PLAIN_RESULT: usize = 2;
-/// Every number of ours has this tag. The runtime's own have none: they are addresses that are a multiple of 8. .NET Core 3.1
-/// passes them after Shutdown, when it does not ask any more and compiles with hooks all the same.
+/// The tag of all numbers of ours. The runtime's own have no tags: they are addresses that are multiples of 8. .NET Core 3.1
+/// passes them after Shutdown, when it still compiles with hooks without asking.
 pub(super) const OURS: usize = 4;
-/// All of these: what a client's number is beside them is aligned to more.
+/// All tags: without them a client's number is aligned to more.
 pub(super) const TAGS: usize = PLAIN_ARGUMENTS | PLAIN_RESULT | OURS;
-/// No tag: local variables may be in vector registers where a tail call is made, and no signature tells of those.
+/// No tag: local variables may be in vector registers at a tail call, and signatures do not describe those.
 #[cfg(not(windows))]
 const NEVER: usize = 0;
 
-/// The Rust functions behind the stubs. They get the number that the runtime has for the function, tags included, if it is one
-/// of [`OURS`], and the stack pointer that its caller had before the call.
+/// The Rust functions behind the stubs. They receive the runtime's number for the function, tags included, if it has [`OURS`],
+/// and the stack pointer that the function's caller had before the call.
 ///
-/// They may unwind as far as the stubs are concerned; in a profiler they must not, as compiled code is above.
+/// The stubs allow them to unwind; in a profiler they must not, as compiled code is above them on the stack.
 pub(crate) trait Target: 'static {
     /// A method begins.
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize);
@@ -53,8 +53,8 @@ pub(crate) trait Target: 'static {
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize);
 }
 
-/// The Rust functions behind the hooks of the slow path. They get the number that the runtime has for the function, tags
-/// included, and its `COR_PRF_ELT_INFO`.
+/// The Rust functions behind the slow-path hooks. They receive the runtime's number for the function, tags included, and its
+/// `COR_PRF_ELT_INFO`.
 pub(crate) trait SlowTarget: 'static {
     /// A method begins.
     extern "C-unwind" fn enter(client: usize, elt: usize);
@@ -64,14 +64,14 @@ pub(crate) trait SlowTarget: 'static {
     extern "C-unwind" fn tailcall(client: usize, elt: usize);
 }
 
-/// A stub, as the runtime takes it.
+/// A stub, as the runtime expects it.
 pub(crate) type Stub = unsafe extern "C-unwind" fn();
 
 /// A hook of the slow path.
 pub(crate) type SlowStub = unsafe extern "C-unwind" fn(usize, usize);
 
-/// The hooks of the slow path: the runtime's wrapper keeps the registers that must be kept and calls them as C does, so they
-/// are the functions of the [`SlowTarget`] themselves, but for what an ABI has to add.
+/// The slow-path hooks: the runtime's wrapper saves the necessary registers and calls them as C does. So they are the functions
+/// of the [`SlowTarget`] themselves, plus additions for some ABIs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowStubs {
     pub(crate) enter: SlowStub,
@@ -89,7 +89,7 @@ pub(crate) fn slow_of<T: SlowTarget>() -> Option<SlowStubs> {
     Some(SlowStubs { enter, leave: T::leave, tailcall: T::tailcall })
 }
 
-/// There are none.
+/// This processor and system have no stubs.
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows)))))]
 pub(crate) fn slow_of<T: SlowTarget>() -> Option<SlowStubs> {
     None
@@ -109,7 +109,7 @@ pub(crate) fn of<T: Target>() -> Option<Stubs> {
     Some(Stubs { enter: abi::enter::<T>, leave: abi::leave::<T>, tailcall: abi::tailcall::<T> })
 }
 
-/// There are none.
+/// This processor and system have no stubs.
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows)))))]
 pub(crate) fn of<T: Target>() -> Option<Stubs> {
     None

@@ -1,18 +1,18 @@
 //! x86-64, System V: Linux and macOS.
 //!
-//! Enter gets its arguments in r14 and r15, which the callee keeps by itself; Leave and Tailcall where C has them. Everything
-//! else that must survive and that C may overwrite is in the lists. The upper halves of ymm and zmm are never touched.
+//! Enter gets its arguments in r14 and r15, which the callee saves; Leave and Tailcall get theirs as in C. The lists have all
+//! other registers that must survive and that C may overwrite. The upper halves of ymm and zmm are never touched.
 //!
-//! What comes back from a call: rax and rdx, xmm0 and xmm1 by the ABI; rcx is the continuation of a method that the runtime
-//! itself suspends (runtime async: docs/design/coreclr/botr/runtime-async-codegen.md, `REG_ASYNC_CONTINUATION_RET`), which is 0
-//! when the method has finished; Swift's convention adds rcx, r8, xmm2 and xmm3 (`REG_SWIFT_INTRET_ORDER` in
-//! jit/targetamd64.h). Swift's error and self are in r12 and r13, which the callee keeps.
+//! Registers that return values: rax, rdx, xmm0 and xmm1 by the ABI; rcx, the continuation of a runtime-async method
+//! (docs/design/coreclr/botr/runtime-async-codegen.md, `REG_ASYNC_CONTINUATION_RET`), which is 0 when the method has finished;
+//! by Swift's convention also rcx, r8, xmm2 and xmm3 (`REG_SWIFT_INTRET_ORDER` in jit/targetamd64.h). Swift's error and self
+//! are in r12 and r13, which the callee saves.
 
 use std::arch::naked_asm;
 
 use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, SlowTarget, Target};
 
-/// A stub that keeps the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
+/// A stub that saves the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
 ///
 /// A call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
 macro_rules! stub {
@@ -63,7 +63,7 @@ macro_rules! stub {
 }
 
 stub! {
-    /// Enter: the method's arguments are still in the registers that they were passed in.
+    /// Enter: the method's arguments are still in their registers.
     enter, PLAIN_ARGUMENTS in "r14b", arguments { "rdi" = "r14" "rsi" = "r15" },
     general ["rax" at 0, "rdi" at 8, "rsi" at 16, "rdx" at 24, "rcx" at 32, "r8" at 40, "r9" at 48] in 56,
     vectors [
@@ -73,20 +73,20 @@ stub! {
 }
 
 stub! {
-    /// Leave: what the method returns is in its registers.
+    /// Leave: the method's result is in its registers.
     leave, PLAIN_RESULT in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8, "rcx" at 16, "r8" at 24] in 40,
     vectors ["xmm0" at 32, "xmm1" at 48, "xmm2" at 64, "xmm3" at 80] in 104
 }
 
 stub! {
-    /// Tailcall: the compiler takes it for a Leave, and so may keep local variables where results are returned.
+    /// Tailcall: the compiler treats it like a Leave, and so may keep local variables in the registers for results.
     tailcall, NEVER in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8, "rcx" at 16, "r8" at 24] in 40,
     vectors ["xmm0" at 32, "xmm1" at 48, "xmm2" at 64, "xmm3" at 80] in 104
 }
 
-/// A stub that keeps these registers and passes its arguments on.
+/// A stub that saves these registers and passes its arguments on.
 macro_rules! slow_stub {
     (
         $(#[$doc:meta])*
@@ -113,8 +113,8 @@ macro_rules! slow_stub {
 }
 
 slow_stub! {
-    /// Enter on the slow path: the wrapper of .NET Core 3.1 keeps the first two vector registers only, and the method's other
-    /// arguments are still in the rest. Beside what it does itself, that costs nothing.
+    /// Enter on the slow path: the wrapper of .NET Core 3.1 saves the first two vector registers only, and the method's other
+    /// arguments are still in the rest. Compared with the wrapper's own work, saving them costs nothing.
     slow_enter calls enter,
     vectors [
         "xmm0" at 0, "xmm1" at 16, "xmm2" at 32, "xmm3" at 48, "xmm4" at 64, "xmm5" at 80, "xmm6" at 96, "xmm7" at 112

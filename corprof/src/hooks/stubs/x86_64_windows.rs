@@ -1,19 +1,18 @@
 //! x86-64, Windows.
 //!
-//! The arguments are where C has them. The JIT has stored the method's own arguments before it calls Enter, so that stub
-//! keeps nothing, and Leave only has two registers to keep: looking at signatures' tags would cost more than it saves.
+//! The arguments are passed as in C. The JIT stores the method's own arguments before it calls Enter, so that stub saves
+//! nothing, and Leave saves only two registers: testing the signatures' tags would cost more than it saves.
 //!
-//! Leave and Tailcall return with rcx = 0. A method that the runtime itself suspends (runtime async) returns its continuation
-//! there, and 0 when it has finished (`REG_ASYNC_CONTINUATION_RET`, jit/targetamd64.h). The .NET 10 compiler sets rcx to 0, puts
-//! the hook's argument into it and calls Leave; it does not set it again (dotnet/runtime pull request 122490 changes that in
-//! .NET 11). A method that is suspended does not call Leave there, so 0 is the only right value. For all other methods rcx is
-//! free.
+//! Leave and Tailcall return with rcx = 0. A runtime-async method returns its continuation there, and 0 when it has finished
+//! (`REG_ASYNC_CONTINUATION_RET`, jit/targetamd64.h). The .NET 10 compiler sets rcx to 0, then puts the hook's argument into it
+//! and calls Leave; it does not clear it again (dotnet/runtime pull request 122490 changes that in .NET 11). A method does not
+//! call Leave when it is suspended, so 0 is the only right value. In all other methods rcx is free.
 
 use std::arch::naked_asm;
 
 use super::{OURS, Target};
 
-/// A stub that keeps these registers, each at its place in the frame. The first 32 bytes of a frame belong to the callee; a
+/// A stub that saves these registers, each at its place in the frame. The first 32 bytes of a frame belong to the callee; a
 /// call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
 macro_rules! stub {
     (
@@ -55,11 +54,11 @@ stub! {
 }
 
 stub! {
-    /// Leave: what the method returns is in its registers.
+    /// Leave: the method's result is in its registers.
     leave, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
 }
 
 stub! {
-    /// Tailcall: the compiler takes it for a Leave.
+    /// Tailcall: the compiler treats it like a Leave.
     tailcall, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
 }

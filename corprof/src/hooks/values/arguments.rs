@@ -1,4 +1,4 @@
-//! [`Arguments`] and [`ReturnValue`]: where the runtime says that values are, put beside what they are.
+//! [`Arguments`] and [`ReturnValue`]: combine the runtime's places of values with the plan of their types.
 
 use std::fmt;
 
@@ -10,30 +10,30 @@ use super::plan::{Node, Plan};
 use super::value::Place;
 use super::{Unreadable, Value};
 
-/// How many values there is room for in a hook, `this` included: more than compilers commonly make.
+/// The most values in one hook, `this` included: more than compilers commonly make.
 pub(in crate::hooks) const MOST_RANGES: usize = 128;
 
-/// Where values are, as the runtime tells; or why it does not.
+/// The places of values, from the runtime; or the reason why it did not return them.
 pub(in crate::hooks) type Ranges<'h> = Result<&'h [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE], Unreadable>;
 
-/// The arguments of a function that begins: good in its hook.
+/// The arguments of a function that begins, valid in its hook.
 pub struct Arguments<'h> {
     plan: &'h Plan,
     ranges: Ranges<'h>,
     layout: StringLayout,
 }
 
-/// What a function that is about to return will return: good in its hook.
+/// The result of a function that is about to return, valid in its hook.
 pub struct ReturnValue<'h> {
     node: Option<&'h Node>,
     range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,
     layout: StringLayout,
 }
 
-/// The value of this type in a range.
+/// The value with this node's type in a range.
 ///
 /// # Safety
-/// For `'h`, the range is where the runtime has a value of this type, and no collection runs. Strings have this layout.
+/// For `'h`, the runtime has a value of this type in the range, and no collection runs. Strings have this layout.
 unsafe fn value<'h>(
     node: &'h Node,
     range: Option<&sys::COR_PRF_FUNCTION_ARGUMENT_RANGE>,
@@ -53,9 +53,8 @@ unsafe fn value<'h>(
 }
 
 impl<'h> Arguments<'h> {
-    /// # Safety
-    /// For `'h`, the ranges are where the runtime has the arguments of the function that the plan is of, and no collection
-    /// runs. Strings have this layout.
+    /// For `'h`, the runtime has the arguments of the plan's function in the ranges, and no collection runs. Strings have this
+    /// layout.
     pub(in crate::hooks) unsafe fn new(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
         let ranges = match (plan.unreadable, ranges) {
             (Some(why), _) => Err(why),
@@ -67,35 +66,35 @@ impl<'h> Arguments<'h> {
 
     fn value(&self, node: &'h Node, index: usize) -> Value<'h> {
         match self.ranges {
-            // SAFETY: by the promise of `new`, this is the place of the value that the node describes: there are as many
-            // ranges as values, and in the same order.
+            // SAFETY: by the promise of `new`, the node describes the value at this place: there are as many ranges as values,
+            // in the same order.
             Ok(ranges) => unsafe { value(node, ranges.get(index), self.layout) },
             Err(why) => Value::Unreadable(why),
         }
     }
 
-    /// The object that the method is called on; a [by-ref](Value::ByRef) if that is a struct. None for a static method.
+    /// The object that the method is called on; a [by-ref](Value::ByRef) for a struct. None for a static method.
     pub fn this(&self) -> Option<Value<'h>> {
         self.plan.this.as_ref().map(|node| self.value(node, 0))
     }
 
-    /// How many parameters there are, `this` not counted.
+    /// The number of parameters, without `this`.
     pub fn len(&self) -> usize {
         self.plan.parameters.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.plan.parameters.is_empty()
     }
 
-    /// The argument for a parameter, counted from 0 without `this`.
+    /// The argument of a parameter, counted from 0 without `this`.
     pub fn get(&self, index: usize) -> Option<Value<'h>> {
         let parameter = self.plan.parameters.get(index)?;
         Some(self.value(&parameter.node, index + usize::from(self.plan.this.is_some())))
     }
 
-    /// The name of a parameter, if the metadata have one.
+    /// The name of a parameter, if the metadata have it.
     pub fn name(&self, index: usize) -> Option<&'h str> {
         self.plan.parameters.get(index)?.name.as_deref()
     }
@@ -105,16 +104,15 @@ impl<'h> Arguments<'h> {
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Unreadable(Unreadable::Mismatch)))
     }
 
-    /// Why no argument is told, if none is. Where not even the number of parameters is known, [`len`](Self::len) is 0.
+    /// The reason if no argument can be read. If even the number of parameters is unknown, [`len`](Self::len) is 0.
     pub fn unreadable(&self) -> Option<Unreadable> {
         self.ranges.err()
     }
 }
 
 impl<'h> ReturnValue<'h> {
-    /// # Safety
-    /// For `'h`, the range is where the runtime has what the function of the plan returns, and no collection runs. Strings
-    /// have this layout.
+    /// For `'h`, the runtime has the result of the plan's function in the range, and no collection runs. Strings have this
+    /// layout.
     pub(in crate::hooks) unsafe fn new(
         plan: &'h Plan,
         range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,
@@ -134,7 +132,7 @@ impl<'h> ReturnValue<'h> {
     }
 }
 
-/// In parentheses, as where a method is called.
+/// In parentheses, like the arguments of a call.
 impl fmt::Display for Arguments<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(")?;

@@ -1,4 +1,4 @@
-//! Values as text, much as C# writes them.
+//! Formats values as text, much like C#.
 
 use std::fmt::{self, Write as _};
 
@@ -42,7 +42,7 @@ impl fmt::Display for EnumValue {
     }
 }
 
-/// In quotation marks; what is not well-formed is shown as U+FFFD.
+/// In quotation marks; ill-formed UTF-16 is shown as U+FFFD.
 impl fmt::Display for StringRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
@@ -55,7 +55,7 @@ impl fmt::Display for StringRef<'_> {
     }
 }
 
-/// `ref` and the value in the place.
+/// `ref` and the value at the address.
 impl fmt::Display for ByRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.address() == 0 { f.write_str("ref null") } else { write!(f, "ref {}", self.value()) }

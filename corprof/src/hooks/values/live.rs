@@ -1,8 +1,8 @@
-//! What a plan needs to know of the running application: the [`Source`] of the real thing.
+//! The [`Source`] of a plan in a running application.
 //!
-//! Signatures name types of other assemblies; the API asks for the module that defines a type. A module is found here by
-//! its assembly's name, among those that are loaded, as all types in the signature of a function that is being compiled
-//! are. If two loaded assemblies have the name, it is not decided which one is meant.
+//! Signatures name types of other assemblies; the API asks for the module that defines a type. This finds a module by the name
+//! of its assembly among the loaded ones: all types in the signature of a function that is being compiled are loaded. If two
+//! loaded assemblies have the name, the type is ambiguous.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -23,41 +23,41 @@ use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
 /// The assembly of the core library, in every .NET Core and later.
 const CORE: &str = "System.Private.CoreLib";
 
-/// How often a type may have been moved to another assembly, or is enclosed by another: nobody does that as often.
+/// The most times that a type is followed to another assembly or an enclosing type: more than real code has.
 const MOST_STEPS: usize = 16;
 
-/// The first version of the interface whose runtime shows the whole of a struct that is returned in registers: .NET 5.
+/// The first version of the interface whose runtime shows all registers of a returned struct: .NET 5.
 const SHOWS_ALL_REGISTERS: u8 = 12;
 
-/// The loaded assemblies by name, until others are loaded.
+/// The loaded assemblies by name, until the set of loaded modules changes.
 #[derive(Default)]
 pub(in crate::hooks) struct Assemblies(Mutex<ByName>);
 
 #[derive(Default)]
 struct ByName {
-    /// The number of loadings and unloadings before.
+    /// The value of [`Liveness::changes`](crate::session::Liveness::changes) before listing.
     changes: u64,
-    /// None for a name that several have.
+    /// None for a name that several assemblies have.
     modules: HashMap<String, Option<ModuleId>>,
 }
 
 impl Assemblies {
-    /// Nothing is asked of the runtime under this lock.
+    /// The runtime is never called under this lock.
     fn lock(&self) -> MutexGuard<'_, ByName> {
         unpoisoned(self.0.lock())
     }
 }
 
-/// Looks up what the signature of a function names.
+/// Looks up the types that the signature of a function names.
 pub(in crate::hooks) struct Lookup<'a, 'cb> {
     cx: &'a mut InTriggers<'cb>,
     assemblies: &'a Assemblies,
 }
 
-/// Where a type is defined, or where to look further.
+/// One step in the search for the definition of a type.
 enum Step {
     Found(ModuleId, TypeDef),
-    /// In the assembly of this name.
+    /// The type is in the assembly of this name.
     Elsewhere(String),
 }
 
@@ -93,7 +93,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(planner::plan(self, method))
     }
 
-    /// Only the ABI of System V has results in two kinds of registers.
+    /// Only the System V ABI returns results in two kinds of registers.
     fn shows_one_register(&self) -> bool {
         cfg!(all(target_arch = "x86_64", not(windows))) && self.cx.version() < SHOWS_ALL_REGISTERS
     }
@@ -104,7 +104,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         metadata.params(method)?.into_iter().map(name).collect()
     }
 
-    /// Whether a type is a value type, by what it says that it derives from.
+    /// Whether a type is a value type, by the base type in its metadata.
     fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
         let base = || -> Result<Option<String>> {
             let metadata = self.cx.metadata(module)?;
@@ -118,7 +118,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
     }
 
-    /// The module of the assembly with this name, if it is the only one.
+    /// The module of the assembly with this name, if only one has it.
     fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
         let changes = self.cx.liveness().changes();
         {
@@ -138,7 +138,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     fn loaded(&mut self) -> Result<HashMap<String, Option<ModuleId>>> {
         let mut modules = HashMap::new();
         for module in self.cx.enum_modules()? {
-            // Those that are not quite there, or not quite any more, are none that code is compiled against.
+            // Compiled code never depends on modules that are only partly loaded or already being unloaded.
             let Ok(Some(assembly)) = self.cx.module_info(module).map(|info| info.assembly) else { continue };
             let Ok(info) = self.cx.assembly_info(assembly) else { continue };
             if info.module == Some(module) {
@@ -148,7 +148,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(modules)
     }
 
-    /// Where a type is defined.
+    /// The definition of a type.
     fn resolve(&mut self, module: ModuleId, token: TypeDefOrRef) -> Result<(ModuleId, TypeDef), Unreadable> {
         match token {
             TypeDefOrRef::Def(definition) => Ok((module, definition)),
@@ -182,7 +182,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     }
 
     fn assembly_name(&self, module: ModuleId, scope: Token) -> Result<String, Unreadable> {
-        // A module of several files: .NET Core has none.
+        // The type is in another file of a multi-file assembly: .NET Core has none.
         let reference = AssemblyRef::try_from(scope).map_err(|_| Unreadable::AmbiguousType)?;
         let identity = self.cx.metadata(module).and_then(|of| of.assembly_ref(reference));
         Ok(identity.map_err(Unreadable::Layout)?.name)
@@ -215,7 +215,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(Step::Elsewhere(self.assembly_name(module, moved)?))
     }
 
-    /// The name of a class of the core library; none for another's.
+    /// The name of a class of the core library; none for other classes.
     fn core_name(&mut self, class: ClassId) -> Result<Option<String>> {
         let info = self.cx.class_info(class)?;
         if self.assembly(CORE) != Ok(info.module) {
@@ -224,7 +224,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(Some(self.cx.metadata(info.module)?.type_def(info.token)?.name))
     }
 
-    /// What an enumeration stores its members as.
+    /// The underlying type of an enumeration.
     fn underlying(&self, class: ClassId) -> Result<Option<Primitive>> {
         let info = self.cx.class_info(class)?;
         let metadata = self.cx.metadata(info.module)?;
@@ -243,7 +243,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     }
 }
 
-/// The elements' own types, as the core library calls them.
+/// The primitive types, by their names in the core library.
 const PRIMITIVES: [(&str, Primitive); 16] = [
     ("System.Boolean", Primitive::Bool),
     ("System.Char", Primitive::Char),
@@ -272,7 +272,7 @@ impl Source for Lookup<'_, '_> {
         let own = self.core_name(class)?;
         match self.core_name(parent)?.as_deref() {
             Some("System.ValueType") => match own.as_deref() {
-                // The base of enumerations is a class itself.
+                // `System.Enum` itself is a class.
                 Some("System.Enum") => Ok(Kind::Reference),
                 Some(name) => {
                     let primitive = PRIMITIVES.iter().find(|(of, _)| *of == name);

@@ -1,10 +1,10 @@
-//! What functions are called with and what they return, read by their signatures: for [`ValueHooks`](super::ValueHooks).
+//! Arguments and results of functions, read by their signatures: for [`ValueHooks`](super::ValueHooks).
 //!
-//! A hook gets [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read where they are, without an allocation. What the
-//! runtime does not tell, or cannot be read, is [`Unreadable`], with the reason.
+//! A hook receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A
+//! value that cannot be read is [`Unreadable`], with the reason.
 
-// `planner` turns a signature into a `plan` when the function is compiled: which kind of value is where, with the layouts of
-// structs. It may allocate and ask the runtime (`live`). In the hook, `value` reads at the addresses that the runtime gives.
+// `planner` turns a signature into a `plan` when the function is compiled: the kinds of its values, with the layouts of
+// structs. It may allocate and call the runtime (`live`). In the hook, `value` reads at the addresses that the runtime gives.
 mod arguments;
 mod display;
 mod live;

@@ -1,4 +1,4 @@
-//! What is where in a call of one function: made when it is compiled, read by its hooks.
+//! The types of the values in a call of one function: made when it is compiled, read by its hooks.
 
 use crate::id::ClassId;
 use crate::metadata::FieldDef;
@@ -9,28 +9,28 @@ use super::Unreadable;
 /// The values of a function.
 #[derive(Debug, Default)]
 pub(in crate::hooks) struct Plan {
-    /// What `this` is, if there is one.
+    /// The type of `this`, for an instance method.
     pub(super) this: Option<Node>,
     /// The parameters, without `this`.
     pub(super) parameters: Box<[Parameter]>,
-    /// What is returned; none for `void`.
+    /// The type of the result; none for `void`.
     pub(super) result: Option<Node>,
-    /// Why nothing at all is known of the parameters.
+    /// The reason if nothing is known about the parameters.
     pub(super) unreadable: Option<Unreadable>,
 }
 
 /// A parameter.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// Its name, if the metadata have one.
+    /// Its name, if the metadata have it.
     pub(super) name: Option<Box<str>>,
     pub(super) node: Node,
 }
 
-/// A type, as far as its values are read.
+/// A type, as detailed as reading its values needs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Node {
-    /// A truth value, a character, an integer or a floating-point number: no other [`Primitive`].
+    /// A truth value, a character, an integer or a floating-point number; other [`Primitive`]s do not occur here.
     Primitive(Primitive),
     Enum {
         class: ClassId,
@@ -41,7 +41,7 @@ pub(super) enum Node {
     String,
     /// A reference to any object.
     Object,
-    /// An unmanaged pointer, or one to a function.
+    /// An unmanaged pointer or a function pointer.
     Pointer,
     /// A managed reference to a place with a value of this type.
     ByRef(Box<Node>),
@@ -70,17 +70,17 @@ pub(super) struct FieldNode {
 }
 
 impl Plan {
-    /// How many values the runtime shows when the function begins.
+    /// The number of values that the runtime shows when the function begins.
     pub(in crate::hooks) fn ranges(&self) -> usize {
         usize::from(self.this.is_some()) + self.parameters.len()
     }
 
-    /// Whether it returns something.
+    /// Whether the function returns a value.
     pub(in crate::hooks) fn has_result(&self) -> bool {
         self.result.is_some()
     }
 
-    /// Nothing can be read, for this reason.
+    /// A plan of which nothing can be read, for this reason.
     pub(super) fn unreadable(why: Unreadable) -> Self {
         let result = Some(Node::Unreadable(why));
         Self { this: None, parameters: Box::default(), result, unreadable: Some(why) }
@@ -88,7 +88,7 @@ impl Plan {
 }
 
 impl Node {
-    /// The size of a value in bytes; none if it is not known.
+    /// The size of a value in bytes; none if it is unknown.
     pub(super) fn size(&self) -> Option<usize> {
         Some(match self {
             Self::Primitive(primitive) | Self::Enum { underlying: primitive, .. } => size_of_number(*primitive)?,
@@ -98,7 +98,7 @@ impl Node {
         })
     }
 
-    /// Whether a value has a floating-point number, or something unknown, in it.
+    /// Whether a value contains a floating-point number or an unknown part.
     pub(super) fn may_hold_float(&self) -> bool {
         match self {
             Self::Primitive(primitive) => matches!(primitive, Primitive::Float32 | Primitive::Float64),
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Whether a value has something in it that is neither a floating-point number nor unknown.
+    /// Whether a value contains a part that is neither a floating-point number nor unknown.
     pub(super) fn holds_integer(&self) -> bool {
         match self {
             Self::Primitive(primitive) => !matches!(primitive, Primitive::Float32 | Primitive::Float64),
@@ -119,7 +119,7 @@ impl Node {
     }
 }
 
-/// The size of those that are numbers.
+/// The size of a primitive that is a number.
 pub(super) fn size_of_number(primitive: Primitive) -> Option<usize> {
     Some(match primitive {
         Primitive::Bool | Primitive::Int8 | Primitive::UInt8 => 1,

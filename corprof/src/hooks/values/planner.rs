@@ -1,8 +1,8 @@
-//! From a signature to a [`Plan`].
+//! Makes a [`Plan`] from a signature.
 //!
-//! Signatures name types; their layouts come from the classes that are loaded for them. What is asked of the runtime for
-//! that is a [`Source`], so that tests can play it. Nothing here is trusted: signatures and layouts may say what they like,
-//! and fields that do not lie within their struct, or nest without end, become unreadable.
+//! Signatures name types; the layouts come from the loaded classes of these types. A [`Source`] asks the runtime for them, so
+//! that tests can replace it. The input is not trusted: fields that do not lie within their struct, or nest without end, become
+//! unreadable.
 
 use crate::error::Result;
 use crate::id::{ClassId, ModuleId};
@@ -18,18 +18,18 @@ mod tests;
 /// How deep structs may nest.
 const MOST_DEPTH: usize = 16;
 
-/// How many types the values of one function may consist of, fields of fields included.
+/// The most types that the values of one function may consist of, nested fields included.
 const MOST_NODES: usize = 4096;
 
-/// What is asked about types.
+/// The questions about types.
 pub(super) trait Source {
-    /// What the class is.
+    /// The kind of the class.
     fn kind(&mut self, class: ClassId) -> Result<Kind>;
-    /// The class that a token of a module stands for, with these type arguments; loaded if need be.
+    /// The class for a token of a module with these type arguments; loads it if necessary.
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable>;
-    /// The class that a type with an element of its own stands for.
+    /// The class for a primitive type.
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable>;
-    /// Where the instance fields of a value type are.
+    /// The layout of the instance fields of a value type.
     fn shape(&mut self, class: ClassId) -> Result<Shape>;
 }
 
@@ -37,21 +37,21 @@ pub(super) trait Source {
 pub(super) enum Kind {
     /// A class, an interface, an array.
     Reference,
-    /// The class of strings, and no other.
+    /// The class of strings.
     String,
-    /// One of the value types that have an element of their own.
+    /// A primitive value type.
     Primitive(Primitive),
-    /// An enumeration over this.
+    /// An enumeration with this underlying type.
     Enum(Primitive),
     /// Any other value type.
     Struct,
 }
 
-/// Where the instance fields of a value type are.
+/// The layout of a value type.
 pub(super) struct Shape {
     /// In bytes.
     pub(super) size: usize,
-    /// The module that defines it, in which the tokens of the fields' types are.
+    /// The module that defines it; the tokens of the fields' types refer to it.
     pub(super) module: ModuleId,
     pub(super) type_args: Vec<ClassId>,
     pub(super) fields: Vec<ShapeField>,
@@ -61,28 +61,28 @@ pub(super) struct ShapeField {
     pub(super) token: FieldDef,
     pub(super) name: String,
     pub(super) offset: usize,
-    /// None if its signature is damaged.
+    /// None if its signature is malformed.
     pub(super) of: Option<Type>,
 }
 
-/// What the tokens and type parameters of a signature stand for.
+/// The meaning of the tokens and type parameters of a signature.
 pub(super) struct Scope<'a> {
     pub(super) module: ModuleId,
-    /// The type arguments of the class; none of them if only a frame would tell.
+    /// The type arguments of the class; empty if only a frame could tell.
     pub(super) class_args: &'a [ClassId],
-    /// Those of the method.
+    /// The type arguments of the method.
     pub(super) method_args: &'a [ClassId],
 }
 
-/// What a plan is made of beside the signature.
+/// The input of a plan.
 pub(super) struct Method<'a> {
     pub(super) scope: Scope<'a>,
     pub(super) signature: &'a MethodSignature,
-    /// What `this` is, if the method has one.
+    /// The type of `this`, if the method has one.
     pub(super) this: Owner,
     /// The names of the parameters that have one, with their numbers from 1 on.
     pub(super) names: Vec<(u32, String)>,
-    /// The runtime shows of a struct that is returned in registers the first integer register.
+    /// Whether the runtime shows only the first integer register of a struct that is returned in registers.
     pub(super) shows_one_register: bool,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Method<'a> {
 pub(super) enum Owner {
     /// Its class.
     Class(ClassId),
-    /// Only a frame would tell, but it is a reference type or not.
+    /// Only a frame could tell the class, but it is known whether it is a value type.
     Shared { is_value_type: bool },
 }
 
@@ -117,7 +117,7 @@ pub(super) fn plan(source: &mut impl Source, method: Method<'_>) -> Plan {
     let result = result.map(|node| {
         let is_struct = matches!(node, Node::Struct(_));
         let is_in_registers = node.size().is_some_and(|size| size <= 2 * size_of::<usize>());
-        // By the System V ABI eight bytes are in an integer register if anything in them is no floating-point number.
+        // By the System V ABI, eight bytes are in an integer register if any part of them is not a floating-point number.
         let is_in_integer = !node.may_hold_float() || node.holds_integer();
         let is_whole = node.size().is_some_and(|size| size <= size_of::<usize>()) && is_in_integer;
         if method.shows_one_register && is_struct && is_in_registers && !is_whole {
@@ -174,7 +174,7 @@ impl<S: Source> Planner<'_, S> {
         }
     }
 
-    /// What values of a class are.
+    /// The node for values of a class.
     fn class_node(&mut self, class: ClassId, depth: usize) -> Node {
         match self.source.kind(class) {
             Ok(Kind::Reference) => Node::Object,
@@ -222,7 +222,7 @@ impl<S: Source> Planner<'_, S> {
             }
             Type::TypeParameter(index) => argument(scope.class_args, *index),
             Type::MethodParameter(index) => argument(scope.method_args, *index),
-            // The API leads to no class of an array or a pointer.
+            // The API cannot find the class of an array or a pointer.
             _ => Err(Unreadable::TypeArgument),
         }
     }

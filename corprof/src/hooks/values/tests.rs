@@ -1,4 +1,4 @@
-//! Values read from memory that a test has laid out.
+//! Reads values from memory that a test has laid out.
 
 use corprof_sys::COR_PRF_FUNCTION_ARGUMENT_RANGE as Range;
 
@@ -13,7 +13,7 @@ fn id(number: usize) -> ClassId {
     ClassId::from_raw(number).unwrap()
 }
 
-/// Where a value lies, as the runtime would say it.
+/// The range of a value, as the runtime would return it.
 fn range<T>(value: &T) -> Range {
     Range { startAddress: std::ptr::from_ref(value).expose_provenance(), length: size_of::<T>() as u32 }
 }
@@ -25,7 +25,7 @@ fn plan(this: Option<Node>, parameters: impl IntoIterator<Item = Node>) -> Plan 
 
 /// The text of the arguments.
 fn text(plan: &Plan, ranges: &[Range]) -> String {
-    // SAFETY: the tests' ranges are those of values of the nodes' types, or too short.
+    // SAFETY: the tests' ranges hold values of the nodes' types, or are too short.
     unsafe { Arguments::new(plan, Ok(ranges), STRING) }.to_string()
 }
 
@@ -58,7 +58,7 @@ fn numbers_are_read_to_the_last_bit() {
         Primitive::NativeUInt,
     ];
     let plan = plan(None, numbers.map(Node::Primitive));
-    // All others are constants, which live as long as the program.
+    // All other values are constants, which live as long as the program.
     let letter = u16::from(b'x');
     let ranges = [
         range(&true),
@@ -114,7 +114,7 @@ fn strings_objects_and_structs_are_read_where_they_lie() {
     let plan = plan(Some(Node::Object), [inner(), Node::String, Node::String, Node::ByRef(Box::new(inner()))]);
     let (none, place) = (0_usize, std::ptr::from_ref(&value).expose_provenance());
     let ranges = [range(&string), range(&value), range(&string), range(&none), range(&place)];
-    // Behind the by-ref the number is read, and the reference is not believed.
+    // Behind the by-ref the number is read, and the reference is not trusted.
     let expected = format!(
         "({{ E: 7, T: \"a😀\", P: {string:#x} }}, \"a😀\", null, ref {{ E: 7, T: <{}>, P: {string:#x} }})",
         Unreadable::ObjectBehindByRef
@@ -146,7 +146,7 @@ fn a_by_ref_to_nowhere_says_so() {
     }
 }
 
-/// The application may have shut itself into a sandbox that forbids what memory is looked at with.
+/// The application may have entered a sandbox that forbids the call with which memory is probed.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_by_ref_in_a_sandbox_says_so() {
@@ -154,7 +154,7 @@ fn a_by_ref_in_a_sandbox_says_so() {
     let number = 42_i64;
     let place = std::ptr::from_ref(&number).expose_provenance();
     assert_eq!(text(&plan, &[range(&place)]), "(ref 42)");
-    // On a thread of its own, which takes the sandbox with it.
+    // On a thread of its own: the seccomp filter ends with the thread.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             crate::system::forbid(libc::SYS_process_vm_readv);
@@ -187,7 +187,7 @@ fn a_result_is_a_value_or_none() {
     let returns = |node| Plan { result: node, ..Plan::default() };
     let [number, void] = [returns(Some(Node::Primitive(Primitive::Int32))), returns(None)];
     let answer = 42_i32;
-    // SAFETY: the range is that of a number of this type.
+    // SAFETY: the range holds a number of this type.
     let value = |plan, range| unsafe { ReturnValue::new(plan, range, STRING) }.to_string();
     assert_eq!(value(&number, Ok(range(&answer))), "42");
     assert_eq!(value(&void, Ok(Range { startAddress: 0, length: 0 })), "void");

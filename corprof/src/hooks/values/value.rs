@@ -1,4 +1,4 @@
-//! One value: where it is, and what is read there.
+//! One value: its place, and reading it.
 
 use std::marker::PhantomData;
 
@@ -11,9 +11,9 @@ use crate::system;
 use super::Unreadable;
 use super::plan::{FieldNode, Node, StructNode, size_of_number};
 
-/// A value that a function is given or returns.
+/// A value that a function receives or returns.
 ///
-/// It is good in the hook that shows it, where no collection can move objects, and cannot be kept longer:
+/// It is valid in the hook that shows it, where no collection can move objects, and cannot be kept longer:
 ///
 /// ```compile_fail
 /// # use corprof::hooks::values::{Arguments, Value};
@@ -23,7 +23,7 @@ use super::plan::{FieldNode, Node, StructNode, size_of_number};
 /// }
 /// ```
 ///
-/// `Display` shows it much as C# would write it.
+/// `Display` formats it much like C#.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Value<'h> {
@@ -55,19 +55,19 @@ pub enum Value<'h> {
     NativeInt(isize),
     /// `UIntPtr`
     NativeUInt(usize),
-    /// A member of an enumeration, or what should be one.
+    /// A member of an enumeration, or another number in its place.
     Enum(EnumValue),
     /// A string, or null.
     String(Option<StringRef<'h>>),
     /// An object of any other reference type, or null.
     Object(Option<ObjectId<'h>>),
-    /// An unmanaged pointer, or one to a function. It is not followed.
+    /// An unmanaged pointer or a function pointer. It is not followed.
     Pointer(usize),
     /// `ref`, `in` or `out`, and the `this` of a struct.
     ByRef(ByRef<'h>),
     /// A struct.
     Struct(StructValue<'h>),
-    /// It is not told.
+    /// It cannot be read.
     Unreadable(Unreadable),
 }
 
@@ -85,13 +85,13 @@ impl EnumValue {
         self.class
     }
 
-    /// The number that stands for the member: an integer, in rare cases a truth value or a character.
+    /// The number of the member: an integer, in rare cases a truth value or a character.
     pub fn value(&self) -> Value<'static> {
         number(self.underlying, self.bits)
     }
 }
 
-/// A string, whose text can be read as long as the hook runs.
+/// A string. Its text can be read as long as the hook runs.
 #[derive(Clone, Copy, Debug)]
 pub struct StringRef<'h> {
     object: ObjectId<'h>,
@@ -104,7 +104,7 @@ impl<'h> StringRef<'h> {
         self.object
     }
 
-    /// Its text, as the runtime has it: UTF-16 units, which need not be well-formed.
+    /// Its text, as the runtime has it: UTF-16 units, which may be ill-formed.
     pub fn as_utf16(&self) -> &'h [u16] {
         self.text
     }
@@ -124,14 +124,14 @@ impl<'h> ByRef<'h> {
         self.address
     }
 
-    /// The value in that place; of an `out` parameter, what is there before the method writes it.
+    /// The value in that place; for an `out` parameter, the value before the method writes it.
     ///
-    /// A by-ref may point past the end of an array or a stack block, and nobody will follow it there. So the memory is read
-    /// with the help of the system, which refuses where there is none, and an object reference is not told
+    /// A by-ref may point past the end of an array or a stack block, where correct code does not follow it. So the memory is
+    /// read through the system, which refuses unmapped memory, and an object reference is not returned
     /// ([`Unreadable::ObjectBehindByRef`]): see [`value_unchecked`](Self::value_unchecked).
     ///
-    /// In a sandbox that forbids the system's call for that (`process_vm_readv` on Linux, which the seccomp filters of some
-    /// containers do), every by-ref is [`Unreadable::NoMemory`].
+    /// In a sandbox that forbids the system call (`process_vm_readv` on Linux, which the seccomp filters of some containers
+    /// forbid), every by-ref is [`Unreadable::NoMemory`].
     pub fn value(&self) -> Value<'h> {
         Place { address: self.address, is_probed: true, layout: self.layout, _hook: PhantomData }.value(self.node)
     }
@@ -139,19 +139,19 @@ impl<'h> ByRef<'h> {
     /// The value in that place, object references included.
     ///
     /// # Safety
-    /// The by-ref must lead to a place that holds a value of its type. That is so for a `ref`, `in` or `out` parameter of a
-    /// method that is called with variables, fields or elements that exist, and for the `this` of a struct; not for a by-ref
-    /// from `Unsafe`, `MemoryMarshal` or an empty span, which many methods of the core library get.
+    /// The by-ref must lead to a place that holds a value of its type. This is true of a `ref`, `in` or `out` parameter of a
+    /// method that is called with existing variables, fields or elements, and of the `this` of a struct. It is not true of a
+    /// by-ref from `Unsafe`, `MemoryMarshal` or an empty span, which many methods of the core library receive.
     pub unsafe fn value_unchecked(&self) -> Value<'h> {
         if self.address == 0 {
             return Value::Unreadable(Unreadable::NoMemory);
         }
-        // SAFETY: the caller's promise; it is alive as long as the by-ref, which the hook's function still has.
+        // SAFETY: the caller's promise; the value lives as long as the by-ref, which the hooked function still has.
         unsafe { Place::new(self.address, self.layout) }.value(self.node)
     }
 }
 
-/// A struct, to be read field by field.
+/// A struct, read field by field.
 #[derive(Clone, Copy, Debug)]
 pub struct StructValue<'h> {
     node: &'h StructNode,
@@ -175,7 +175,7 @@ impl<'h> StructValue<'h> {
         self.node.fields.iter().map(move |field| Field { field, place })
     }
 
-    /// The field of this name, which is that of the metadata.
+    /// The field with this name in the metadata.
     pub fn field(&self, name: &str) -> Option<Field<'h>> {
         self.fields().find(|field| field.name() == name)
     }
@@ -199,27 +199,27 @@ impl<'h> Field<'h> {
         self.field.token
     }
 
-    /// What is in it.
+    /// Its value.
     pub fn value(&self) -> Value<'h> {
         self.place.at(self.field.offset).value(&self.field.node)
     }
 }
 
-/// Where a value lies while the hook runs.
+/// The place of a value while the hook runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'h> {
     address: usize,
-    /// Whether only the system knows if there is memory; else there is, and object references in it are alive.
+    /// Whether the memory must be probed through the system; otherwise it is mapped, and object references in it are live.
     is_probed: bool,
     layout: StringLayout,
     _hook: PhantomData<&'h ()>,
 }
 
 impl<'h> Place<'h> {
-    /// Where the runtime says that a value is.
+    /// The place that the runtime returned for a value.
     ///
     /// # Safety
-    /// For `'h` there is a value of the type that will be read, and no collection runs. Strings have this layout.
+    /// For `'h` the place holds a value of the type that will be read, and no collection runs. Strings have this layout.
     pub(super) unsafe fn new(address: usize, layout: StringLayout) -> Self {
         Self { address, is_probed: false, layout, _hook: PhantomData }
     }
@@ -252,7 +252,7 @@ impl<'h> Place<'h> {
         self.read::<{ size_of::<usize>() }>().map(usize::from_ne_bytes)
     }
 
-    /// The value of this type that lies here.
+    /// The value with this node's type in this place.
     pub(super) fn value(self, node: &'h Node) -> Value<'h> {
         self.read_value(node).unwrap_or(Value::Unreadable(Unreadable::NoMemory))
     }
@@ -273,9 +273,10 @@ impl<'h> Place<'h> {
         })
     }
 
-    /// The object that the reference here is to.
+    /// The object whose reference is here.
     fn read_object(self) -> Option<Option<ObjectId<'h>>> {
-        // SAFETY: the signature says that this is a reference; it is null or to an object, which nothing moves as long as `'h`.
+        // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move during
+        // `'h`.
         self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
@@ -283,9 +284,9 @@ impl<'h> Place<'h> {
         let start = object.as_raw();
         let [length, text] =
             [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
-        // SAFETY: the signature says that this is a string, and the place that the reference to it is alive. The runtime has
-        // told where its length and its text are, and text is not changed once there is a reference to pass on. A collection
-        // could move it, but none runs as long as `'h`.
+        // SAFETY: the signature says that this is a string, and the place that the reference to it is live. The runtime has
+        // returned where its length and its text are, and text does not change once there is a reference to pass on. A
+        // collection could move it, but none runs during `'h`.
         let text = unsafe {
             let length = std::ptr::with_exposed_provenance::<u32>(length).read();
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(text), length as usize)
@@ -312,7 +313,7 @@ fn number(primitive: Primitive, bits: [u8; 8]) -> Value<'static> {
         Primitive::Float64 => Value::Float64(f64::from_ne_bytes(bits)),
         Primitive::NativeInt => Value::NativeInt(i64::from_ne_bytes(bits) as isize),
         Primitive::NativeUInt => Value::NativeUInt(u64::from_ne_bytes(bits) as usize),
-        // The planner makes no number of these.
+        // The planner makes no numbers of these types.
         Primitive::Void | Primitive::String | Primitive::Object | Primitive::TypedRef => {
             Value::Unreadable(Unreadable::Mismatch)
         }

@@ -1,4 +1,4 @@
-//! Closing the gate where the application has had the barrier forbidden since the profiler was loaded.
+//! Closing the gate when the application has forbidden the barrier since the profiler was loaded.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ fn nobody_is_inside_after_closing_without_the_barrier() {
         assert_eq!(gate.open, OPEN, "this system has the barrier");
         let gone = Arc::new(AtomicBool::new(false));
         let threads = super::tests::pushing(&gate, &gone);
-        // On a thread of its own, which takes the filter with it.
+        // On a thread of its own: the seccomp filter ends with the thread.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 system::forbid(libc::SYS_membarrier);

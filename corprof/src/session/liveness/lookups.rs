@@ -1,7 +1,7 @@
-//! [`LookUps`]: calls that may find anything that is loaded, by address or by listing.
+//! [`LookUps`]: calls that may find anything loaded, by address or by enumeration.
 //!
-//! Such a call is given no identifier that could be held. Instead, a module that begins to be unloaded waits for all that are
-//! under way, so that whatever they find stays in memory until they are done with it.
+//! Such a call has no identifier that could be pinned. Instead, the unload of a module waits for all look-ups under way, so
+//! that everything they find stays in memory until they have finished with it.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -9,15 +9,15 @@ use super::wait_while;
 
 /// The look-ups under way.
 ///
-/// They are counted in two groups that take turns. Who waits lets the next group begin and waits for the other one only, so that
-/// look-ups without pause do not keep it waiting for ever.
+/// They are counted in two groups that take turns. A waiting thread lets the next group begin and waits for the other group
+/// only, so an unbroken series of look-ups cannot block it for ever.
 pub(super) struct LookUps {
-    /// How often somebody has waited. The group is the remainder by two.
+    /// How many times a thread has waited. Its remainder by two is the current group.
     turn: AtomicU32,
     counts: [AtomicU32; 2],
 }
 
-/// A look-up. Until it is dropped, no module that is loaded goes.
+/// A look-up. No loaded module is unloaded until it is dropped.
 pub(crate) struct LookUp<'a>(&'a AtomicU32);
 
 impl Drop for LookUp<'_> {
@@ -41,14 +41,14 @@ impl LookUps {
             let turn = self.turn.load(SeqCst);
             let look_up = LookUp(self.count(turn));
             look_up.0.fetch_add(1, SeqCst);
-            // Else the other group's turn came in between, and whoever waits may not have seen this one.
+            // Otherwise the turn has changed in between, and the waiting thread may not have seen this look-up.
             if self.turn.load(SeqCst) == turn {
                 return look_up;
             }
         }
     }
 
-    /// Waits for the end of all that have begun, but not of those that begin meanwhile.
+    /// Waits until all look-ups that have begun are over; ignores those that begin meanwhile.
     pub(super) fn wait(&self) {
         let count = self.count(self.turn.fetch_add(1, SeqCst));
         wait_while(|| count.load(SeqCst) != 0, "a look-up of functions, or stack sampling,");
@@ -83,7 +83,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             assert!(!has_waited.load(SeqCst), "the look-up goes on");
             drop(first);
-            // Look-ups without a pause in between, as far as the waiting thread can see.
+            // One look-up begins before the last ends: the waiting thread sees no pause.
             let mut next = look_ups.begin();
             while !has_waited.load(SeqCst) {
                 let following = look_ups.begin();

@@ -1,17 +1,17 @@
-//! Which identifiers may still be passed to the runtime.
+//! Tracks which identifiers may still be passed to the runtime.
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that was there. So each call that is given one asks
-//! here first ([`Info::hold`]), and answers with an error if it is dead; while the call lasts, the callback that announces
-//! the end waits for it (the same wait is what makes `thread_destroyed` wait for a walk of its thread: suspension rule 2).
+//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So each call that takes
+//! an identifier first pins it here ([`Liveness::pin`]), and returns an error if it is dead. While it is pinned, the callback
+//! that announces its end waits (this also makes `thread_destroyed` wait for a walk of its thread: suspension rule 2).
 //!
-//! What can die:
+//! These can die:
 //! - **threads**: between `ThreadCreated` and `ThreadDestroyed`;
-//! - **what was loaded for unloading**: collectible modules, their assembly, classes and functions, and instantiations of
-//!   others over their classes. Before the first collectible module is loaded nothing of this sort exists, and a call pays
-//!   for one load and one branch. From then on each function and class that the runtime hands out is noted once
-//!   ([`Info::function`], [`Info::class`]), with the collectible modules that it needs (`owners.rs`). When one of these begins to
-//!   go, what needs it counts as dead (`unload.rs`). What shared code needs is not always told: that it stays shows where it lies
-//!   (`neighbours.rs`). Calls that find things without being given an identifier hold up every module (`lookups.rs`);
+//! - **everything that was loaded to be unloaded**: collectible modules, their assembly, classes and functions, and instantiations
+//!   of others over their classes. Before the first collectible module is loaded none of these exist, and a call pays for one load
+//!   and one branch. From then on each function and class that the runtime hands out is recorded once ([`Liveness::function`],
+//!   [`Liveness::class`]) with the collectible modules that it depends on (`owners.rs`). When one of these modules begins to unload,
+//!   its dependents count as dead (`unload.rs`). The runtime does not always say which modules shared code depends on; its address
+//!   can prove that it stays (`neighbours.rs`). Calls that find things without an identifier hold up every unload (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
 
 mod lookups;
@@ -40,21 +40,21 @@ pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
 use unload::{Kind, Records};
 
-/// The identifiers that can die, and those that have.
+/// The identifiers that can die, and the dead ones.
 pub(crate) struct Liveness {
-    /// Whether something that can be unloaded was ever loaded.
+    /// Whether a collectible module or a dynamic method was ever loaded.
     is_unloading_possible: AtomicBool,
-    /// Where dynamic methods have been compiled: other functions are known from them without a look into the table.
+    /// The pages that hold dynamic methods: most functions are told from them by this, without a look into the table.
     dynamic_pages: Pages,
-    /// Whether a module has begun to go.
+    /// Whether a module has begun to unload.
     has_unloaded: AtomicBool,
-    /// Whether the runtime could not list the code that it has compiled, when a module began to go.
+    /// Whether the runtime failed to enumerate its compiled code when a module began to unload.
     is_code_unlisted: AtomicBool,
     look_ups: LookUps,
     records: Mutex<Records>,
     delayed: AtomicU64,
     threads_started: AtomicU64,
-    /// How often a module has been loaded or has begun to go.
+    /// How many times a module was loaded or began to unload.
     changes: AtomicU64,
     assemblies: Table,
     modules: Table,
@@ -67,12 +67,12 @@ pub(crate) struct Liveness {
 /// An identifier that stays alive until this is dropped.
 pub(crate) struct Pinned<'a, I> {
     id: I,
-    /// None for what cannot die.
+    /// None for an identifier that cannot die.
     entry: Option<&'a Entry>,
 }
 
 impl<I: Mortal> Pinned<'_, I> {
-    /// What goes over the wire.
+    /// The value passed to the runtime.
     #[inline]
     pub(crate) fn as_raw(&self) -> usize {
         self.id.as_wire()
@@ -95,7 +95,7 @@ impl<I> Drop for Pinned<'_, I> {
 
 /// A kind of identifier that can die.
 pub(crate) trait Mortal: Copy {
-    /// What is said of a dead one.
+    /// The cure, for the error about a dead identifier.
     const RULE: &'static str;
     /// The kind, for messages.
     const KIND: &'static str;
@@ -103,10 +103,10 @@ pub(crate) trait Mortal: Copy {
 
     fn as_wire(self) -> usize;
 
-    /// What is known of it, if it can die at all.
+    /// Its entry, if it can die at all.
     fn entry(self, liveness: &Liveness) -> Option<&Entry>;
 
-    /// Whether it has died in a way that nobody needs to wait for.
+    /// Whether it has died without an end that calls must wait for.
     fn has_ended(self, liveness: &Liveness) -> bool;
 
     /// Whether it may have died.
@@ -150,17 +150,18 @@ mortals! {
     ClassId "class" |liveness, id| liveness.if_unloading(&liveness.classes, id), |_, _| false,
         "the class went with its module, or with that of a type argument: ask before `module_unload_started` returns";
     FunctionId "function" |liveness, id| liveness.if_unloading(&liveness.functions, id),
-        // What other calls read of a dynamic method stays, and is used for the next one.
+        // Only the name and the signature of a dynamic method end with it; the runtime keeps the rest and reuses it for the
+        // next one.
         |liveness, id| liveness.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
         "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
          `dynamic_method_unloaded`, returns";
-    // One that was never handed out as a thread that runs may never have begun to, and then its end is not told of.
+    // A thread that was never handed out as running may never have begun to run, and then the runtime does not report its end.
     ThreadId "thread" |liveness, id| liveness.threads.get(id), |liveness, id| liveness.threads.get(id).is_none(),
         "the thread has ended: ask before its `thread_destroyed` returns";
 }
 
 impl Info {
-    /// Keeps `id` alive until the answer is dropped: its end waits for that, so it must be soon.
+    /// Pins `id`: its end blocks until the guard is dropped, so keep it short.
     ///
     /// # Errors
     /// `COR_E_OBJECTDISPOSED` if it is dead.
@@ -180,18 +181,18 @@ impl Info {
 }
 
 impl Info {
-    /// [`hold`](Self::hold), for several.
+    /// [`pin`](Self::pin), for several identifiers.
     pub(crate) fn pin_all<I: Mortal>(&self, ids: &[I], call: &'static str) -> Result<Vec<Pinned<'_, I>>> {
         ids.iter().map(|&id| self.pin(id, call)).collect()
     }
 
-    /// A class that the runtime hands out.
+    /// The id of a class that the runtime hands out.
     #[inline]
     pub(crate) fn class(&self, raw: usize) -> Option<ClassId> {
         ClassId::from_raw(raw).inspect(|&class| self.note_class(class))
     }
 
-    /// Takes note of a class that the runtime hands out.
+    /// Records a class that the runtime hands out.
     #[inline]
     pub(crate) fn note_class(&self, class: ClassId) {
         if self.liveness().is_unloading_possible() {
@@ -199,13 +200,13 @@ impl Info {
         }
     }
 
-    /// A function that the runtime hands out.
+    /// The id of a function that the runtime hands out.
     #[inline]
     pub(crate) fn function(&self, raw: usize) -> Option<FunctionId> {
         FunctionId::from_raw(raw).inspect(|&function| self.note_function(function))
     }
 
-    /// Takes note of a function that the runtime hands out.
+    /// Records a function that the runtime hands out.
     #[inline]
     pub(crate) fn note_function(&self, function: FunctionId) {
         if self.liveness().is_unloading_possible() {
@@ -213,17 +214,18 @@ impl Info {
         }
     }
 
-    /// A function that a look-up found, by address or by listing, unless it is dead: such a look-up also finds what is going.
+    /// The id of a function found by a look-up (by address or by enumeration), or `None` if it is dead: such a look-up also
+    /// finds functions whose module is being unloaded.
     ///
-    /// `is_all_gone`: whether [`Liveness::is_all_gone`] has said so after the look-up had begun, and before the runtime was asked. Then
-    /// an identifier of something dead has been used again.
+    /// `is_all_gone`: the answer of [`Liveness::is_all_gone`], asked after the look-up began and before the runtime was. If it
+    /// is true, an identifier that is recorded as dead has been reused.
     pub(crate) fn found_function(&self, raw: usize, is_all_gone: bool, _look_up: &LookUp<'_>) -> Option<FunctionId> {
         let liveness = self.liveness();
         let is_alive = !liveness.is_unloading_possible()
             || match liveness.functions.get(raw) {
                 Some(entry) if entry.is_alive() => true,
                 Some(_) => is_all_gone && liveness.note(self.runtime(), Kind::Function, raw),
-                // All compiled code of what is going has been noted, so this is none of it.
+                // All compiled code of unloading modules has been recorded, so this function belongs to none of them.
                 None => {
                     (is_all_gone || liveness.is_code_listed()) && liveness.note(self.runtime(), Kind::Function, raw)
                 }
@@ -231,14 +233,14 @@ impl Info {
         FunctionId::from_raw(raw).filter(|_| is_alive)
     }
 
-    /// A thread that the runtime hands out: it runs, or has run.
+    /// The id of a thread that the runtime hands out: it runs, or has run.
     #[inline]
     pub(crate) fn thread(&self, raw: usize) -> Option<ThreadId> {
         ThreadId::from_raw(raw).inspect(|_| _ = self.liveness().threads.insert(raw, State::Mortal))
     }
 }
 
-/// A thread that may be walked when its turn comes, unless it is at its end by then.
+/// A thread that can be pinned for a walk later, unless its end has begun by then.
 #[derive(Clone, Copy)]
 pub(crate) struct WalkCandidate<'a> {
     thread: ThreadId,
@@ -246,32 +248,33 @@ pub(crate) struct WalkCandidate<'a> {
 }
 
 impl<'a> WalkCandidate<'a> {
-    /// Keeps the thread from its end, unless that has begun (suspension rule 2). It touches one word, so it may be called
-    /// while threads are stopped.
+    /// Pins the thread, unless its end has begun (suspension rule 2). It touches one word, so it may be called while threads
+    /// are suspended.
     ///
-    /// Not before they are: the runtime tells of the ends of some threads while it holds the lock that a suspension waits for,
-    /// and such an end would wait for the hold in turn.
+    /// Call it only after the suspension: the runtime reports the ends of some threads while it holds the lock that a
+    /// suspension waits for, and such an end would wait for the pin.
     pub(crate) fn pin(&self) -> Option<Pinned<'a, ThreadId>> {
         let is_alive = self.entry.begin_use(&[State::Ending, State::Dead]);
-        // Not `then_some`: a `Pinned` that is made is dropped, and gives back a use that was not counted.
+        // Not `then_some`: it would make a `Pinned` in either case, and dropping that returns a use which was not counted.
         is_alive.then(|| Pinned { id: self.thread, entry: Some(self.entry) })
     }
 }
 
 impl Liveness {
-    /// The thread, unless its end has been told of.
+    /// The thread as a candidate for a walk, unless the runtime has reported its end.
     pub(crate) fn walk_candidate(&self, thread: ThreadId) -> Option<WalkCandidate<'_>> {
         let entry = self.threads.insert(thread.as_raw(), State::Mortal);
         (!matches!(entry.state(), State::Ending | State::Dead)).then_some(WalkCandidate { thread, entry })
     }
 
-    /// To be called before the runtime is asked for whatever is loaded, and before threads are stopped, whose stacks will show
-    /// functions: none of them goes before the answer is dropped.
+    /// Call it before the runtime is asked for anything that may be loaded, and before suspending threads whose stacks will
+    /// show functions: none of these is unloaded before the guard is dropped.
     pub(crate) fn look_up(&self) -> LookUp<'_> {
         self.look_ups.begin()
     }
 
-    /// Whether a module has ever begun to go. If not during a look-up, nothing has been freed before the end of that look-up.
+    /// Whether a module has ever begun to unload. If it has not during a look-up, nothing was freed before the end of that
+    /// look-up.
     pub(crate) fn has_unloaded(&self) -> bool {
         self.has_unloaded.load(Ordering::SeqCst)
     }
@@ -280,7 +283,7 @@ impl Liveness {
         !self.is_code_unlisted.load(Ordering::SeqCst)
     }
 
-    /// How many threads have waited at their end for a walk or a call.
+    /// How many threads had to wait at their end for a walk or a call.
     pub(crate) fn delayed(&self) -> u64 {
         self.delayed.load(Ordering::Relaxed)
     }
@@ -323,14 +326,14 @@ impl Liveness {
         if self.dynamic_pages.may_have(id) { self.dynamic_methods.get(id) } else { None }
     }
 
-    /// Whether there is anything to take note of.
+    /// Whether identifiers must be recorded.
     #[inline]
     pub(crate) fn is_unloading_possible(&self) -> bool {
         self.is_unloading_possible.load(Ordering::Relaxed)
     }
 
-    /// Whether a function can certainly not die, nor what it is made of: it is no dynamic method, and nothing was ever loaded
-    /// that can be unloaded. If something is from now on, this function was there before.
+    /// Whether neither the function nor anything that it depends on can die: it is no dynamic method, and nothing collectible
+    /// was ever loaded. If something collectible is loaded later, this function was there before.
     #[inline]
     pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {
         !self.is_unloading_possible() && !self.dynamic_pages.may_have(function.as_raw())
@@ -341,7 +344,7 @@ impl Liveness {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// How many threads the runtime has told of.
+    /// How many threads the runtime has reported.
     pub(crate) fn threads_started(&self) -> u64 {
         self.threads_started.load(Ordering::Relaxed)
     }
@@ -351,7 +354,7 @@ impl Liveness {
         self.threads.insert(thread, State::Mortal).set(State::Mortal);
     }
 
-    /// Before anybody hears of the end: from now on the thread is not walked any more.
+    /// Before `thread_destroyed` reaches the profiler: from now on the thread is not walked.
     pub(crate) fn thread_ending(&self, thread: usize) {
         let entry = self.threads.insert(thread, State::Ending);
         entry.set(State::Ending);
@@ -360,7 +363,7 @@ impl Liveness {
         }
     }
 
-    /// When everybody has heard of it.
+    /// After the profiler has handled `thread_destroyed`.
     pub(crate) fn thread_ended(&self, thread: usize) {
         end(self.threads.insert(thread, State::Dead), State::Dead, "a call about a thread that ends");
     }
@@ -374,13 +377,14 @@ impl Liveness {
         end(self.dynamic_methods.insert(function, State::Dead), State::Dead, "a call about a dynamic method that ends");
     }
 
-    /// Whether the end of a dynamic method will be heard of.
+    /// Whether the end of this dynamic method will be reported.
     pub(crate) fn is_watched(&self, function: FunctionId) -> bool {
         self.dynamic_method(function.as_raw()).is_some()
     }
 
-    /// Keeps what only a dynamic method has, its name and signature. Its end waits in cooperative mode, so a collection may
-    /// wait for it in turn: this is for calls that have nothing to do with collections.
+    /// Pins the data that only this dynamic method has: its name and its signature. The end of a dynamic method waits in
+    /// cooperative mode, so a collection may wait for the pin in turn: use it for calls that have nothing to do with
+    /// collections.
     pub(crate) fn pin_dynamic_method(
         &self,
         function: FunctionId,
@@ -389,13 +393,13 @@ impl Liveness {
         pinned(function, self.dynamic_method(function.as_raw()), call)
     }
 
-    /// From now on nobody hears of their ends.
+    /// From now on the runtime does not report the ends of dynamic methods.
     pub(crate) fn stop_watching_dynamic_methods(&self) {
         self.dynamic_methods.iter().for_each(|entry| entry.set(State::Dead));
     }
 }
 
-/// Whoever is asked about has died.
+/// The error for a dead identifier.
 #[inline]
 pub(crate) fn dead<I: Mortal>(call: &'static str) -> Error {
     Error::new(sys::COR_E_OBJECTDISPOSED, call).about(I::KIND, I::RULE)
@@ -409,22 +413,22 @@ fn pinned<'a, I: Mortal>(id: I, entry: Option<&'a Entry>, call: &'static str) ->
     }
 }
 
-/// Says of one module's metadata whether the module is still there: that module, and not the next one at its address.
+/// Tells whether one module is still loaded: that very module, not the next one at its address.
 #[derive(Clone)]
 pub(crate) struct Lifeline(Option<(Arc<Liveness>, ModuleId, u32)>);
 
 impl Lifeline {
-    /// That of a module which is held, as it is while its metadata is asked for.
+    /// The lifeline of a pinned module.
     pub(crate) fn of(liveness: &Arc<Liveness>, module: &Pinned<'_, ModuleId>) -> Self {
         Self(module.entry.map(|entry| (Arc::clone(liveness), module.id, entry.life())))
     }
 
-    /// Whether the module cannot go.
+    /// Whether the module can never be unloaded.
     pub(crate) fn is_sure_to_stay(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Keeps the module loaded until the answer is dropped.
+    /// Keeps the module loaded until the guard is dropped.
     ///
     /// # Errors
     /// `COR_E_OBJECTDISPOSED` if it is gone.
@@ -432,7 +436,7 @@ impl Lifeline {
     pub(crate) fn pin(&self, call: &'static str) -> Result<Option<Pinned<'_, ModuleId>>> {
         let Some((liveness, module, life)) = &self.0 else { return Ok(None) };
         let held = liveness.pin(*module, call)?;
-        // No other life begins while this one is held.
+        // No other life begins while this one is pinned.
         match held.entry {
             Some(entry) if entry.life() != *life => Err(dead::<ModuleId>(call)),
             _ => Ok(Some(held)),
@@ -440,13 +444,14 @@ impl Lifeline {
     }
 }
 
-/// Puts an entry into a state that refuses new uses, and waits until those that began before are over.
+/// Puts an entry into a state that refuses new uses, then waits until earlier uses are over.
 fn end(entry: &Entry, state: State, what: &str) {
     entry.set(state);
     wait_while(|| entry.is_used(), what);
 }
 
-/// Waits, and says whether it had to. What is waited for are calls to the runtime, and walks that a watchdog sees to: they end.
+/// Waits, and returns whether it had to. It waits for calls to the runtime and for walks, which a watchdog ends: all of these
+/// end.
 fn wait_while(is_busy: impl Fn() -> bool, what: &str) -> bool {
     const PAUSE: Duration = Duration::from_micros(200);
     const PATIENCE: Duration = Duration::from_secs(2);

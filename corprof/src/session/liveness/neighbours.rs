@@ -1,21 +1,23 @@
-//! Proves that shared code cannot die, by what lies next to it.
+//! Proves by its address that shared code cannot be unloaded.
 //!
-//! Before .NET 10 the runtime does not tell the class of shared code: `Cell<__Canon>` stays, `Pair<SomeStruct, __Canon>` goes with the
-//! module of the struct. Where the code lies does tell. The runtime keeps code of each collectible loader allocator in heaps of its
-//! own, and deletes these whole when the allocator goes (`EEJitManager::Unload` in vm/codeman.cpp; `EECodeGenManager::Unload` in
-//! newer ones); and it uses no precompiled code of collectible modules (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp).
-//! So code on a page with code of a function that cannot die is not in such a heap, and cannot die either.
+//! Before .NET 10 the runtime does not say which class shared code belongs to: `Cell<__Canon>` stays, `Pair<SomeStruct,
+//! __Canon>` is unloaded with the module of the struct. The address of the code can tell. The runtime keeps the code of each
+//! collectible loader allocator in separate heaps, and deletes these whole with the allocator (`EEJitManager::Unload` in
+//! vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes); and it uses no precompiled code of collectible modules
+//! (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp). So code on a page with code of a function that cannot die is not in
+//! such a heap, and cannot die either.
 
-/// The smallest unit of memory that can be mapped, so that it is of one heap only. Where pages are larger, this is a part of one.
+/// The smallest unit of memory that can be mapped, and so part of one heap only. Where pages are larger, this is a part of a
+/// page.
 const PAGE: usize = 4096;
 
-/// How far from one probe to the next. Shorter functions may be missed, which proves less and nothing wrong.
+/// The distance between two probes. A shorter function may be missed; then less is proved, and nothing wrong.
 const STEP: usize = 32;
 
-/// How many pages are looked at in each direction.
+/// How many pages are searched in each direction.
 const PAGES: usize = 16;
 
-/// Whether the code at `start` lies in a heap of code that cannot die. `function_at` answers whose code is at an address, and
+/// Whether the code at `start` lies in a heap that cannot die. `function_at` returns the function at an address, and
 /// `is_immortal` whether that function is known to stay.
 pub(super) fn are_immortal(
     start: usize,
@@ -25,7 +27,7 @@ pub(super) fn are_immortal(
     let is_immortal_at = |at| function_at(at).is_some_and(&is_immortal);
     let page_of = |at: usize| at & !(PAGE - 1);
     let has_immortal = |page: usize| (page..page.saturating_add(PAGE)).step_by(STEP).any(is_immortal_at);
-    // Two pages are of the same heap if one function lies on both sides of the border.
+    // Two pages belong to the same heap if one function lies on both sides of their border.
     let is_joined = |border: usize| {
         let before = border.checked_sub(1).and_then(&function_at);
         before.is_some() && before == function_at(border)
@@ -53,7 +55,7 @@ mod tests {
     const SHARED: usize = 2;
     const OTHER: usize = 3;
 
-    /// Whether [`SHARED`] cannot die, if functions lie from the first address to before the second.
+    /// Whether the neighbours prove that [`SHARED`] cannot die. Each function lies from its first address to before its second.
     fn is_proved(functions: &[(usize, usize, usize)]) -> bool {
         let start = functions.iter().find(|(function, ..)| *function == SHARED).unwrap().1;
         let function_at =
@@ -75,8 +77,11 @@ mod tests {
         assert!(!is_proved(&[(IMMORTAL, 0xf_f000, 0x10_0000), shared]));
         assert!(is_proved(&[shared, (OTHER, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]));
         assert!(is_proved(&[(IMMORTAL, 0xf_f000, 0xf_f100), (OTHER, 0xf_ff00, 0x10_0100), shared]));
-        assert!(is_proved(&[(IMMORTAL, 0xf_f000, 0x10_0100), shared]), "the neighbour ends on the page");
-        assert!(is_proved(&[(SHARED, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]), "it joins them itself");
-        assert!(!is_proved(&[(SHARED, 0x10, 0x20), (OTHER, 0x100, 0x200)]), "the lowest page has none before it");
+        assert!(is_proved(&[(IMMORTAL, 0xf_f000, 0x10_0100), shared]), "the neighbour's code ends on the page");
+        assert!(
+            is_proved(&[(SHARED, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]),
+            "its own code joins the pages"
+        );
+        assert!(!is_proved(&[(SHARED, 0x10, 0x20), (OTHER, 0x100, 0x200)]), "no page lies below the lowest");
     }
 }

@@ -1,4 +1,4 @@
-//! [`Owners`]: with which modules a class or a function goes.
+//! [`Owners`]: the modules that a class or a function depends on.
 
 use std::collections::BTreeSet;
 
@@ -12,22 +12,22 @@ use crate::session::Runtime;
 /// How deep type arguments and array elements are followed.
 const DEPTH: u32 = 16;
 
-/// The collectible modules that something needs: that which defines it, and those of its type arguments.
+/// The collectible modules that a class or function depends on: the one that defines it, and those of its type arguments.
 #[derive(Default)]
 pub(super) struct Owners {
     pub(super) modules: Vec<usize>,
-    /// Whether there may be others, as the runtime does not say over which types shared code was made. .NET 10 does say it.
+    /// Whether there may be others: before .NET 10 the runtime does not say over which types shared code was made.
     pub(super) is_uncertain: bool,
-    /// What has been followed: each level may name the next several times, and following it each time would not end.
+    /// The classes followed so far: each level may name the next several times, and following it each time would not end.
     seen: BTreeSet<ClassId>,
 }
 
 impl Owners {
-    /// Those of a function that is in memory until this returns.
+    /// The owners of a function that is in memory until this returns.
     pub(super) fn of_function(liveness: &Liveness, runtime: &Runtime, function: FunctionId) -> Self {
         let mut owners = Self::default();
         match runtime.ask_function(function) {
-            // A dynamic method has a class of no significance, or none.
+            // The class of a dynamic method is missing or meaningless.
             Ok(answer) if answer.token.is_nil() => owners.add_module(liveness, answer.module),
             Ok(answer) => {
                 owners.is_uncertain |= answer.class.is_none();
@@ -40,7 +40,7 @@ impl Owners {
         owners
     }
 
-    /// Those of a class that is in memory until this returns.
+    /// The owners of a class that is in memory until this returns.
     pub(super) fn of_class(liveness: &Liveness, runtime: &Runtime, class: ClassId) -> Self {
         let mut owners = Self::default();
         owners.add_class(liveness, runtime, class, DEPTH);
@@ -71,11 +71,11 @@ impl Owners {
     }
 }
 
-/// What a class that is in memory is made of: the module that defines it, unless it is an array, and its type arguments or the
-/// class of its elements.
+/// The parts of a class that is in memory: the module that defines it (none for an array), and its type arguments or the class
+/// of its elements.
 pub(super) fn parts(runtime: &Runtime, class: ClassId) -> Result<(Option<ModuleId>, Vec<ClassId>), HRESULT> {
     match runtime.ask_array(class).map_err(|error| error.code())? {
-        // An array of what has no class, such as pointers, could be of anything.
+        // An array of elements without a class, such as pointers, could be of anything.
         Some(array) => Ok((None, vec![array.element.ok_or(crate::error::E_FAIL)?])),
         None => runtime.ask_class(class).map(|class| (Some(class.module), class.type_args)),
     }

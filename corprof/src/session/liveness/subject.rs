@@ -1,19 +1,20 @@
-//! [`Subject`]: the function that a callback is about, which lives as long as the callback lasts.
+//! [`Subject`]: the function that the current callback is about. It lives as long as the callback lasts.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// The function that the calling thread's innermost callback is about; 0 if it is about none. Without a destructor, so it
-    /// is there to the thread's end.
+    /// The function that the calling thread's innermost callback is about; 0 if there is none. It has no destructor, so it is
+    /// usable until the end of the thread.
     static FUNCTION: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The calling thread is in a callback about a function, until this is dropped.
+/// Marks the calling thread as being in a callback about a function, until it is dropped.
 ///
-/// The runtime compiles the function, or has just done so, on this thread, so nothing that the function is made of goes meanwhile.
-/// Where other modules go at that moment the function may be in doubt all the same (`unload.rs`): its own callback knows better.
+/// The runtime compiles the function on this thread, or has just done so: nothing that the function depends on is unloaded
+/// meanwhile. If other modules are unloaded at that moment, the function may still be in doubt (`unload.rs`); the mark
+/// overrides that.
 pub(crate) struct Subject {
-    /// That of the callback around this one.
+    /// The subject of the enclosing callback.
     before: usize,
 }
 

@@ -1,41 +1,41 @@
-//! [`Table`]: what is known of identifiers, readable from anywhere.
+//! [`Table`]: the state of identifiers, readable from any thread.
 //!
-//! A look-up takes no lock and allocates nothing, for it is part of calls that are made while a thread is stopped at an
-//! unknown place. That is why this is no map of a library: those either lock, or reclaim memory with the help of the reading
-//! thread. Nothing is reclaimed here: an entry stays as long as the table, and is used again when the runtime uses the
-//! address again, so that there are no more entries than addresses the runtime has ever used.
+//! A look-up takes no lock and allocates nothing, because it is part of calls made while a thread is stopped at an unknown
+//! place. That rules out the maps of libraries: these lock, or make the reading thread help to reclaim memory. Nothing is
+//! reclaimed here: an entry lives as long as the table, and is reused when the runtime reuses the address, so there are at most
+//! as many entries as addresses that the runtime has ever used.
 
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// How many chains there are: entries are few (threads, plug-ins' functions), and a chain of a dozen is still quick.
+/// The number of chains: entries are few (threads, functions of plug-ins), and a chain of a dozen is still fast.
 const CHAINS: usize = 1 << 14;
 
-/// What is known of one identifier.
+/// The state of one identifier.
 ///
-/// The state and the number of calls that use the identifier right now are one word, so that nobody can begin to use it
-/// between the look at the state and the count.
+/// The state and the number of calls that use the identifier right now share one word, so that no use can begin between the
+/// check of the state and the count.
 pub(crate) struct Entry {
     id: usize,
     next: *mut Entry,
     word: AtomicU32,
-    /// How often it has begun to live: an address is used again, and what was noted of the one before must not end the next.
+    /// How many lives it has begun: an address is reused, and a record of the one before must not end the next.
     lives: AtomicU32,
 }
 
-/// In an [`Entry`]'s word, above the number of uses.
+/// The part of an [`Entry`]'s word above the number of uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Shared code that may have gone with a module: the runtime does not say over which types it is shared, and it does not lie
-    /// among code that stays. Refused until its code is found again.
+    /// Shared code that may have been unloaded with a module: the runtime does not say over which types it is shared, and it
+    /// does not lie among code that stays. Refused until its code is found again.
     Doubtful = 0,
-    /// It cannot die before the process does.
+    /// It dies only with the process.
     Immortal = 1 << STATE_SHIFT,
-    /// It will die with something that can be unloaded.
+    /// It dies when something collectible is unloaded.
     Mortal = 2 << STATE_SHIFT,
-    /// It is about to die: may be asked about, not be walked.
+    /// It is about to die: calls may use it, walks may not.
     Ending = 3 << STATE_SHIFT,
     /// It must not be passed to the runtime again.
     Dead = 4 << STATE_SHIFT,
@@ -71,20 +71,19 @@ impl Entry {
         !matches!(self.state(), State::Dead | State::Doubtful)
     }
 
-    /// Which of its lives this is.
+    /// The number of its current life.
     pub(super) fn life(&self) -> u32 {
         self.lives.load(Ordering::Acquire)
     }
 
-    /// Begins another life in this state, and answers which one it is. One thread at a time, which [`Records`](super::Records)
-    /// sees to.
+    /// Begins another life in this state and returns its number. [`Records`](super::Records) lets in one thread at a time.
     pub(super) fn begin_life(&self, state: State) -> u32 {
         let life = self.lives.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         self.set(state);
         life
     }
 
-    /// Counts one more use, unless the state is one of these.
+    /// Counts one more use, unless the current state is one of `refused`.
     pub(super) fn begin_use(&self, refused: &[State]) -> bool {
         if refused.contains(&State::of(self.word.fetch_add(1, Ordering::AcqRel))) {
             self.end_use();
@@ -105,7 +104,7 @@ impl Entry {
 
 /// Entries by identifier.
 pub(super) struct Table {
-    /// Not there before the first entry: most applications never unload anything.
+    /// Empty before the first entry: most applications never unload anything.
     chains: OnceLock<Box<[AtomicPtr<Entry>]>>,
 }
 
@@ -115,15 +114,15 @@ impl Table {
     }
 
     fn chain(chains: &[AtomicPtr<Entry>], id: usize) -> Option<&AtomicPtr<Entry>> {
-        // The lowest bits of an address are alike; a multiplication by an odd number spreads the rest over the upper half.
+        // The lowest bits of addresses are all alike; a multiplication by an odd number spreads the others over the upper half.
         let spread = (id as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         chains.get(spread as usize % CHAINS)
     }
 
     fn find(mut at: *mut Entry, id: usize) -> Option<*mut Entry> {
         while !at.is_null() {
-            // SAFETY: a chain holds entries that `insert` has made whole before it linked them in, and none goes before
-            // the table does.
+            // SAFETY: a chain holds entries that `insert` completed before it linked them in, and none is freed before the
+            // table.
             let entry = unsafe { &*at };
             if entry.id == id {
                 return Some(at);
@@ -139,7 +138,7 @@ impl Table {
         Self::find(head, id).map(|entry| unsafe { &*entry })
     }
 
-    /// The entry of `id`; a new one begins in this state.
+    /// The entry of `id`; a new entry begins in this state.
     pub(super) fn insert(&self, id: usize, state: State) -> &Entry {
         let chains = self.chains.get_or_init(|| (0..CHAINS).map(|_| AtomicPtr::new(ptr::null_mut())).collect());
         let Some(chain) = Self::chain(chains, id) else { unreachable!("the remainder is a chain's index") };
@@ -148,7 +147,7 @@ impl Table {
         loop {
             if let Some(entry) = Self::find(head, id) {
                 if !new.is_null() {
-                    // SAFETY: made below by `Box::into_raw`, and not linked in, as another thread was first.
+                    // SAFETY: made below by `Box::into_raw`, and never linked in, as another thread was first.
                     drop(unsafe { Box::from_raw(new) });
                 }
                 // SAFETY: entries live as long as the table.
@@ -158,7 +157,7 @@ impl Table {
                 let entry = Entry { id, next: head, word: AtomicU32::new(state as u32), lives: AtomicU32::new(0) };
                 new = Box::into_raw(Box::new(entry));
             } else {
-                // SAFETY: not linked in yet, so nobody else has it.
+                // SAFETY: not linked in yet, so no other thread has it.
                 unsafe { (*new).next = head };
             }
             match chain.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
@@ -171,7 +170,7 @@ impl Table {
         }
     }
 
-    /// All entries that are there from the beginning to the end of the iteration.
+    /// All entries that exist from the beginning to the end of the iteration.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
         let heads = self.chains.get().into_iter().flatten().map(|chain| chain.load(Ordering::Acquire));
         heads.flat_map(|head| {
@@ -181,10 +180,10 @@ impl Table {
     }
 }
 
-/// Which pages of memory something may be in: one that is not among them is told by a single load.
+/// A filter over memory pages: a single load tells that an address is not among them.
 pub(super) struct Pages([AtomicU64; PAGE_WORDS]);
 
-/// Pages that are 4 MiB apart are taken for one.
+/// Pages that are 4 MiB apart share one bit.
 const PAGE_WORDS: usize = 16;
 const PAGE_SHIFT: u32 = 12;
 
@@ -216,7 +215,8 @@ impl Drop for Table {
         for chain in self.chains.get_mut().into_iter().flatten() {
             let mut at = *chain.get_mut();
             while !at.is_null() {
-                // SAFETY: made by `Box::into_raw` in `insert`; nobody else has the table, and so its entries, any more.
+                // SAFETY: made by `Box::into_raw` in `insert`; the table is being dropped, so no reference to its entries
+                // exists any more.
                 let entry = unsafe { Box::from_raw(at) };
                 at = entry.next;
             }
@@ -224,8 +224,8 @@ impl Drop for Table {
     }
 }
 
-// SAFETY: what entries hold may be read and written by any thread, and their pointers are only followed to entries that live
-// as long as the table.
+// SAFETY: any thread may read and write the fields of entries, and their pointers only lead to entries that live as long as the
+// table.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}

@@ -86,7 +86,7 @@ fn metadata_is_that_of_its_module_and_not_of_the_next_one_at_the_address() {
         entry.begin_life(state);
         let error = first.pin("X").err().unwrap();
         assert_eq!(error.kind(), crate::error::ErrorKind::Gone, "another module is there: {state:?}");
-        assert!(!entry.is_used(), "what is refused is not held");
+        assert!(!entry.is_used(), "a refused pin counts no use");
         let next = Lifeline::of(&liveness, &liveness.pin(module, "X").ok().unwrap());
         assert!(next.pin("X").is_ok());
     }

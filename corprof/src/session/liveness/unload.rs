@@ -1,9 +1,9 @@
-//! What goes with a module: noted when the runtime first hands it out, marked when the module begins to go.
+//! The dependents of a module: recorded when the runtime first hands them out, marked dead when the module begins to unload.
 //!
-//! The runtime unloads in batches, on its finalizer thread: for each module it tells of the beginning and the end, then it takes the
-//! module's code out of its lists, and when that is done for all of the batch it frees the memory. Between the end that is told
-//! of and the moment at which the code is off the lists, a look-up still finds functions that are dead: the module's **window**.
-//! Nothing tells when a window closes, but looking up an address in the module's own code does.
+//! The runtime unloads in batches, on its finalizer thread. For each module it reports the beginning and the end, then it
+//! removes the module's code from its lists; when it has done so for the whole batch, it frees the memory. Between the reported
+//! end and the removal from the lists, a look-up still finds dead functions: this is the module's **window**. No callback
+//! reports the end of a window, but looking up an address in the module's own code shows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
@@ -20,27 +20,27 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
-/// What is known of collectible modules and of what goes with them. The lock is held for single changes, never across a call of the
+/// The records of collectible modules and their dependents. The lock is held for single changes, never across a call to the
 /// runtime or a wait.
 #[derive(Default)]
 pub(super) struct Records {
-    /// How many collectible modules have been loaded.
+    /// How many collectible modules have been loaded so far.
     loads: u64,
-    /// Those that are loaded.
+    /// The loaded ones.
     modules: BTreeMap<usize, Loaded>,
-    /// Those between the beginning and the end of their unloading.
+    /// The modules between the beginning and the end of their unloading.
     going: Vec<usize>,
-    /// What may go with any module that was loaded before it was first seen.
+    /// Identifiers that may depend on any module which was loaded before they were first seen.
     uncertain: Vec<Uncertain>,
     /// The code of functions in doubt.
     code_in_doubt: BTreeMap<usize, usize>,
     windows: Vec<Window>,
-    /// By class that goes: what may be asked about once more as long as its callback lasts.
+    /// By class being unloaded: the identifiers that are usable once more while its callback lasts.
     revived: BTreeMap<usize, Vec<(Kind, usize)>>,
 }
 
 struct Loaded {
-    /// Which of all loads it was.
+    /// The number of its load.
     load: u64,
     dependents: Vec<Dependent>,
 }
@@ -65,22 +65,22 @@ pub(super) enum Kind {
     Function,
 }
 
-/// The time in which the code of a module that goes can still be found.
+/// The time in which the code of an unloading module can still be found.
 #[derive(Clone, PartialEq)]
 struct Window {
     module: usize,
-    /// How many modules had been loaded when it opened: one that was loaded later goes in a later batch.
+    /// How many modules had been loaded when it opened: a module that was loaded later is unloaded in a later batch.
     opened: u64,
-    /// When none of them is found any more, the window has closed.
+    /// The window has closed when a look-up finds none of these any more.
     probes: Vec<Probe>,
-    /// Whether the probe is of this module's own code, which goes all at once.
+    /// Whether the probe is in this module's own code, which is removed all at once.
     is_exact: bool,
-    /// Whether the probes do not prove that it has closed.
+    /// Whether the probes cannot prove that it has closed.
     is_blind: bool,
     since: Instant,
 }
 
-/// An address in a module's code, with the function.
+/// An address in a module's code, and its function.
 #[derive(Clone, PartialEq)]
 struct Probe {
     code: usize,
@@ -88,10 +88,10 @@ struct Probe {
     life: u32,
 }
 
-/// Begins a life in this state, and answers which one it is. Under the lock of the records.
+/// Begins a life in this state and returns its number. Call it under the lock of the records.
 ///
-/// Somebody may have the identifier from before, when nothing could be unloaded and nothing was noted. So a first entry is alive
-/// from the moment at which it is there.
+/// A user may have the identifier from a time when nothing was collectible and nothing was recorded. So a first entry is alive
+/// as soon as it exists.
 fn begin_life(table: &Table, id: usize, state: State) -> u32 {
     let is_known = table.get(id).is_some();
     let entry = table.insert(id, state);
@@ -120,15 +120,15 @@ impl Liveness {
         owners.unwrap_or_default()
     }
 
-    /// A module has been loaded, or has got its assembly: can they be unloaded?
+    /// A module was loaded, or attached to its assembly: finds out whether it is collectible.
     pub(crate) fn module_loaded(&self, runtime: &Runtime, module: usize) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         self.note_module(runtime, module);
     }
 
-    /// Modules that the runtime has listed: it lists one that it is just about to tell another thread's callback of.
+    /// The runtime has listed these modules: it also lists a module whose callback it is about to make on another thread.
     pub(crate) fn modules_listed(&self, runtime: &Runtime, modules: &[ModuleId]) {
-        // What is not known yet has not begun to go, and does not before this is dropped.
+        // A module that is unknown here has not begun to unload, and does not before this is dropped.
         let _look_up = self.look_up();
         let is_new = |module: &usize| self.modules.get(*module).is_none();
         modules
@@ -142,10 +142,10 @@ impl Liveness {
         let Some(id) = ModuleId::from_raw(module) else { return };
         let Ok((assembly, flags)) = runtime.ask_module(id) else { return };
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
-            // Before anything in it can be handed out.
+            // Before the runtime can hand out anything in it.
             self.is_unloading_possible.store(true, Ordering::SeqCst);
             let mut records = self.records();
-            // The memory of what was there before has been used again.
+            // The module at this address before has been freed: its memory was reused.
             records.windows.retain(|window| window.module != module);
             let load = records.loads + 1;
             if let std::collections::btree_map::Entry::Vacant(place) = records.modules.entry(module) {
@@ -157,8 +157,8 @@ impl Liveness {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
             }
         } else {
-            // Where something collectible may have been before.
-            let _records = self.records(); // one thread at a time
+            // This address may have held a collectible module before.
+            let _records = self.records(); // one thread at a time begins lives
             let revive = |entry: &Entry| {
                 if !entry.is_alive() {
                     entry.begin_life(State::Immortal);
@@ -169,9 +169,8 @@ impl Liveness {
         }
     }
 
-    /// Takes note of what the runtime hands out: it is in memory until this returns, and alive unless its module goes.
-    ///
-    /// Answers whether it is alive.
+    /// Records an identifier that the runtime hands out: it is in memory until this returns, and alive unless its module is
+    /// being unloaded. Returns whether it is alive.
     #[cold]
     #[inline(never)]
     pub(super) fn note(&self, runtime: &Runtime, kind: Kind, id: usize) -> bool {
@@ -207,14 +206,14 @@ impl Liveness {
         true
     }
 
-    /// A module begins to go, and the profiler has heard of it.
+    /// A module begins to unload, and the profiler has handled the callback.
     pub(crate) fn module_going(&self, runtime: &Runtime, module: usize) {
         self.changes.fetch_add(1, Ordering::AcqRel);
         let Some(id) = ModuleId::from_raw(module) else { return };
         let assembly = runtime.ask_module(id).ok().and_then(|(assembly, _)| assembly);
-        // Of the batches before, not of this one.
+        // About the batches before, not about this one.
         let is_all_gone = self.is_all_gone(runtime);
-        // First, so that what is noted from here on counts as dead, and nothing in doubt as alive.
+        // This comes first: from here on new dependents count as dead, and functions in doubt are not found alive.
         let (loaded, mut window) = {
             let mut records = self.records();
             let loaded = records.modules.remove(&module).unwrap_or(Loaded { load: 0, dependents: Vec::new() });
@@ -243,11 +242,11 @@ impl Liveness {
         for dependent in loaded.dependents {
             self.end_life(dependent, State::Dead);
         }
-        // So that a look-up of an address finds them dead while the module's code is still there.
+        // With these recorded, a look-up by address finds them dead while the module's code still exists.
         let is_listed = self.note_code(runtime, &mut window, is_all_gone);
         let mut is_in_doubt = self.doubt(runtime, loaded.load);
         self.look_ups.wait();
-        // A look-up that had begun before may have found something in doubt alive.
+        // A look-up that began earlier may have found a function in doubt alive.
         is_in_doubt |= self.doubt(runtime, loaded.load);
         window.is_blind = !is_listed || is_in_doubt && !window.is_exact;
         let mut records = self.records();
@@ -266,8 +265,8 @@ impl Liveness {
         }
     }
 
-    /// Takes note of all functions that have been compiled, those of the module that goes among them. All are in memory, as it is
-    /// the thread that unloads that asks. Answers whether the runtime could list them.
+    /// Records all compiled functions, including those of the unloading module. All are in memory, as this runs on the
+    /// unloading thread. Returns whether the runtime could enumerate them.
     fn note_code(&self, runtime: &Runtime, window: &mut Window, is_all_gone: bool) -> bool {
         let Ok(functions) = runtime.ask_jitted_functions() else {
             self.is_code_unlisted.store(true, Ordering::SeqCst);
@@ -284,7 +283,7 @@ impl Liveness {
             if window.is_exact || !owners.modules.contains(&window.module) {
                 continue;
             }
-            // Code over types of several modules may lie with another's.
+            // Code over types of several modules may lie in the heap of another module.
             window.is_exact = owners.modules == [window.module] && !owners.is_uncertain;
             if window.is_exact {
                 window.probes.clear();
@@ -298,7 +297,7 @@ impl Liveness {
         true
     }
 
-    /// What may go with a module that was the `load`th, and may not, is in doubt. Answers whether there is any such code.
+    /// Puts in doubt what may depend on the module with load number `load`. Returns whether that includes code.
     fn doubt(&self, runtime: &Runtime, load: u64) -> bool {
         let table = |dependent: Dependent| self.table(dependent.kind).get(dependent.id);
         let in_doubt: Vec<_> = {
@@ -325,10 +324,10 @@ impl Liveness {
         is_code_in_doubt
     }
 
-    /// Whether code lies among that of functions which cannot die. To be called on the thread that unloads.
+    /// Whether code lies among code of functions that cannot die. Call it on the unloading thread.
     ///
-    /// Among precompiled code it may look in vain at thousands of addresses, for a third of a second (seen on .NET 8), while the
-    /// application waits for the finalizer thread. So it gives up, and the function stays in doubt.
+    /// Among precompiled code it may search thousands of addresses in vain, for a third of a second (seen on .NET 8), while the
+    /// application waits for the finalizer thread. So it gives up after a limit, and the function stays in doubt.
     fn is_in_immortal_heap(&self, runtime: &Runtime, code: usize) -> bool {
         const PATIENCE: Duration = Duration::from_millis(5);
         let begin = Instant::now();
@@ -341,7 +340,7 @@ impl Liveness {
     }
 
     fn settle_as_immortal(&self, dependent: Dependent) {
-        let _records = self.records(); // no other life begins meanwhile
+        let _records = self.records(); // no other life begins while this is held
         if let Some(entry) = self.table(dependent.kind).get(dependent.id)
             && entry.life() == dependent.life
             && entry.is_alive()
@@ -350,7 +349,7 @@ impl Liveness {
         }
     }
 
-    /// Whether all code of modules that were going has gone, so that what a look-up finds **from now on** is alive.
+    /// Whether all code of unloading modules has been removed, so that whatever a look-up finds **from now on** is alive.
     pub(crate) fn is_all_gone(&self, runtime: &Runtime) -> bool {
         let windows = {
             let records = self.records();
@@ -360,7 +359,7 @@ impl Liveness {
             records.windows.clone()
         };
         let is_there = |probe: &Probe| {
-            // If it has begun to live again, the function is another one.
+            // A function that has begun another life since is not the one of the probe.
             let is_another = self.functions.get(probe.function).is_some_and(|entry| entry.life() != probe.life);
             !is_another && runtime.ask_function_at(probe.code).is_ok_and(|found| found == Some(probe.function))
         };
@@ -370,10 +369,10 @@ impl Liveness {
         open.is_empty()
     }
 
-    /// Finds out whether a function in doubt is alive: after the module has gone, its code is still there.
+    /// Finds out whether a function in doubt is alive: if it is, its code can still be found after the module is gone.
     ///
-    /// As long as the module is going, that cannot be told. It takes a millisecond, so it is waited for; not for long, as the
-    /// caller may be in a callback that the runtime has to wait for.
+    /// That cannot be decided while the module is being unloaded. Unloading takes a millisecond, so this waits for it; only
+    /// briefly, as the caller may be in a callback that the runtime waits for.
     #[cold]
     pub(super) fn settle(&self, runtime: &Runtime, function: usize) -> bool {
         const PATIENCE: Duration = Duration::from_millis(50);
@@ -396,11 +395,11 @@ impl Liveness {
         let code = self.records().code_in_doubt.get(&function).copied();
         match code.map(|code| runtime.ask_function_at(code)) {
             Some(Ok(Some(found))) if found == function => self.note(runtime, Kind::Function, function),
-            Some(Err(_)) => false, // cannot be looked up just now
+            Some(Err(_)) => false, // look-ups are impossible right now
             _ => {
                 let mut records = self.records();
                 let Some(entry) = self.functions.get(function) else { return false };
-                // Unless another thread has found it alive.
+                // Another thread may have found it alive meanwhile.
                 if entry.state() == State::Doubtful {
                     records.code_in_doubt.remove(&function);
                     entry.set(State::Dead);
@@ -410,8 +409,8 @@ impl Liveness {
         }
     }
 
-    /// The runtime tells of a class that goes, after its module began to: for so long it can be asked about once more, and what it is
-    /// made of, as far as that goes with the same module.
+    /// The runtime reports the end of a class, after its module began to unload. While the callback lasts, calls may use the
+    /// class once more, and its parts, as far as they are unloaded with the same module.
     pub(crate) fn class_going(&self, runtime: &Runtime, class: usize) {
         let Some(id) = ClassId::from_raw(class) else { return };
         let mut revived = Vec::new();
@@ -425,8 +424,8 @@ impl Liveness {
         self.records().revived.insert(class, revived);
     }
 
-    /// Collects what is dead of a class that is in memory, unless it went with a module that is no longer there. Of what has been
-    /// `seen` there is no more to collect.
+    /// Collects the dead parts of a class that is in memory, except those whose module is already gone. Skips classes in
+    /// `seen`.
     fn revive(
         &self,
         runtime: &Runtime,
@@ -457,7 +456,7 @@ impl Liveness {
         }
     }
 
-    /// The profiler has heard of it.
+    /// The profiler has handled the callback.
     pub(crate) fn class_gone(&self, class: usize) {
         let revived = self.records().revived.remove(&class);
         for (kind, id) in revived.unwrap_or_default() {
@@ -465,7 +464,7 @@ impl Liveness {
         }
     }
 
-    /// It is gone.
+    /// The module is gone.
     pub(crate) fn module_gone(&self, module: usize) {
         self.records().going.retain(|&going| going != module);
     }

@@ -1,14 +1,13 @@
-//! What has been found out once, by identifier, until the runtime may use the identifier for something else.
+//! Results by identifier, kept until the runtime may reuse the identifier.
 //!
-//! A look-up that finds takes no lock and waits for nobody, so a thread that was stopped inside one holds up nobody. That is
-//! so for a thread's first look-up and for one made while the thread is torn down, too, where a map whose readers register
-//! themselves under a mutex (papaya, for one) would take it, or panic. One thread at a time adds, and nobody waits for that
-//! either: what another finds out meanwhile is found out again. All goes at once, and `arc-swap` keeps what is being read from
-//! going away.
+//! A hit takes no lock and waits for no thread, so a thread that is suspended inside one blocks no other. This also holds for a
+//! thread's first look-up and for one during the thread's teardown; a map whose readers register themselves under a mutex
+//! (papaya, for one) would take the mutex, or panic. One thread at a time inserts, and the others do not wait for it: they work
+//! out their answer again later. Everything is evicted at once, and `arc-swap` keeps alive what is being read.
 //!
-//! Because an answer is worked out between look-up and insertion, an eviction may come first. So a look-up asks once for what
-//! is known ([`Cache::now`]), before anything else, and adds what it finds out to that: after an eviction this is nobody's any
-//! more, and goes when the look-up ends.
+//! An answer is worked out between look-up and insertion, so an eviction may come in between. Each look-up therefore takes the
+//! current table once ([`Cache::now`]), before anything else, and inserts into that one: after an eviction no new look-up sees
+//! it, and it is freed when the last look-up ends.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -21,7 +20,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 
-/// Everything that is forgotten at once.
+/// A table that is evicted as a whole.
 pub(crate) struct Cache<T>(ArcSwap<T>);
 
 impl<T: Default> Cache<T> {
@@ -29,19 +28,19 @@ impl<T: Default> Cache<T> {
         Self(ArcSwap::default())
     }
 
-    /// What is known, and where to put what is found out; for the length of one look-up.
+    /// The current table, to read from and insert into; for the length of one look-up.
     #[inline]
     pub(crate) fn now(&self) -> Guard<Arc<T>> {
         self.0.load()
     }
 
-    /// Forgets everything.
+    /// Evicts everything.
     pub(crate) fn clear(&self) {
         self.0.store(Arc::default());
     }
 }
 
-/// An identifier by which something is kept.
+/// An identifier that serves as a key.
 pub(crate) trait Key: Copy {
     /// Its kind: the runtime may give things of two kinds the same number.
     const KIND: usize;
@@ -68,18 +67,18 @@ macro_rules! keys {
 
 keys!(FunctionId 0, ClassId 1, ModuleId 2, AssemblyId 3);
 
-/// What is kept by identifier. It only grows.
+/// Values by identifier. It only grows.
 pub(crate) struct Table<V> {
     indexes: [Index<V>; KINDS],
-    /// The values themselves. None is ever moved: a chunk that is full is followed by another.
+    /// The values themselves. None is ever moved: a full chunk is followed by another.
     chunks: Mutex<Vec<Vec<V>>>,
 }
 
-/// How many values the first chunk has room for, and how many the later ones have at most.
+/// The capacity of the first chunk, and the limit for later ones.
 const FEWEST_VALUES: usize = 64;
 const MOST_VALUES: usize = 1024;
 
-/// The right to add to a table, which one thread has at a time.
+/// The right to insert into a table, which one thread has at a time.
 pub(crate) struct Writer<'t, V> {
     indexes: &'t [Index<V>; KINDS],
     chunks: MutexGuard<'t, Vec<Vec<V>>>,
@@ -91,23 +90,23 @@ impl<V> Default for Table<V> {
     }
 }
 
-// Whoever has the table has the values, by reference, and may add to them and drop them.
+// The owner of a table owns its values: it may read them by reference, insert and drop.
 impl<V: Send + Sync> Table<V> {
-    /// What is known about `key`.
+    /// The value of `key`.
     #[inline]
     pub(crate) fn get<K: Key>(&self, key: K) -> Option<&V> {
         let value = self.indexes.get(K::KIND)?.find(key.number())?;
-        // SAFETY: an index has only what the writer of this table has put into a chunk before. There it stays, and is only read,
-        // until the table is dropped.
+        // SAFETY: an index only has pointers to values that the writer of this table pushed to a chunk before. They stay there,
+        // and are only read, until the table is dropped.
         Some(unsafe { &*value })
     }
 
-    /// Lets the caller add something, unless another thread is just doing so.
+    /// Lets the caller insert, unless another thread is inserting.
     #[inline]
     pub(crate) fn writer(&self) -> Option<Writer<'_, V>> {
         let chunks = match self.chunks.try_lock() {
             Ok(chunks) => chunks,
-            // No code of others runs meanwhile, so nothing is left half-done.
+            // No user code runs under this lock, so nothing is left half-done.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
@@ -116,7 +115,7 @@ impl<V: Send + Sync> Table<V> {
 }
 
 impl<'t, V: Send + Sync> Writer<'t, V> {
-    /// Keeps `value`, unless another thread was first.
+    /// Inserts `value`, unless another thread was first.
     #[inline]
     pub(crate) fn insert(&mut self, key: impl Key, value: V) {
         if let Some(place) = self.place(key)
@@ -126,7 +125,7 @@ impl<'t, V: Send + Sync> Writer<'t, V> {
         }
     }
 
-    /// Keeps `value` once, to be found by either key.
+    /// Inserts `value` once, under both keys.
     #[inline]
     pub(crate) fn insert_for_both(&mut self, one: impl Key, other: impl Key, value: V) {
         let places = [self.place(one), self.place(other)];
@@ -142,7 +141,7 @@ impl<'t, V: Send + Sync> Writer<'t, V> {
         self.indexes.get(K::KIND)?.place(key.number())
     }
 
-    /// Puts the value where it stays.
+    /// Moves the value to its final place.
     #[inline]
     fn keep(&mut self, value: V) -> Option<*const V> {
         let has_room = self.chunks.last().is_some_and(|chunk| chunk.len() < chunk.capacity());
@@ -152,32 +151,32 @@ impl<'t, V: Send + Sync> Writer<'t, V> {
         }
         let chunk = self.chunks.last_mut()?;
         let at = chunk.len();
-        // There is room, so nothing is moved; and no reference is made to what others are reading.
+        // There is room, so nothing is moved; and no reference is made to the values that other threads are reading.
         chunk.push(value);
         Some(chunk.as_ptr().wrapping_add(at))
     }
 }
 
-/// Where the values are of the identifiers of one kind. There is no memory for any before the first.
+/// The addresses of the values of one kind of identifier. It takes no memory before the first.
 struct Index<V> {
-    /// Each twice as big as the one before, and with all that was in that. What is not looked at any more stays, as somebody may
-    /// still be looking.
+    /// Each level is twice as big as the one before and contains all of it. Old levels stay, as a thread may still be reading
+    /// them.
     levels: [OnceLock<Level<V>>; LEVELS],
-    /// The last level that there is.
+    /// The index of the newest level.
     newest: AtomicUsize,
 }
 
-/// The size of the first level of an index, as a power of two: what a small application needs.
+/// The size of the first level, as a power of two: enough for a small application.
 const FEWEST_BITS: u32 = 10;
-/// How many levels there may be: the last has more room than there are functions.
+/// The limit on levels: the last has more room than any application has functions.
 const LEVELS: usize = 20;
 
-/// A hash table that only grows fuller, to a quarter at most: so whoever looks for something comes to an empty slot, and mostly at
-/// once. (Half full, it costs a look-up that misses 5 % more: what a processor has guessed wrong.)
+/// A hash table that only grows fuller, to a quarter at most, so that each search ends at an empty slot, and mostly at once.
+/// (Filled to a half, a miss costs 5 % more, from wrong branch predictions.)
 struct Level<V> {
     bits: u32,
     slots: Box<[Slot<V>]>,
-    /// How many are filled.
+    /// How many slots are filled.
     count: AtomicUsize,
 }
 
@@ -199,7 +198,7 @@ impl<V> Index<V> {
         (found == key).then(|| slot.value.load(Relaxed).cast_const())
     }
 
-    /// Where the writer may put what is found by `key`, if there is nothing yet.
+    /// The slot in which the writer may put `key`, if the key is not there yet.
     #[inline]
     fn place(&self, key: usize) -> Option<Place<'_, V>> {
         let newest = self.newest.load(Relaxed);
@@ -211,7 +210,7 @@ impl<V> Index<V> {
         (found != key).then_some(Place { level, slot, key })
     }
 
-    /// The first level, or one behind this.
+    /// The first level, or the next one after `newest`.
     #[cold]
     fn grow(&self, newest: usize) -> Option<&Level<V>> {
         let full = self.levels.get(newest)?.get();
@@ -239,11 +238,11 @@ impl<V> Level<V> {
         Self { bits, slots: (0..1_usize << bits).map(|_| empty()).collect(), count: AtomicUsize::new(0) }
     }
 
-    /// Where `key` is, or else where it would be; and which of the two: `key`, or 0.
+    /// The slot of `key`, or the slot where it would go. The number says which: `key`, or 0.
     #[inline]
     fn slot(&self, key: usize) -> Option<(&Slot<V>, usize)> {
-        // Multiplicative hashing: the upper bits of the product depend on all of the number's. Addresses differ in their middle
-        // bits most; the fold brings the uppermost down to where the product uses them.
+        // Multiplicative hashing: the upper bits of the product depend on all bits of the number. Addresses differ mostly in
+        // their middle bits; the fold moves the uppermost bits down to where the product uses them.
         let key_bits = key as u64;
         let hash = (key_bits ^ (key_bits >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut at = (hash >> (u64::BITS - self.bits)) as usize;
@@ -262,7 +261,7 @@ impl<V> Level<V> {
     }
 }
 
-/// An empty slot, which the writer is about to fill.
+/// An empty slot that the writer is about to fill.
 struct Place<'t, V> {
     level: &'t Level<V>,
     slot: &'t Slot<V>,
@@ -295,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Under Miri, which makes each step a thousand.
+    /// A smaller number under Miri, which makes each step a thousand times slower.
     const fn fewer(many: usize, few: usize) -> usize {
         if cfg!(miri) { few } else { many }
     }
@@ -304,7 +303,7 @@ mod tests {
         cache.now().get(key).copied()
     }
 
-    /// Says no if another thread is adding something.
+    /// Returns `false` if another thread is inserting.
     fn insert<V: Send + Sync>(table: &Table<V>, key: impl Key, value: V) -> bool {
         table.writer().map(|mut writer| writer.insert(key, value)).is_some()
     }
@@ -316,7 +315,7 @@ mod tests {
         insert(&cache.now(), 1, 10);
         insert(&cache.now(), 2, 20);
         assert_eq!(known(&cache, 1), Some(10));
-        // Whoever was first is kept; and while one adds, no other does.
+        // The first value is kept; and while one thread inserts, no other does.
         let now = cache.now();
         let mut one = now.writer().unwrap();
         assert!(!insert(&now, 3, 31));
@@ -345,9 +344,9 @@ mod tests {
     #[test]
     fn grows_and_keeps_what_it_has() {
         let cache = Numbers::new();
-        // As the runtime's identifiers are: aligned, close together.
+        // Like the runtime's identifiers: aligned, close together.
         let keys = || (1..fewer(20_000, 1000)).map(|i| 0x7f12_3400_0000 + i * 0x48);
-        // For which it must not matter how often the table grows before it is answered.
+        // A look-up that began before the table grew: growth must not change its answer.
         let early = cache.now();
         for (key, at) in keys().zip(0_u64..) {
             insert(&cache.now(), key, at);
@@ -381,7 +380,7 @@ mod tests {
         thread::scope(|scope| {
             for first in 0..3 {
                 let (cache, value) = (&cache, &value);
-                // Each adds two thirds, so that they meet.
+                // Each thread inserts two thirds, so that they overlap.
                 let keys = (first * count / 3..first * count / 3 + 2 * count / 3).map(move |key| 8 + 8 * (key % count));
                 scope.spawn(move || {
                     for key in keys {
@@ -396,7 +395,7 @@ mod tests {
         let all = Arc::strong_count(&value);
         assert_eq!(all, count + 1);
         cache.clear();
-        assert_eq!(Arc::strong_count(&value), all, "somebody still reads it");
+        assert_eq!(Arc::strong_count(&value), all, "a look-up still reads it");
         drop(reader);
         assert_eq!(Arc::strong_count(&value), 1);
     }
@@ -445,7 +444,7 @@ mod tests {
         insert(&cache.now(), 1, 10);
         let last = LooksUp(Arc::clone(&cache), Arc::clone(&seen));
         let thread = thread::spawn(move || {
-            // Made first, so destroyed last: after whatever the look-up keeps for the thread.
+            // Made first, so destroyed last: after all thread-locals that the look-up uses.
             LAST.set(Some(last));
             known(&cache, 1)
         });

@@ -1,9 +1,9 @@
-//! The metadata of modules that can be unloaded, until they are; names are read from it.
+//! The metadata of collectible modules, kept until they are unloaded; names are read from it.
 //!
-//! Only a look-up that misses comes here, and asks the runtime next. An import reads the module's own memory, so it must be
-//! let go when it is evicted and not some time later, as `cache` does with names, and with the metadata of modules that stay:
-//! hence a lock, held for the look-up or the insertion alone and never across a call into the runtime. An answer is worked out
-//! between the two, so a miss gives a [`Ticket`] that an eviction voids.
+//! Only a look-up that misses comes here, and calls the runtime next. An import reads the module's own memory, so it must be
+//! released in the eviction itself; `cache` releases names, and the metadata of modules that stay, some time later. Hence a
+//! lock, held for the look-up or the insertion alone and never across a call to the runtime. The answer is worked out between
+//! the two, so a miss returns a [`Ticket`] that an eviction voids.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
 
-/// A module's metadata, of a type that only `names/` knows.
+/// A module's metadata, in a type that only `names/` knows.
 pub(crate) type CachedImport = Arc<dyn Any + Send + Sync>;
 pub(crate) type UnloadableImports = Imports<ModuleId, CachedImport>;
 
@@ -27,7 +27,7 @@ struct ImportMap<K, V> {
     evictions: u64,
 }
 
-/// The right to add what a look-up did not find, good until the next eviction.
+/// The right to insert after a miss, valid until the next eviction.
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
@@ -36,13 +36,13 @@ impl<K: Eq + Hash, V: Clone> Imports<K, V> {
         Self { map: RwLock::new(ImportMap { entries: HashMap::default(), evictions: 0 }) }
     }
 
-    /// What is kept for `key`, or the right to add it.
+    /// The value of `key`, or the right to insert it.
     pub(crate) fn get(&self, key: &K) -> Result<V, Ticket> {
         let map = self.read();
         map.entries.get(key).cloned().ok_or(Ticket(map.evictions))
     }
 
-    /// Keeps `value`, unless there was an eviction after `ticket` was given.
+    /// Inserts `value`, unless an eviction came after `ticket` was issued.
     pub(crate) fn insert(&self, ticket: Ticket, key: K, value: V) {
         let mut map = self.write();
         let replaced = if map.evictions == ticket.0 { map.entries.insert(key, value) } else { Some(value) };
@@ -51,7 +51,7 @@ impl<K: Eq + Hash, V: Clone> Imports<K, V> {
         drop(replaced);
     }
 
-    /// Forgets everything.
+    /// Evicts everything.
     pub(super) fn clear(&self) {
         let mut map = self.write();
         map.evictions = map.evictions.wrapping_add(1);
@@ -60,7 +60,7 @@ impl<K: Eq + Hash, V: Clone> Imports<K, V> {
         drop(gone);
     }
 
-    // A panic cannot leave the map half-changed: no user code runs under the lock. So a poisoned lock is as good as any.
+    // No user code runs under the lock, so a panic cannot leave the map half-changed, and a poisoned lock is usable.
     fn read(&self) -> RwLockReadGuard<'_, ImportMap<K, V>> {
         unpoisoned(self.map.read())
     }

@@ -1,7 +1,7 @@
-//! The names that have been looked up, until the runtime may use their identifiers for something else.
+//! Names that have been looked up, kept until the runtime may reuse their identifiers.
 //!
-//! How names are spelt is not known here (`names/`), nor what they are read from. `cache.rs` keeps names, and the metadata of
-//! modules that stay; `imports.rs` that of modules which can be unloaded.
+//! This folder does not spell names and does not read metadata (`names/` does). `cache.rs` keeps names, and the metadata of
+//! modules that stay; `imports.rs` keeps the metadata of collectible modules.
 
 mod cache;
 mod imports;
@@ -14,7 +14,7 @@ pub(crate) use cache::{Key, Table};
 pub(crate) use imports::{CachedImport, UnloadableImports};
 pub use name::Name;
 
-/// The names that have been looked up, and the metadata they are made from.
+/// The names that have been looked up, and the metadata that they are made from.
 pub(crate) struct NameStore {
     pub(crate) known: Cache<Known>,
     pub(crate) passing: UnloadableImports,
@@ -23,14 +23,13 @@ pub(crate) struct NameStore {
 /// The names themselves, and the metadata of modules that cannot be unloaded.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// Those of functions and classes, as IL assembly has them, and all that are the same in both spellings.
+    /// Names of functions and classes in the spelling of IL assembly, and all names that are the same in both spellings.
     pub(crate) il: Table<CachedName>,
     pub(crate) csharp: Table<CachedName>,
     pub(crate) imports: Table<CachedImport>,
 }
 
-/// A name that was found out. What is found by a class may be the name of one of its functions, which begins with that of the
-/// class.
+/// A spelt name. The text found by a class may be the name of one of its functions, which begins with the name of the class.
 pub(crate) struct CachedName {
     pub(crate) name: Name,
     pub(crate) end_of_class: usize,
@@ -41,17 +40,17 @@ impl NameStore {
         Self { known: Cache::new(), passing: UnloadableImports::new() }
     }
 
-    /// Lets go of the metadata of modules that can be unloaded, while it is there: one of them begins to go. Names stay: nothing else
-    /// is called the same before the module is gone.
+    /// Releases the metadata of collectible modules while it is still in memory, as one of them begins to unload. Names stay:
+    /// nothing else gets the same identifiers before the module is gone.
     pub(crate) fn let_go(&self) {
         self.passing.clear();
     }
 
-    /// Forgets everything: a module is gone, the runtime may use its identifiers again, and instantiations over its types live
-    /// anywhere.
+    /// Evicts everything: a module is gone and the runtime may reuse its identifiers; instantiations over its types may be in
+    /// any module.
     pub(crate) fn evict_all(&self) {
-        // What names are made from goes before the names: whoever asks what is known after that was cleared finds no stale part,
-        // and what is found out for those who have asked before is not kept.
+        // Imports are evicted before names: a look-up that starts after the names were cleared finds no stale import, and the
+        // results of earlier look-ups are not kept.
         self.passing.clear();
         self.known.clear();
     }

@@ -7,12 +7,12 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The name of a function, class, module or assembly; reads like a `str`, and a clone costs one counter.
+/// The name of a function, class, module or assembly; it derefs to `str`, and a clone costs one reference count.
 ///
-/// It is text only: it stays good when what it names is gone.
+/// It is only text: it stays valid after the thing that it names is gone.
 #[derive(Clone)]
 pub struct Name {
-    /// The name, or that of a function which begins with it: the two are then one piece of memory.
+    /// The name, or the name of a function that begins with it: the two then share one allocation.
     text: Arc<str>,
     end: usize,
 }
@@ -24,7 +24,7 @@ impl Name {
         self.text.get(..self.end).unwrap_or_default()
     }
 
-    /// What the name begins with, up to `end`. Both share the memory of the whole.
+    /// The beginning of the name, up to `end`. Both share the memory of the whole.
     pub(crate) fn beginning(&self, end: usize) -> Self {
         Self { text: Arc::clone(&self.text), end: end.min(self.end) }
     }
@@ -83,7 +83,7 @@ impl Ord for Name {
     }
 }
 
-/// As a `str` is hashed, so that a map by names can be asked with one.
+/// Hashes like a `str`, so that a map with names as keys can be searched by `str`.
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);

@@ -5,27 +5,27 @@ use std::ops::Range;
 
 use super::{Kind, Overwrites, Registers, Stub, Target, see_enter, see_leave, see_tailcall};
 
-/// What the stack pointer is beyond a multiple of 16 when a function begins.
+/// The stack pointer's remainder by 16 when a function begins.
 pub(super) const ENTRY_ALIGNMENT: usize = 0;
-/// Whether a stub without its tag leaves vectors alone.
+/// Whether a stub skips vector registers if its tag is set.
 pub(super) const LOOKS_AT_TAGS: bool = true;
 /// An `Overwrites` without a stub.
 pub(super) const OVERWRITE: Stub = overwrite;
-/// What Leave loses without one.
+/// The registers that Leave loses without a stub.
 pub(super) const LOST_BARE: [&str; 4] = ["x0", "x8", "vector 0", "vector 7"];
 
-/// `Registers::general` has the registers by their numbers, without x16 to x18 and the return address.
+/// `Registers::general` has the registers in the order of their numbers, without x16 to x18 and the return address.
 const NAMES: [&str; 30] = [
     "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
     "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "fp",
 ];
 
-/// Where a hook gets the client's number and the stack pointer.
+/// The indices of the registers in which a hook receives the client's number and the stack pointer.
 pub(super) fn arguments(_kind: Kind) -> (usize, usize) {
     (10, 11)
 }
 
-/// What a hook must keep: general registers, whole vectors, lower halves of vectors.
+/// The registers that a hook must save: general registers, whole vectors, lower halves of vectors.
 pub(super) fn kept(_kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Range<usize>) {
     ((0..=8).chain(19..=29).map(|place| (NAMES[place], place)).collect(), 0..8, 8..16)
 }
@@ -188,7 +188,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
     )
 }
 
-/// A function that tells `$see` what it got, and overwrites all that it may: of q8 to q15 the upper halves.
+/// A function that passes its arguments to `$see`, and overwrites all registers that it may (of q8 to q15 the upper halves).
 macro_rules! overwrite {
     ($see:path) => {
         naked_asm!(

@@ -1,8 +1,8 @@
-//! Each stub is called from assembly with a known value in every register, in front of a function that overwrites all that
-//! C allows it to overwrite. What the application needs must come back.
+//! Each stub is called from assembly with a known value in every register, in front of a function that overwrites all registers
+//! that C allows it to overwrite. The registers that the application needs must come back unchanged.
 //!
-//! The files beside this one have the assembly. On another machine than the one that compiles, they are run by
-//! `cargo xtask test` where an emulator is there.
+//! The files beside this one have the assembly. Tests for other machines than the compiling one run under `cargo xtask test` if
+//! an emulator is installed.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -23,7 +23,7 @@ use x86_64_windows as abi;
 
 use super::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Stub, Stubs, TAGS, Target};
 
-/// What is in the registers before a call, and then after it. An ABI uses as many as it has.
+/// The values of the registers before a call, and then after it. An ABI uses as many as it has.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Registers {
@@ -34,7 +34,7 @@ struct Registers {
 }
 
 impl Registers {
-    /// No two words are the same, and none is 0.
+    /// Values that are all different, and none 0.
     fn known() -> Self {
         let word =
             |place: usize| 0x1357_9BDF_0246_8A01_u64.rotate_left(place as u32).wrapping_mul(2 * place as u64 + 3);
@@ -47,19 +47,19 @@ impl Registers {
         registers
     }
 
-    /// Calls `stub` as compiled code would, with `client` and `stack_pointer` where the kind of hook has them.
+    /// Calls `stub` as compiled code would, with `client` and `stack_pointer` in the registers for this kind of hook.
     fn call(stub: Stub, kind: Kind, client: usize, stack_pointer: usize) -> (Self, Self) {
         let mut before = Self::known();
         let (id, stack) = abi::arguments(kind);
         before.general[id] = client as u64;
         before.general[stack] = stack_pointer as u64;
         let mut after = before;
-        // SAFETY: the callee follows the ABI of the hooks, of which `call` keeps more than C asks for.
+        // SAFETY: the callee follows the ABI of the hooks; `call` saves more registers than C asks for.
         unsafe { abi::call(stub, &mut after) };
         (before, after)
     }
 
-    /// The names of the registers that are not what they were, and of the words around.
+    /// The names of the registers, and of the words around, whose value has changed.
     fn lost(before: &Self, after: &Self, kind: Kind) -> Vec<String> {
         let (general, vectors, halves) = abi::kept(kind);
         let mut lost = Vec::new();
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// The tag with which this kind of hook keeps no vectors, if there is one.
+    /// The tag with which this kind of hook saves no vectors; 0 if it has none.
     fn tag(self) -> usize {
         match self {
             Self::Enter => PLAIN_ARGUMENTS,
@@ -110,7 +110,7 @@ impl Kind {
 }
 
 thread_local! {
-    /// What the last call got: which hook, the two arguments, and the stack pointer at its first instruction.
+    /// The last call: its kind, its two arguments, and the stack pointer at its first instruction.
     static SEEN: Cell<Option<(Kind, usize, usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -126,7 +126,7 @@ extern "C-unwind" fn see_tailcall(client: usize, stack_pointer: usize, own_stack
     SEEN.set(Some((Kind::Tailcall, client, stack_pointer, own_stack)));
 }
 
-/// Tells what it got, then overwrites every register that C does not ask it to keep.
+/// Records its arguments, then overwrites every register that C does not ask it to save.
 struct Overwrites;
 
 const CLIENT: usize = 0x7f12_3456_7890;
@@ -175,7 +175,7 @@ fn a_number_of_the_runtimes_own_is_nobodys() {
     }
 }
 
-/// What the other tests find would be found missing if the stubs did nothing.
+/// Checks the tests: if the stubs did nothing, they would find the registers lost.
 #[test]
 fn without_a_stub_the_registers_are_lost() {
     let bare: Stub = abi::OVERWRITE;
@@ -191,11 +191,11 @@ fn without_a_stub_the_registers_are_lost() {
     }
 }
 
-/// Looks around, or throws.
+/// Walks the stack, or panics.
 struct Unwinds;
 
 thread_local! {
-    /// Where the functions on the stack are to go on.
+    /// The return addresses of the functions on the stack.
     static STACK_OF: Cell<Vec<usize>> = const { Cell::new(Vec::new()) };
 }
 
@@ -236,7 +236,7 @@ fn a_stack_walk_goes_through_each_stub_into_its_caller() {
         std::hint::black_box(STACK_OF.take())
     }
 
-    /// Longer than any of the functions.
+    /// More than the length of any of the functions.
     const LENGTH: usize = 0x400;
     let within = |function: usize, place: usize| (function..function + LENGTH).contains(&place);
 
@@ -247,7 +247,7 @@ fn a_stack_walk_goes_through_each_stub_into_its_caller() {
             let (stub, caller) = (kind.stub(stubs) as *const () as usize, abi::call as *const () as usize);
             let at = places.windows(2).position(|pair| within(stub, pair[0]) && within(caller, pair[1]));
             let at = at.unwrap_or_else(|| panic!("{kind:?} {tags}: no {stub:#x} and {caller:#x} in {places:#x?}"));
-            // The test's own functions, the test harness, the start of the thread.
+            // The test's own functions, those of the test harness, the start of the thread.
             assert!(places.len() > at + 5, "{kind:?} {tags}: {places:#x?}");
         }
     }

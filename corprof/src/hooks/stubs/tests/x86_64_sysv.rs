@@ -6,16 +6,16 @@ use std::ops::Range;
 use super::super::{SlowStub, SlowTarget, slow_of};
 use super::{CLIENT, Kind, Overwrites, Registers, SEEN, STACK, Stub, Target, see_enter, see_leave, see_tailcall};
 
-/// What the stack pointer is beyond a multiple of 16 when a function begins.
+/// The stack pointer's remainder by 16 when a function begins.
 pub(super) const ENTRY_ALIGNMENT: usize = 8;
-/// Whether a stub without its tag leaves vectors alone.
+/// Whether a stub skips vector registers if its tag is set.
 pub(super) const LOOKS_AT_TAGS: bool = true;
 /// An `Overwrites` without a stub.
 pub(super) const OVERWRITE: Stub = overwrite;
-/// What Leave loses without one.
+/// The registers that Leave loses without a stub.
 pub(super) const LOST_BARE: [&str; 8] = ["rax", "rdx", "rcx", "r8", "vector 0", "vector 1", "vector 2", "vector 3"];
 
-/// By their place in `Registers::general`.
+/// In the order of `Registers::general`.
 const NAMES: [&str; 15] =
     ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 
@@ -23,7 +23,7 @@ fn place(name: &str) -> usize {
     NAMES.iter().position(|&known| known == name).unwrap()
 }
 
-/// Where a hook gets the client's number and the stack pointer.
+/// The indices of the registers in which a hook receives the client's number and the stack pointer.
 pub(super) fn arguments(kind: Kind) -> (usize, usize) {
     match kind {
         Kind::Enter => (place("r14"), place("r15")),
@@ -31,12 +31,12 @@ pub(super) fn arguments(kind: Kind) -> (usize, usize) {
     }
 }
 
-/// What a hook must keep: general registers, whole vectors, lower halves of vectors.
+/// The registers that a hook must save: general registers, whole vectors, lower halves of vectors.
 pub(super) fn kept(kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Range<usize>) {
     let callee_saved = ["rbx", "rbp", "r12", "r13", "r14", "r15"];
     let (others, vectors): (&[&str], _) = match kind {
         Kind::Enter => (&["rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax"], 0..8),
-        // With the continuation of runtime async, and all that Swift returns.
+        // Includes the continuation of runtime async, and all registers that Swift returns.
         Kind::Leave | Kind::Tailcall => (&["rax", "rdx", "rcx", "r8"], 0..4),
     };
     let general = callee_saved.iter().chain(others).map(|&name| (name, place(name))).collect();
@@ -66,13 +66,13 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
         "push r15",
         ".cfi_adjust_cfa_offset 8",
         ".cfi_rel_offset r15, 0",
-        // 8 by the call, 48 by the pushes, 56 more: a multiple of 16 and minus 0.
+        // The call takes 8, the pushes 48, and 56 more make it a multiple of 16.
         "sub rsp, 56",
         ".cfi_adjust_cfa_offset 56",
         "mov [rsp + 32], rdi",
         "mov [rsp + 40], rsi",
         "mov rax, rsi",
-        // The words around.
+        // The caller's words around the return address.
         "mov rcx, [rax + 768]",
         "mov [rsp], rcx",
         "mov rcx, [rax + 776]",
@@ -105,7 +105,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
         "mov r15, [rax + 112]",
         "mov rax, [rax]",
         "call [rsp + 32]",
-        // Here nothing is free, so rax goes to the stub's place.
+        // No register is free here, so rax is saved in the stub's place.
         "mov [rsp + 32], rax",
         "mov rax, [rsp + 40]",
         "mov [rax + 8], rbx",
@@ -159,7 +159,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
     )
 }
 
-/// A function that tells `$see` what it got, and overwrites all that it may.
+/// A function that passes its arguments to `$see`, and overwrites all registers that it may.
 macro_rules! overwrite {
     ($see:path) => {
         naked_asm!(
@@ -238,8 +238,8 @@ impl SlowTarget for Overwrites {
     }
 }
 
-/// The runtime's wrapper calls a slow hook as C does. That of .NET Core 3.1 leaves the method's other floating-point arguments
-/// where they are when it calls Enter.
+/// The runtime's wrapper calls a slow hook as C does. The wrapper of .NET Core 3.1 leaves the method's other floating-point
+/// arguments in their registers when it calls Enter.
 #[test]
 fn slow_hooks_are_called_as_c_does_and_enter_keeps_the_vectors_of_arguments() {
     let stubs = slow_of::<Overwrites>().unwrap();
@@ -248,7 +248,7 @@ fn slow_hooks_are_called_as_c_does_and_enter_keeps_the_vectors_of_arguments() {
     for (kind, stub, kept) in slow {
         // SAFETY: only the address matters: `call` calls it as compiled code would.
         let stub = unsafe { std::mem::transmute::<SlowStub, Stub>(stub) };
-        // In the registers in which C has the first two words.
+        // Their arguments are in the registers of the first two words in C.
         let (before, after) = Registers::call(stub, Kind::Leave, CLIENT, STACK);
         let (seen, client, elt, own_stack) = SEEN.take().unwrap();
         assert_eq!((seen, client, elt), (kind, CLIENT, STACK));

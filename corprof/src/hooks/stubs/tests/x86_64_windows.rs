@@ -6,16 +6,16 @@ use std::ops::Range;
 use super::super::of;
 use super::{CLIENT, Kind, OURS, Overwrites, Registers, STACK, Stub, TAGS, Target, see_enter, see_leave, see_tailcall};
 
-/// What the stack pointer is beyond a multiple of 16 when a function begins.
+/// The stack pointer's remainder by 16 when a function begins.
 pub(super) const ENTRY_ALIGNMENT: usize = 8;
-/// Whether a stub without its tag leaves vectors alone.
+/// Whether a stub skips vector registers if its tag is set.
 pub(super) const LOOKS_AT_TAGS: bool = false;
 /// An `Overwrites` without a stub.
 pub(super) const OVERWRITE: Stub = overwrite;
-/// What Leave loses without one.
+/// The registers that Leave loses without a stub.
 pub(super) const LOST_BARE: [&str; 3] = ["rax", "vector 0", "the caller's stack"];
 
-/// By their place in `Registers::general`.
+/// In the order of `Registers::general`.
 const NAMES: [&str; 15] =
     ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 
@@ -23,13 +23,13 @@ fn place(name: &str) -> usize {
     NAMES.iter().position(|&known| known == name).unwrap()
 }
 
-/// Where a hook gets the client's number and the stack pointer.
+/// The indices of the registers in which a hook receives the client's number and the stack pointer.
 pub(super) fn arguments(_kind: Kind) -> (usize, usize) {
     (place("rcx"), place("rdx"))
 }
 
-/// What a hook must keep: general registers, whole vectors beside xmm6 to xmm15, which the callee keeps; of these, what a
-/// test can tell from its own.
+/// The registers that a hook must save: general registers, whole vectors except xmm6 to xmm15 (the callee saves those), and of
+/// these the halves that a test can tell from its own.
 pub(super) fn kept(kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Range<usize>) {
     let callee_saved = ["rbx", "rbp", "rsi", "rdi", "r12", "r13", "r14", "r15"];
     let (others, vectors): (&[&str], _) = match kind {
@@ -88,7 +88,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
         "mov [rsp + 32], rcx",
         "mov [rsp + 40], rdx",
         "mov rax, rdx",
-        // The words around: what the ABI would lend the stub for its arguments.
+        // The words around: the ABI would let the stub use them for its arguments.
         "mov rcx, [rax + 768]",
         "mov [rsp + 0], rcx",
         "mov rcx, [rax + 776]",
@@ -129,7 +129,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
         "mov r15, [rax + 112]",
         "mov rax, [rax]",
         "call [rsp + 32]",
-        // Here nothing is free, so rax goes to the stub's place.
+        // No register is free here, so rax is saved in the stub's place.
         "mov [rsp + 32], rax",
         "mov rax, [rsp + 40]",
         "mov [rax + 8], rbx",
@@ -197,7 +197,7 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
     )
 }
 
-/// A function that tells `$see` what it got, and overwrites all that it may, the room for its arguments as well.
+/// A function that passes its arguments to `$see`, and overwrites all registers that it may, and the room for its arguments.
 macro_rules! overwrite {
     ($see:path, $($this:tt)+) => {
         naked_asm!(
@@ -256,8 +256,7 @@ unsafe extern "C-unwind" fn overwrite() {
     overwrite!(see_leave, overwrite)
 }
 
-/// The .NET 10 compiler leaves the hook's argument in rcx, where the caller of a method that the runtime itself suspends looks for
-/// a continuation.
+/// The .NET 10 compiler leaves the hook's argument in rcx, where the caller of a runtime-async method expects a continuation.
 #[test]
 fn leave_and_tailcall_return_no_continuation() {
     let stubs = of::<Overwrites>().unwrap();

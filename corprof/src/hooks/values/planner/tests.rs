@@ -1,4 +1,4 @@
-//! Plans of signatures, good and bad, in a world of classes that a test makes up.
+//! Plans of signatures, good and bad, over made-up classes.
 
 use std::collections::HashMap;
 
@@ -76,7 +76,7 @@ impl Source for World {
     }
 }
 
-/// Those that the world's core library has.
+/// The primitives in the world's core library.
 const CORE: [Primitive; 3] = [Primitive::Int32, Primitive::Float64, Primitive::String];
 
 const INT: Type = Type::Primitive(Primitive::Int32);
@@ -105,7 +105,7 @@ fn plan_of(world: &mut World, signature: &MethodSignature, class_args: &[ClassId
     plan(world, Method { scope, signature, this, names: Vec::new(), shows_one_register: false })
 }
 
-/// What the only parameter of this type is.
+/// The node of the only parameter, which has this type.
 fn node(world: &mut World, of: Type) -> Node {
     let plan = plan_of(world, &signature(Type::Primitive(Primitive::Void), vec![of]), &[]);
     plan.parameters.into_iter().next().unwrap().node
@@ -136,7 +136,7 @@ fn simple_types_are_what_their_names_say() {
     for (of, expected) in cases {
         assert_eq!(node(&mut world, of.clone()), expected, "{of:?}");
     }
-    assert_eq!(world.asked, 0, "nothing need be asked about references and numbers");
+    assert_eq!(world.asked, 0, "references and numbers need no question");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn fields_beyond_their_struct_are_not_read() {
 
 #[test]
 fn structs_without_end_come_to_an_end() {
-    // One that holds itself, and one that holds two of another, which holds two of the next, and so on.
+    // One struct contains itself, and one contains two of another, which contains two of the next, and so on.
     let mut world = World::with([(1, Class::Struct(8, vec![("Self", 0, named(1))]))]);
     let mut deepest = &node(&mut world, named(1));
     let mut depth = 0;
@@ -269,7 +269,7 @@ fn every_primitive_that_is_a_number_has_a_size() {
 }
 
 proptest::proptest! {
-    /// Whatever bytes a method's signature is, there is a plan, and it is no larger than it may be.
+    /// Any bytes as a method's signature give a plan, and one within the limits.
     #[test]
     fn any_bytes_come_to_a_plan(blob in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
         let Ok(signature) = MethodSignature::decode(&blob) else { return Ok(()) };
