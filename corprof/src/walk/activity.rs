@@ -1,8 +1,7 @@
-//! Which threads have run, and where the others still stand.
+//! Tracks which threads have run, and the last stacks of the others.
 //!
-//! The system says how long each thread has run on a processor. A thread for which that has not changed has not run, and
-//! stands where it stood: its last stack is its stack, and nobody has to be stopped to see it. A thread for which it has
-//! changed since a moment ago, and that could go on, is at work now.
+//! The system reports each thread's processor time. If it has not changed, the thread has not run: its last stack is still its
+//! stack, and it need not be stopped. If it has changed a moment ago and the thread is runnable, the thread is working now.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,45 +11,45 @@ use crate::system::{self, Scheduling};
 
 use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 
-/// How long a thread counts as running after its processor time has changed, where that is all that the system tells: two
-/// steps of Windows' scheduler.
+/// How long a thread counts as running after its processor time has changed, on systems with no finer measure: two ticks of
+/// Windows' scheduler.
 const TICKS: Duration = Duration::from_millis(32);
 
-/// What a sample stands for at most, in times of the average.
+/// The greatest weight of a sample, as a multiple of the average.
 const MOST: u32 = 3;
 
-/// What is known of the threads of the last round.
+/// The threads of the last round.
 #[derive(Default)]
 pub(crate) struct Activity {
     threads: HashMap<ThreadId, Known>,
-    /// How many threads there were in any round.
+    /// How many threads have been in any round.
     seen: u64,
-    /// There has been a round: a thread that is not known has started since.
+    /// Whether there has been a round: an unknown thread has then started since.
     has_begun: bool,
 }
 
-/// What is known of one thread.
+/// The record of one thread.
 #[derive(Debug)]
 struct Known {
     os_id: u32,
-    /// As of the last round.
+    /// The measure of its running in the last round.
     then: Ran,
-    /// How much it had run by the last mark, if that came later.
+    /// The same at the last mark, if that came later.
     mark: Option<u64>,
-    /// How often it had waited by then.
+    /// How many times it had waited by then.
     waits: Option<u64>,
     /// When its processor time was last seen to have changed.
     changed: Instant,
-    /// How long it has run, and what its samples stand for.
+    /// Its processor time, minus the weight of its samples.
     owed: Owed,
-    /// Where it stood in the last round.
+    /// Its stack in the last round.
     stack: Option<Standing>,
 }
 
-/// How long a thread has run, and how much of that its samples stand for.
+/// A thread's processor time, minus the weight of its samples.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Owed {
-    /// What no sample stands for yet.
+    /// The time that no sample stands for yet.
     rest: Duration,
     ran: Duration,
     samples: u32,
@@ -61,8 +60,8 @@ impl Owed {
         Self { rest: self.rest + time, ran: self.ran + time, ..self }
     }
 
-    /// What the next sample stands for: all that is left, but not many times what samples of this thread stand for on average.
-    /// On a full machine, one round that comes very late would else outweigh a hundred others.
+    /// The weight of the next sample: all that is left, but not many times the average weight of this thread's samples. On a
+    /// full machine, one very late round would otherwise outweigh a hundred others.
     pub(crate) fn take(&mut self) -> Duration {
         self.samples = self.samples.saturating_add(1);
         let weight = self.rest.min(MOST * self.ran / self.samples);
@@ -71,43 +70,43 @@ impl Owed {
     }
 }
 
-/// Where a thread stood.
+/// The stack of a thread that does not run.
 #[derive(Debug)]
 struct Standing {
     frames: Vec<SampledFrame>,
     stack: Stack,
 }
 
-/// How much a thread has run since it was made.
+/// Measures of how much a thread has run since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ran {
     time: Option<Duration>,
-    /// A number that goes up whenever it runs.
+    /// A number that grows whenever the thread runs.
     exactly: Option<u64>,
 }
 
-/// What a look at a thread says.
+/// The result of checking a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     ran: Ran,
     changed: Instant,
-    /// How long it has run since the last round; none if that is not known.
+    /// How long it has run since the last round; none if unknown.
     pub(crate) since: Option<Duration>,
-    /// What the scheduler says, if it has run since the last mark.
+    /// The scheduler's answer, if the thread has run since the last mark.
     scheduling: Option<Scheduling>,
-    /// It is at work, or may be: it has run since the last mark, has not waited since, and could go on.
+    /// Whether it is working, or may be: it has run since the last mark, has not waited since, and is runnable.
     pub(crate) is_at_work: bool,
-    /// It has run since the last round, or may have.
+    /// Whether it has run since the last round, or may have.
     pub(crate) has_run: bool,
 }
 
 impl Look {
-    /// Whether the thread, which has been walked since, had begun to wait by then.
+    /// Whether the thread, which has been walked since, had begun to wait before it was stopped.
     pub(crate) fn has_waited(&self, os_id: u32) -> bool {
         let Some(before) = self.scheduling else {
             return system::is_runnable(os_id) == Some(false);
         };
-        // Being stopped by the runtime is one wait. Whoever was in another by then came out of it into that.
+        // The runtime's stop is itself one wait. A thread that was already waiting went from that wait into the stop.
         system::scheduling(os_id).is_some_and(|now| !now.is_runnable || now.waits > before.waits + 1)
     }
 }
@@ -119,11 +118,11 @@ impl Ran {
 }
 
 impl Activity {
-    /// Notes how much each known thread has run by now.
+    /// Records how much each known thread has run by now.
     pub(crate) fn mark(&mut self) {
         for known in self.threads.values_mut() {
             let ran = system::run_count(known.os_id);
-            // Who has not run has not waited anew.
+            // A thread that has not run has not begun a new wait.
             if ran.is_some() && ran != known.mark {
                 known.waits = system::scheduling(known.os_id).map(|scheduling| scheduling.waits);
             }
@@ -131,11 +130,11 @@ impl Activity {
         }
     }
 
-    /// Looks at a thread. `asks` says whether the scheduler is asked as well, which costs a hundred times as much.
+    /// Checks a thread. `asks` says whether to ask the scheduler as well, which costs a hundred times as much.
     pub(crate) fn look(&self, thread: ThreadId, os_id: u32, asks: bool) -> Look {
         let ask = || asks.then(|| system::scheduling(os_id)).flatten();
         let (ran, now) = (Ran::ask(os_id), Instant::now());
-        // A thread with the numbers of one that has ended has run for less than that.
+        // A thread that has reused the ids of an ended one has run for less time than that one had.
         let known = self.threads.get(&thread).filter(|known| known.os_id == os_id && known.then.time <= ran.time);
         let Some(known) = known else {
             let (since, scheduling) = (ran.time.filter(|_| self.has_begun), ask());
@@ -145,19 +144,19 @@ impl Activity {
         let differs = |from: Option<u64>| from.zip(ran.exactly).is_none_or(|(from, to)| from != to);
         let changed = if known.then.time == ran.time { known.changed } else { now };
         let since = ran.time.zip(known.then.time).map(|(now, then)| now.saturating_sub(then));
-        // A clock that ticks seldom says only that much.
+        // A clock that ticks rarely gives no finer answer.
         let has_ticked = ran.time.is_none() || now.saturating_duration_since(changed) < TICKS;
         let has_moved = differs(known.mark) && (ran.exactly.is_some() || has_ticked);
         let scheduling = if has_moved { ask() } else { None };
-        // One that has waited since may be about to wake up: it could go on, and stands in its wait.
+        // A thread that has waited since may be about to wake up: it is runnable, but its stack shows the wait.
         let goes_on =
             scheduling.is_none_or(|now| now.is_runnable && known.waits.is_none_or(|waits| waits == now.waits));
         let is_at_work = has_moved && goes_on;
         Look { ran, changed, since, scheduling, is_at_work, has_run: differs(known.then.exactly) }
     }
 
-    /// Writes the stack that a thread had in the last round onto the buffer, as that of the thread with this number in this
-    /// one; whether there is one.
+    /// Copies the stack that a thread had in the last round to the buffer, under the thread's number in this round; returns
+    /// whether there was one.
     pub(crate) fn replay(&self, thread: ThreadId, number: usize, buffer: &mut SampleBuffer) -> bool {
         let Some(Standing { frames, stack }) = self.threads.get(&thread).and_then(|known| known.stack.as_ref()) else {
             return false;
@@ -166,7 +165,7 @@ impl Activity {
         true
     }
 
-    /// How many threads there were in any round.
+    /// How many threads have been in any round.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
     }
@@ -176,7 +175,7 @@ impl Activity {
         self.threads.get(&thread).is_some_and(|known| known.stack.is_some())
     }
 
-    /// Ends a round in which these were the threads, by what the looks said; how long they have run in all since the last one.
+    /// Ends a round with these threads and results; returns how long all of them have run since the last one.
     pub(crate) fn end_round(
         &mut self,
         looks: impl IntoIterator<Item = (ThreadId, u32, Look)>,
@@ -189,7 +188,7 @@ impl Activity {
             self.seen += u64::from(known.is_none());
             let (owed, waits, stack) =
                 known.map_or((Owed::default(), None, None), |known| (known.owed, known.waits, known.stack));
-            // A thread of the application's own may have run before it first ran managed code.
+            // The application's own thread may have run before it first ran managed code.
             let since = look.since.unwrap_or_default().min(elapsed);
             all += since;
             let owed = owed.add(since);
@@ -203,15 +202,15 @@ impl Activity {
         all
     }
 
-    /// Keeps a stack for as long as its thread does not run. After [`end_round`](Self::end_round).
+    /// Keeps a stack for as long as its thread does not run. Call it after [`end_round`](Self::end_round).
     pub(crate) fn keep(&mut self, thread: ThreadId, stack: &Stack, frames: &[SampledFrame]) {
         if let Some(known) = self.threads.get_mut(&thread) {
             known.stack = Some(Standing { frames: frames.to_vec(), stack: *stack });
         }
     }
 
-    /// How much of the time that a thread has run its next sample stands for; none if the system does not say. After
-    /// [`end_round`](Self::end_round).
+    /// The part of a thread's processor time that its next sample stands for; none if the system does not report it. Call it
+    /// after [`end_round`](Self::end_round).
     pub(crate) fn weigh(&mut self, thread: ThreadId) -> Option<Duration> {
         let known = self.threads.get_mut(&thread)?;
         known.then.time.map(|_| known.owed.take())

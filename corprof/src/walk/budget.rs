@@ -1,27 +1,27 @@
-//! How much of the time the application may be made to stand still.
+//! Limits the share of time for which the application may be suspended.
 
 use std::time::{Duration, Instant};
 
-/// What a busy second may save up for the next: half of its allowance.
+/// How much allowance a busy second may save up for the next: half of a second's.
 const MOST_SAVED: f64 = 0.5;
 
-/// What a stop costs the application, in times of how long it stands still: the rest is what a full machine computes for the
-/// sampler, and what threads do not find in their caches any more.
+/// The cost of a suspension to the application, as a multiple of its length: the rest is processor time that the sampler takes
+/// on a full machine, and cache misses afterwards.
 const COST: f64 = 1.25;
 
-/// What the newest round counts for in the cost of rounds.
+/// The weight of the newest round in the average cost of rounds.
 const NEWEST: f64 = 0.05;
 
-/// How much slower the pace is than the share allows, so that the account is seldom overdrawn.
+/// How much slower the pace is than the share allows, so that the account is rarely overdrawn.
 const SLACK: f64 = 1.1;
 
-/// An account of time: it fills at the rate of the share, and is emptied by what threads stood still.
+/// An account of time: it fills at the rate of the share, and suspensions empty it.
 ///
-/// A round is allowed while the account is not overdrawn. So the cost of a round need not be known before, and in the long
-/// run the share is kept, but for the last round.
+/// A round is allowed while the account is not overdrawn. So the cost of a round need not be known in advance, and in the long
+/// run the share is kept, except for the last round.
 pub(crate) struct Budget {
     share: f64,
-    /// What a round has cost of late, whether threads were stopped in it or not, in seconds.
+    /// The average cost of recent rounds in seconds, including those that suspended no thread.
     cost: f64,
     /// In seconds.
     account: f64,
@@ -33,18 +33,18 @@ impl Budget {
         Self { share, cost: 0.0, account: 0.0, as_of: now }
     }
 
-    /// How long it is until threads may be stopped; nothing if they may be now.
+    /// The time until threads may be suspended; zero if they may be now.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.as_of).as_secs_f64();
         self.as_of = now;
         self.account = (self.account + passed * self.share).min(self.share * MOST_SAVED);
-        // Of an account that is not overdrawn this is negative, which is no duration.
+        // Negative if the account is not overdrawn, which is no duration.
         Duration::try_from_secs_f64(-self.account / self.share).unwrap_or_default()
     }
 
     /// A round has cost the application this much of its time.
     pub(crate) fn spend(&mut self, lost: Duration) {
-        // All of the time is no limit.
+        // A share of 1 is no limit.
         if self.share < 1.0 {
             let cost = lost.as_secs_f64() * COST;
             self.account -= cost;
@@ -52,10 +52,10 @@ impl Budget {
         }
     }
 
-    /// How far apart rounds have to be, on average, for the share to be kept.
+    /// The average distance between rounds that keeps the share.
     ///
-    /// It does not depend on what there was to see in the last round. Were threads looked at until some are at work, and only
-    /// then left alone for long, samples would show how work begins, and seldom how it goes on.
+    /// It does not depend on what the last round saw. If the sampler polled until threads work, and then paused for long,
+    /// samples would show how work begins, and rarely how it goes on.
     pub(crate) fn pace(&self) -> Duration {
         Duration::try_from_secs_f64(self.cost / self.share * SLACK).unwrap_or_default()
     }
@@ -65,7 +65,8 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Asks every millisecond for so many seconds, with rounds of this length; the share that threads stood still.
+    /// Asks every millisecond for so many seconds, with rounds of this length; returns the share for which threads were
+    /// suspended.
     fn share(budget: f64, round: Duration, seconds: u32) -> f64 {
         let start = Instant::now();
         let mut account = Budget::new(budget, start);
@@ -101,7 +102,7 @@ mod tests {
         let (mut rounds, mut overdrawn) = (0, 0);
         for turn in 0..2000 {
             if budget.wait(now).is_zero() {
-                // Every second round finds somebody at work.
+                // In every second round a thread is working.
                 budget.spend(Duration::from_millis(if turn % 2 == 0 { 2 } else { 0 }));
                 rounds += 1;
             } else {

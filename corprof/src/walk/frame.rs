@@ -1,4 +1,4 @@
-//! What a walk shows of one frame.
+//! One frame, as a walk shows it.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use crate::session::FrameInfo;
 
 use super::Registers;
 
-/// A frame of the stack that is being walked: a managed function, or a block of native frames.
+/// A frame of the stack being walked: a managed function, or a block of native frames.
 ///
-/// It is good while the walk shows it, and on the thread that walks:
+/// It is valid while the walk shows it, on the walking thread only:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;
@@ -36,8 +36,8 @@ static_assertions::assert_not_impl_any!(Frame<'static>: Send, Sync);
 
 impl<'w> Frame<'w> {
     /// # Safety
-    /// `info` is 0 or what the runtime told of a frame of `function`, and is good as long as the lifetime lasts: until the
-    /// callback that brought it returns.
+    /// `info` is 0 or the value that the runtime passed with a frame of `function`. The lifetime ends before the callback that
+    /// received the value returns.
     #[inline]
     pub(crate) unsafe fn new(
         function: Option<FunctionId>,
@@ -50,7 +50,7 @@ impl<'w> Frame<'w> {
         Self { ip, info, registers }
     }
 
-    /// The managed function, or none for a block of native frames, which the runtime does not tell apart.
+    /// The managed function, or `None` for a block of native frames, which the runtime does not list one by one.
     #[inline]
     pub fn function(&self) -> Option<FunctionId> {
         self.info.map(|info| info.function())
@@ -62,19 +62,19 @@ impl<'w> Frame<'w> {
         self.info.is_none()
     }
 
-    /// Where in the native code: the next instruction of this function, which is after the call that it is in, but for the
-    /// leaf. For a block of native frames the address in the innermost of them, if the runtime knows it, else 0.
+    /// The address in the native code: for the leaf the next instruction, for other frames the return address of the call in
+    /// progress. For a block of native frames it is the address in the innermost of them, or 0 if the runtime does not know it.
     #[inline]
     pub fn ip(&self) -> usize {
         self.ip
     }
 
-    /// What else the runtime knows of a managed frame.
+    /// The runtime's handle to a managed frame.
     pub fn info(&self) -> Option<FrameInfo<'w>> {
         self.info
     }
 
-    /// The registers as this frame will find them, if the walk was asked for them
+    /// The registers at the return to this frame, if the walk includes them
     /// ([`walk_own_stack_with_registers`](crate::InCallback::walk_own_stack_with_registers)).
     pub fn registers(&self) -> Option<Registers<'w>> {
         self.registers

@@ -1,4 +1,4 @@
-//! The walk of one's own stack.
+//! Walks the calling thread's own stack.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -19,19 +19,18 @@ use super::{Frame, Registers};
 const CALL: &str = "DoStackSnapshot";
 
 impl InCallback<'_> {
-    /// Shows `visit` the stack of the calling thread, the innermost frame first, until it breaks off.
+    /// Calls `visit` with each frame of the calling thread's stack, the innermost first, until it returns `Break`.
     ///
-    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can turn on. What the
-    /// runtime shows, in its order: each managed frame, and one [native](Frame::is_native) frame where native code has called
-    /// managed code. It leaves out what has no metadata: dynamic methods and the runtime's own stubs. On a thread with no
-    /// managed frames nothing is shown.
+    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can set. The runtime shows
+    /// each managed frame, and one [native](Frame::is_native) frame where native code has called managed code, in its own
+    /// order. It leaves out frames without metadata: dynamic methods and the runtime's own stubs. On a thread without managed
+    /// frames `visit` is not called.
     ///
-    /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the function that has called the hook. A slow
-    /// hook has at least that frame; if the runtime shows none, that is an error.
+    /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the hooked function. A slow hook has at
+    /// least that frame; if the runtime shows none, the walk returns an error.
     ///
-    /// `visit` may ask by this context, whose calls start no collection: the names of the functions, above all. It cannot walk
-    /// again inside of the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends, and the panic goes on from
-    /// here.
+    /// `visit` may make the calls of this context, which start no collection: above all for the names of functions. It cannot
+    /// walk again inside the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends and the panic continues.
     ///
     /// ```
     /// # use corprof::prelude::*;
@@ -47,18 +46,17 @@ impl InCallback<'_> {
     /// ```
     #[doc = contract!(DoStackSnapshot)]
     ///
-    /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or is in the middle of something in this thread; a later
-    /// callback can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. That `visit` broke off is no
-    /// error.
+    /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or this thread is in an unsafe state; a later callback
+    /// can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. A `Break` of `visit` is no error.
     #[doc(alias = "DoStackSnapshot")]
     pub fn walk_own_stack(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
         self.walk(sys::COR_PRF_SNAPSHOT_DEFAULT, visit)
     }
 
-    /// As [`walk_own_stack`](Self::walk_own_stack), and each frame has its [`registers`](Frame::registers).
+    /// Like [`walk_own_stack`](Self::walk_own_stack); each frame also has its [`registers`](Frame::registers).
     ///
-    /// In a slow hook the instruction, stack and frame pointers are right; of the other registers those that no function on the
-    /// way has saved are 0.
+    /// In a slow hook the instruction, stack and frame pointers are right; other registers are 0 if no function on the way has
+    /// saved them.
     ///
     /// # Errors
     /// As [`walk_own_stack`](Self::walk_own_stack).
@@ -75,9 +73,9 @@ impl InCallback<'_> {
             Place::SlowHook(None) => return Err(Error::new(E_FAIL, CALL).about("a slow hook", NO_START)),
         };
         let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_raw);
-        // SAFETY: 0 is the calling thread, which is alive; the seed, if there is one, has the registers of a function that waits
-        // for the hook that this is called in, and is longer than what the runtime reads of it; the trampoline is that of this
-        // walk, and is called during this call only.
+        // SAFETY: 0 is the calling thread, which is alive. The seed, if there is one, has the registers of a function that
+        // waits for the hook which makes this call, and is longer than the part that the runtime reads. The trampoline belongs
+        // to this walk, and is called during this call only.
         let code = unsafe {
             let trampoline = trampoline_of(&walk);
             info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), context, size)
@@ -91,29 +89,29 @@ impl InCallback<'_> {
     }
 }
 
-/// What a slow hook says that does not know where to begin.
+/// The error of a slow hook without a start.
 const NO_START: &str =
-    "this runtime does not note the registers where all up to .NET 10 did: walk in a callback instead";
+    "this runtime does not save the registers where .NET 10 and older do: walk in a callback instead";
 
-/// What an answer to `DoStackSnapshot` means, after a walk that showed this many frames and that began in a managed function or
-/// not.
+/// The meaning of a result of `DoStackSnapshot`, after a walk that showed `frames` frames. `is_in_managed`: whether it began in
+/// a managed function.
 fn explain(code: HRESULT, frames: usize, is_in_managed: bool) -> Result<()> {
     match code {
-        // The runtime's walker fails where there is nothing to walk.
+        // The runtime's walker fails if there is no frame to walk.
         E_FAIL if frames == 0 && !is_in_managed => Ok(()),
         S_OK if frames == 0 && is_in_managed => Err(Error::new(E_FAIL, CALL).about(
             "a slow hook",
-            "the runtime showed no frame, though there is one at least: walk in a callback instead",
+            "the runtime showed no frame, though a slow hook has at least one: walk in a callback instead",
         )),
         sys::CORPROF_E_INCONSISTENT_WITH_FLAGS => Err(Error::new(code, CALL).about(
             "COR_PRF_ENABLE_STACK_SNAPSHOT",
-            "stacks are walked only with this flag: `cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)` in `initialize`",
+            "a stack walk needs this flag: `cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)` in `initialize`",
         )),
         code => Error::check(code, CALL),
     }
 }
 
-/// What the runtime passes on while it walks.
+/// The data that the runtime passes to the trampoline.
 struct Walk<'i, F> {
     runtime: &'i Info,
     visitor: Visitor<F>,
@@ -124,7 +122,7 @@ struct Walk<'i, F> {
 type Trampoline =
     unsafe extern "system" fn(sys::FunctionID, usize, sys::COR_PRF_FRAME_INFO, u32, *mut u8, *mut c_void) -> HRESULT;
 
-/// The trampoline of a walk's type.
+/// The trampoline for a walk's type.
 fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Trampoline {
     unsafe extern "system" fn trampoline<F: FnMut(Frame<'_>) -> ControlFlow<()>>(
         function: sys::FunctionID,
@@ -134,13 +132,14 @@ fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Tra
         context: *mut u8,
         walk: *mut c_void,
     ) -> HRESULT {
-        // SAFETY: the runtime passes on the walk that it was given, which nobody else uses during the call. The context, if
-        // there is one, has that many bytes, and they stay as they are until this returns.
+        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call. The context, if
+        // there is one, has that many bytes, and they do not change until this returns.
         let (walk, context) =
             unsafe { (&mut *walk.cast::<Walk<'_, F>>(), wire::slice(context_size, context.cast_const())) };
         walk.frames += 1;
         let registers = (!context.is_empty()).then(|| Registers::new(context));
-        // SAFETY: the frame info is that of this frame, and good until the trampoline returns; `visit` cannot keep the frame.
+        // SAFETY: the frame info belongs to this frame, and is valid until the trampoline returns; `visit` cannot keep the
+        // frame.
         let frame = unsafe { Frame::new(walk.runtime.function(function), ip, info, registers) };
         match walk.visitor.call(|visit| visit(frame)) {
             ControlFlow::Continue(()) => S_OK,

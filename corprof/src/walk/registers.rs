@@ -1,17 +1,17 @@
 //! The registers of a frame.
 //!
-//! The runtime gives them in the form of Windows' `CONTEXT` structure, on every system. Of x86-64 and arm64 the registers
-//! that are read here stand where Windows' headers have them; what follows behind differs by version of the runtime.
+//! The runtime gives them as Windows' `CONTEXT` structure, on every system. For x86-64 and arm64 the registers read here are
+//! where Windows' headers have them; the fields behind them differ by version of the runtime.
 
 use std::fmt;
 
-/// The registers as a frame will find them when control comes back to it.
+/// The registers at the moment when control returns to a frame.
 ///
-/// Those that a called function may change freely have no meaning but in the leaf.
+/// Registers that a called function may change freely have a meaning in the leaf only.
 #[derive(Clone, Copy)]
 pub struct Registers<'w>(&'w [u8]);
 
-/// The places of registers in the `CONTEXT` of this architecture, each of eight bytes.
+/// The offsets of registers in the `CONTEXT` of this architecture, each of eight bytes.
 #[cfg(target_arch = "x86_64")]
 mod place {
     /// `Rax`, then rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15.
@@ -22,7 +22,7 @@ mod place {
     pub(super) const FRAME: usize = GENERAL + 5 * 8;
 }
 
-/// The places of registers in the `CONTEXT` of this architecture, each of eight bytes.
+/// The offsets of registers in the `CONTEXT` of this architecture, each of eight bytes.
 #[cfg(target_arch = "aarch64")]
 mod place {
     /// `X0` to X28, then Fp and Lr.
@@ -61,8 +61,8 @@ impl Registers<'_> {
         self.read(place::FRAME)
     }
 
-    /// A general register by its number in the instruction set: on x86-64 rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15;
-    /// on arm64 x0 to x30. None if there is no such number.
+    /// A general register by its number in the instruction set: on x86-64 rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15; on
+    /// arm64 x0 to x30. None for other numbers.
     pub fn general(&self, number: usize) -> Option<u64> {
         (number < place::GENERAL_COUNT).then(|| self.read(place::GENERAL + 8 * number))
     }

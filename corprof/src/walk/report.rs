@@ -1,4 +1,4 @@
-//! What the sampler tells of itself: how much it saw, how long the application stood still, and what went wrong.
+//! The sampler's report on itself: how much it saw, how long the application was suspended, and what failed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,74 +11,73 @@ use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 use super::sampler::Mode;
 use super::strategy::{Outcome, Strategy};
 
-/// What the sampler has done so far. Sums are since its start, but for [`threads`](Self::threads).
+/// The sampler's results so far. Sums are since its start, except in [`threads`](Self::threads).
 #[derive(Clone, PartialEq, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// What is looked for.
+    /// The kind of time that is sampled.
     pub mode: Mode,
-    /// The time between rounds that was asked for, on average.
+    /// The requested average time between rounds.
     pub interval: Duration,
-    /// From the sampler's start until this round.
+    /// The time from the sampler's start to this round.
     pub elapsed: Duration,
-    /// Rounds that were made: in which threads were looked at, though perhaps none was to be walked.
+    /// Rounds that were made: threads were checked, even if none had to be walked.
     pub rounds: u64,
-    /// Stacks that were handed out.
+    /// Stacks that the profiler received.
     pub samples: u64,
-    /// The processor time of all managed threads, as the system counts it, from one round to the next; nothing where it does
-    /// not say.
+    /// The processor time of all managed threads from round to round, as the system counts it; zero if the system does not
+    /// report it.
     pub cpu_time: Duration,
-    /// What the samples stand for in all ([`Sample::weight`](super::Sample::weight)). With [`Mode::Cpu`] it should come near
-    /// [`cpu_time`](Self::cpu_time): what is missing was not seen.
+    /// The sum of the samples' weights ([`Sample::weight`](super::Sample::weight)). With [`Mode::Cpu`] it should be close to
+    /// [`cpu_time`](Self::cpu_time): the difference was not seen.
     pub weight: Duration,
-    /// How often a thread was at work when it was looked at, and waited by the time that it had stopped, with [`Mode::Cpu`]: where
-    /// it was at work is not known. Short pieces of work are often over by then.
+    /// With [`Mode::Cpu`], how many times a thread was working when it was checked, and waiting when it was stopped: the place
+    /// of its work is unknown. Short pieces of work often end in between.
     pub waited: u64,
-    /// Threads that started and ended without ever being there in a round.
+    /// Threads that started and ended without being seen in any round.
     pub unseen: u64,
-    /// What became of the threads of this round.
+    /// Counts of the threads of this round.
     pub threads: ThreadCounts,
-    /// How long threads stood still.
+    /// How long threads were suspended.
     pub suspension: SuspensionTimes,
     /// Rounds that were not made.
     pub skipped: SkippedRounds,
-    /// Stacks of which the outer frames are missing, for want of room ([`Sampler::max_depth`](super::Sampler::max_depth)).
+    /// Stacks without their outer frames, for lack of room ([`Sampler::max_depth`](super::Sampler::max_depth)).
     pub truncated: u64,
     /// Stacks that the runtime could walk only in part.
     pub incomplete: u64,
-    /// Threads that came to their end between being listed and being walked: those were left alone.
+    /// Threads that ended between being listed and being walked; they were not walked.
     pub ended: u64,
-    /// Threads that came to their end in the middle of a round, and waited for it to be over.
+    /// Threads that reached their end during a round, and waited for the end of the round.
     pub delayed: u64,
-    /// How often the runtime was asked again: to suspend, because another suspension was in the way, or for the stack of a
-    /// thread that was stopped at an unsafe moment.
+    /// How many times the runtime was asked again: to suspend, because of another suspension, or for the stack of a thread that
+    /// was stopped at an unsafe moment.
     pub retries: u64,
-    /// Walks by [`Strategy::Seeded`] that were given up, as the thread that was stopped had a lock that the walk needs.
+    /// Walks by [`Strategy::Seeded`] that were abandoned because the stopped thread had a lock that the walk needs.
     pub abandoned: u64,
-    /// Stacks by [`Strategy::Seeded`] that the runtime would not walk, and that were followed by the unwind tables alone.
+    /// Stacks by [`Strategy::Seeded`] that the runtime refused to walk, and that were unwound by the unwind tables alone.
     pub unwound: u64,
-    /// How threads are looked at now: as was asked for, or after too many walks that were given up by
-    /// [`Strategy::SuspendedRuntime`].
+    /// The current strategy: the requested one, or [`Strategy::SuspendedRuntime`] after too many abandoned walks.
     pub strategy: Strategy,
-    /// What `DoStackSnapshot` has answered, and how often.
+    /// The results of `DoStackSnapshot`, with their counts.
     pub walks: CodeCounts,
-    /// What `SuspendRuntime` has answered in the rounds that were not made for it, and how often.
+    /// The results of `SuspendRuntime` in the rounds that were skipped because of it, with their counts.
     pub refusals: CodeCounts,
 }
 
 impl Report {
-    /// How many rounds a second were asked for.
+    /// The requested number of rounds per second.
     pub fn rate_asked(&self) -> f64 {
         rate(1, self.interval)
     }
 
-    /// How many rounds a second there were.
+    /// The achieved number of rounds per second.
     pub fn rate(&self) -> f64 {
         rate(self.rounds, self.elapsed)
     }
 }
 
-/// So many in a second; none if no time has passed.
+/// The number per second; none if no time has passed.
 fn rate(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }
@@ -105,7 +104,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// What became of the threads of one round. `seen` is the sum of the others.
+/// Counts of the threads of one round. `seen` is the sum of the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ThreadCounts {
@@ -113,27 +112,27 @@ pub struct ThreadCounts {
     pub seen: usize,
     /// Threads with a stack to show.
     pub walked: usize,
-    /// Threads that were walked, and have no managed frame: most of the runtime's own.
+    /// Threads that were walked and have no managed frame: most of the runtime's own.
     pub without_frames: usize,
     /// Threads whose walk failed.
     pub failed: usize,
     /// Threads that the filter left out.
     pub filtered: usize,
-    /// Threads that were not on a processor, or waited by the time that they were stopped, with [`Mode::Cpu`].
+    /// With [`Mode::Cpu`], threads that were not running, or were waiting by the time that they were stopped.
     pub idle: usize,
-    /// Threads that have not run since they were last walked, with [`Mode::Wall`]: their stack is the same.
+    /// With [`Mode::Wall`], threads that have not run since they were last walked: their stack is the same.
     pub unmoved: usize,
-    /// Threads that had come to their end.
+    /// Threads that had reached their end.
     pub ended: usize,
-    /// Threads that there was no time for: the others took [too long](super::Sampler::longest_suspension).
+    /// Threads that were not walked for lack of time: the others took [too long](super::Sampler::longest_suspension).
     pub left_out: usize,
 }
 
-/// How long threads stood still: from asking them to stop until they ran again.
+/// How long threads were suspended: from the request to stop until they ran again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SuspensionTimes {
-    /// In the last round in which they had to.
+    /// In the last round with a suspension.
     pub last: Duration,
     /// In the longest round.
     pub longest: Duration,
@@ -143,21 +142,21 @@ pub struct SuspensionTimes {
 }
 
 impl SuspensionTimes {
-    /// In a round in which they had to, on average.
+    /// The average over rounds with a suspension.
     pub fn mean(&self) -> Duration {
         self.total.checked_div(self.rounds).unwrap_or_default()
     }
 }
 
-/// Rounds that were not made, and why.
+/// Rounds that were skipped, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SkippedRounds {
-    /// The round before took longer than the interval, most of it in the profiler's own code.
+    /// The round before took longer than the interval, mostly in the profiler's own code.
     pub late: u64,
-    /// The application had stood still for its share of the time ([`Sampler::budget`](super::Sampler::budget)).
+    /// The application had been suspended for its share of the time ([`Sampler::budget`](super::Sampler::budget)).
     pub budget: u64,
-    /// The runtime was suspended by another all the while: a collection.
+    /// Another suspension, a collection, lasted too long.
     pub busy: u64,
     /// The runtime had not started yet.
     pub not_started: u64,
@@ -187,7 +186,7 @@ impl std::fmt::Display for SkippedRounds {
     }
 }
 
-/// How often which code was answered.
+/// Result codes with their counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CodeCounts(BTreeMap<i32, u64>);
 
@@ -197,7 +196,7 @@ impl CodeCounts {
         self.0.iter().map(|(&code, &count)| (HRESULT(code), count))
     }
 
-    /// How often this code was answered.
+    /// The count of this code.
     pub fn count(&self, code: HRESULT) -> u64 {
         self.0.get(&code.0).copied().unwrap_or_default()
     }
@@ -222,11 +221,11 @@ impl std::fmt::Display for CodeCounts {
     }
 }
 
-/// What the answer to one walk means.
+/// The meaning of a walk's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Whole,
-    /// There was no room for the outer frames.
+    /// The outer frames had no room.
     Truncated,
     /// The runtime could not go on.
     Incomplete,
@@ -240,21 +239,21 @@ impl Verdict {
         Self::of_frames(stack, buffer.frames(stack))
     }
 
-    /// The same, of a stack with these frames.
+    /// The meaning of the result for a stack with these frames.
     pub(crate) fn of_frames(stack: &Stack, frames: &[SampledFrame]) -> Self {
         let has_managed = frames.iter().any(|frame| frame.function.is_some());
         match (has_managed || stack.is_kept, stack.code) {
             (true, _) if stack.is_cut => Self::Truncated,
             (true, code) if code.is_ok() || stack.is_unwound => Self::Whole,
             (true, _) => Self::Incomplete,
-            // The runtime's walker fails where there is nothing to walk.
+            // The runtime's walker fails if there is no frame to walk.
             (false, E_FAIL) => Self::WithoutFrames,
             (false, code) if code.is_ok() => Self::WithoutFrames,
             (false, _) => Self::Failed,
         }
     }
 
-    /// Whether there is a stack to show.
+    /// Whether the stack is a sample.
     pub(crate) fn is_sample(self) -> bool {
         matches!(self, Self::Whole | Self::Truncated | Self::Incomplete)
     }
@@ -265,7 +264,7 @@ impl Report {
         Self { mode, interval, strategy, ..Self::default() }
     }
 
-    /// Notes a round.
+    /// Adds a round.
     pub(crate) fn note(&mut self, outcome: &Outcome, buffer: &SampleBuffer) {
         self.rounds += 1;
         self.threads.ended += outcome.ended;
@@ -280,7 +279,7 @@ impl Report {
             if stack.is_again {
                 continue; // counted as unmoved
             }
-            // A walk that was broken off for want of room has done what it was to do.
+            // A walk that ended for lack of room counts as a success.
             self.walks.add(if stack.is_cut { S_OK } else { stack.code });
             self.unwound += u64::from(stack.is_unwound);
             match Verdict::of(buffer, stack) {
@@ -295,7 +294,7 @@ impl Report {
             }
         }
         if outcome.stood.is_zero() {
-            return; // nobody had to
+            return; // no thread was suspended
         }
         let times = &mut self.suspension;
         times.last = outcome.stood;

@@ -1,4 +1,4 @@
-//! What the sampler hands to the profiler: the stacks of one moment.
+//! The data that the sampler passes to the profiler: the stacks of one moment.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::profiler_thread::ProfilerThread;
 use super::report::{Report, Verdict};
 use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 
-/// A managed thread, as the sampler knows it in this round.
+/// A managed thread in one round.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SampledThread {
-    /// The managed thread. It may have ended since it was walked, so it tells threads apart, and cannot be asked about.
+    /// The managed thread. It may have ended since it was walked, so the id can be compared, but not passed to calls.
     pub id: Inert<ThreadId>,
-    /// The operating system's thread that carried it.
+    /// The operating-system thread that carried it.
     pub os_id: Option<u32>,
-    /// What it is called, if the application has given it a name since the profiler was loaded.
+    /// Its name, if the application has set it since the profiler was loaded.
     pub name: Option<Name>,
-    /// How long it has run on a processor since it was last looked at, which was in the round before; none the first time,
-    /// and where the system does not tell. With [`Strategy::Signals`](super::Strategy::Signals), what its sample stands for.
+    /// Its processor time since the round before; none in its first round, and if the system does not report it. With
+    /// [`Strategy::Signals`](super::Strategy::Signals), the weight of its sample.
     pub cpu_time: Option<Duration>,
 }
 
-/// The stacks of one moment, and what has become of the sampler so far.
+/// The stacks of one moment, and the sampler's report so far.
 ///
-/// All threads run again: the profiler may take its time, ask for memory, names and locks. If it takes longer than the
+/// All threads run again: the profiler may take its time, allocate, look up names and take locks. If it takes longer than the
 /// interval, rounds are skipped.
 #[derive(Debug)]
 pub struct Round<'r, 't> {
@@ -39,7 +39,7 @@ pub struct Round<'r, 't> {
     pub(crate) is_last: bool,
 }
 
-/// What native functions are called.
+/// Names native functions.
 pub(crate) trait NativeNames {
     fn name(&self, address: usize) -> Option<String>;
 }
@@ -59,33 +59,33 @@ pub struct Sample<'r> {
 }
 
 impl<'r, 't> Round<'r, 't> {
-    /// The context of the sampler's thread, for names above all.
+    /// The context of the sampler's thread, above all for names.
     pub fn cx(&self) -> &ProfilerThread<'t> {
         self.cx
     }
 
-    /// The same, for what may start a collection.
+    /// The same context, for calls that may start a collection.
     pub fn cx_mut(&mut self) -> &mut ProfilerThread<'t> {
         self.cx
     }
 
-    /// The stacks: one for each thread that has managed frames. In a round in which nobody runs there may be none.
+    /// The stacks: one for each thread with managed frames. A round in which no thread runs may have none.
     pub fn samples(&self) -> impl Iterator<Item = Sample<'r>> + use<'r, 't> {
         let Self { threads, buffer, .. } = *self;
         let samples = buffer.stacks().iter().filter(|stack| Verdict::of(buffer, stack).is_sample());
         samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, buffer }))
     }
 
-    /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame that has no managed function:
-    /// `libc.so.6!memset`, or `libcoreclr.so!` where the library has no name for it. None for an address in no library, as in the
-    /// runtime's stubs, and with other strategies than [`Strategy::Signals`](super::Strategy::Signals).
+    /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame without a managed function:
+    /// `libc.so.6!memset`, or `libcoreclr.so!` if the library has no name for it. None for an address outside all libraries,
+    /// for instance in the runtime's stubs, and with other strategies than [`Strategy::Signals`](super::Strategy::Signals).
     ///
-    /// For all but the innermost frame the address is where the function goes on after a call, so ask for the byte before.
+    /// Except in the innermost frame, the address is the return address of a call: ask for the byte before it.
     pub fn native_name(&self, address: usize) -> Option<String> {
         self.natives.and_then(|natives| natives.name(address))
     }
 
-    /// How much time the round stands for: from the one before until now. More than the interval, if rounds were skipped.
+    /// The time from the round before to this one. It is longer than the interval if rounds were skipped.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
@@ -95,40 +95,40 @@ impl<'r, 't> Round<'r, 't> {
         self.is_last = true;
     }
 
-    /// What the sampler has done so far, this round included.
+    /// The sampler's results so far, including this round.
     pub fn report(&self) -> &'r Report {
         self.report
     }
 }
 
 impl<'r> Sample<'r> {
-    /// Whose stack it is.
+    /// The thread of this stack.
     pub fn thread(&self) -> &'r SampledThread {
         self.thread
     }
 
-    /// The frames, the leaf first. A function may have been unloaded since: names of such say so.
+    /// The frames, the leaf first. A function may have been unloaded since; its name then says so.
     pub fn frames(&self) -> &'r [SampledFrame] {
         self.buffer.frames(self.stack)
     }
 
-    /// The time that the sample stands for: samples are added up by weight, and not counted.
+    /// The time that the sample stands for: add samples up by weight instead of counting them.
     ///
-    /// With [`Mode::Cpu`](super::Mode::Cpu) it is the processor time that its thread has used since the last sample, so that what
-    /// adds up is what the system says the thread has used; a round that comes very late is made up for by several samples.
-    /// With [`Mode::Wall`](super::Mode::Wall) it is the time since the last round, which is more than the interval if rounds
+    /// With [`Mode::Cpu`](super::Mode::Cpu) it is the thread's processor time since its last sample, so that the sum is the
+    /// processor time that the system reports for the thread; the time of a very late round is spread over several samples.
+    /// With [`Mode::Wall`](super::Mode::Wall) it is the time since the last round, which is longer than the interval if rounds
     /// were skipped.
     pub fn weight(&self) -> Duration {
         self.stack.weight
     }
 
-    /// Whether the thread waited: it was neither on a processor, nor could it have gone on. Never with
-    /// [`Mode::Cpu`](super::Mode::Cpu), nor where the system does not say.
+    /// Whether the thread was waiting: it was neither running nor runnable. Always `false` with
+    /// [`Mode::Cpu`](super::Mode::Cpu), and if the system does not report it.
     pub fn is_waiting(&self) -> bool {
         self.stack.is_waiting
     }
 
-    /// Whether the outer frames are missing, for want of room.
+    /// Whether the outer frames are missing, for lack of room.
     pub fn is_truncated(&self) -> bool {
         self.stack.is_cut
     }

@@ -1,4 +1,4 @@
-//! The memory that a round writes to: set aside before threads are stopped, read when they run again.
+//! The memory that a round writes to: allocated before threads are stopped, read when they run again.
 
 use std::ffi::c_void;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use crate::error::{S_FALSE, S_OK};
 use crate::id::FunctionId;
 use crate::info::Info;
 
-/// A frame of a sampled stack, in numbers.
+/// A frame of a sampled stack, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct SampledFrame {
-    /// The managed function, or none for native code: a block of frames, or with [`Strategy::Seeded`](super::Strategy::Seeded)
-    /// a single one.
+    /// The managed function, or `None` for native code: a block of frames, or with
+    /// [`Strategy::Seeded`](super::Strategy::Seeded) a single frame.
     pub function: Option<FunctionId>,
-    /// Where in the native code; as [`Frame::ip`](crate::walk::Frame::ip).
+    /// The address in the native code; see [`Frame::ip`](crate::walk::Frame::ip).
     pub ip: usize,
 }
 
-/// How many frames there is room for at first, in all: some 50 threads of 300 frames.
+/// The initial capacity in frames, for all stacks together: some 50 threads of 300 frames.
 const FIRST_ROOM: usize = 16 * 1024;
 
 /// The stacks of one round.
@@ -29,34 +29,34 @@ const FIRST_ROOM: usize = 16 * 1024;
 pub(crate) struct SampleBuffer {
     frames: Vec<SampledFrame>,
     stacks: Vec<Stack>,
-    /// How many frames one stack may have.
+    /// The most frames of one stack.
     depth: usize,
 }
 
-/// What came of one thread.
+/// The result for one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack {
-    /// Which of the round's threads.
+    /// The index among the round's threads.
     pub(crate) thread: usize,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// What the walk answered.
+    /// The result of the walk.
     pub(crate) code: HRESULT,
-    /// There was no room for all frames.
+    /// Whether there was no room for all frames.
     pub(crate) is_cut: bool,
-    /// The runtime did not walk it, and it is whole all the same.
+    /// Whether it was unwound to its end without the runtime.
     pub(crate) is_unwound: bool,
-    /// It is a sample even if there is no managed frame.
+    /// Whether it is a sample even without a managed frame.
     pub(crate) is_kept: bool,
-    /// It was not walked in this round: the thread has not run since an earlier one.
+    /// Whether it was copied from an earlier round: the thread has not run since.
     pub(crate) is_again: bool,
-    /// The thread waited.
+    /// Whether the thread was waiting.
     pub(crate) is_waiting: bool,
     /// The time that it stands for.
     pub(crate) weight: Duration,
 }
 
-/// Where the frames of one stack go: a place of fixed size on the buffer.
+/// Writes the frames of one stack: to a part of the buffer with a fixed size.
 pub(crate) struct StackWriter<'t> {
     frames: &'t mut Vec<SampledFrame>,
     #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
@@ -73,7 +73,8 @@ impl SampleBuffer {
         Self { frames: Vec::new(), stacks: Vec::new(), depth }
     }
 
-    /// Erases the buffer and makes room for the stacks of so many threads. If the last round ran out of room, there is more now.
+    /// Empties the buffer and makes room for the stacks of `threads` threads. If the last round ran out of room, there is more
+    /// now.
     pub(crate) fn prepare(&mut self, threads: usize) {
         let was_full = self.stacks.iter().any(|stack| stack.is_cut && stack.end - stack.start < self.depth);
         let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
@@ -83,8 +84,7 @@ impl SampleBuffer {
         self.stacks.reserve(threads);
     }
 
-    /// Lets `walk` write the stack of a thread, and notes what it answers. If that is none, there is nothing to note. Asks for
-    /// no memory.
+    /// Lets `walk` write the stack of a thread, and records its result, unless that is none. Allocates no memory.
     pub(crate) fn record(&mut self, thread: usize, walk: impl FnOnce(&mut StackWriter<'_>) -> Option<HRESULT>) {
         if self.stacks.len() == self.stacks.capacity() {
             return; // not prepared for that many
@@ -101,26 +101,26 @@ impl SampleBuffer {
         self.stacks.push(stack);
     }
 
-    /// Takes note of the functions, as of all that the runtime hands out. Not while threads stand still: it may ask for memory.
+    /// Records the functions, like all that the runtime hands out. Not while threads are suspended: it may allocate.
     pub(crate) fn take_note(&self, info: &Info) {
         self.frames.iter().filter_map(|frame| frame.function).for_each(|function| info.note_function(function));
     }
 
-    /// Writes a stack of an earlier round once more. It may ask for memory.
+    /// Writes a stack of an earlier round again. It may allocate.
     pub(crate) fn write_again(&mut self, stack: Stack, frames: &[SampledFrame]) {
         let start = self.frames.len();
         self.frames.extend_from_slice(frames);
         self.stacks.push(Stack { start, end: self.frames.len(), is_again: true, ..stack });
     }
 
-    /// Notes which of the threads that were walked wait.
+    /// Records which of the walked threads were waiting.
     pub(crate) fn note_waits(&mut self, mut waits: impl FnMut(usize) -> bool) {
         for stack in &mut self.stacks {
             stack.is_waiting |= waits(stack.thread);
         }
     }
 
-    /// Weighs the stacks: `weigh` says what one stands for.
+    /// Sets the weights of the stacks by `weigh`.
     pub(crate) fn weigh(&mut self, mut weigh: impl FnMut(&Stack, &[SampledFrame]) -> Duration) {
         for stack in &mut self.stacks {
             let frames = self.frames.get(stack.start..stack.end).unwrap_or_default();
@@ -128,14 +128,14 @@ impl SampleBuffer {
         }
     }
 
-    /// Forgets the stacks of threads that wait; how many those were.
+    /// Removes the stacks of waiting threads; returns how many.
     pub(crate) fn leave_out_waits(&mut self) -> usize {
         let before = self.stacks.len();
         self.stacks.retain(|stack| !stack.is_waiting);
         before - self.stacks.len()
     }
 
-    /// What came of the threads that were walked.
+    /// The results for the walked threads.
     pub(crate) fn stacks(&self) -> &[Stack] {
         &self.stacks
     }
@@ -158,7 +158,7 @@ impl StackWriter<'_> {
         }
     }
 
-    /// Forgets what was written of this stack, to begin again.
+    /// Removes what was written of this stack, to begin again.
     #[cfg(all(windows, target_arch = "x86_64"))]
     pub(crate) fn restart(&mut self) {
         self.frames.truncate(self.start);
@@ -166,25 +166,25 @@ impl StackWriter<'_> {
         self.is_waiting = false;
     }
 
-    /// The thread stands in a system call.
+    /// Marks the thread as waiting in a system call.
     #[cfg(all(windows, target_arch = "x86_64"))]
     pub(crate) fn is_waiting(&mut self) {
         self.is_waiting = true;
     }
 
-    /// The stack is a sample even if there is no managed frame.
+    /// Makes the stack a sample even without a managed frame.
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(crate) fn keep(&mut self) {
         self.is_kept = true;
     }
 
-    /// There are outer frames that are not written.
+    /// Marks that outer frames are missing.
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub(crate) fn cut(&mut self) {
         self.is_cut = true;
     }
 
-    /// The stack was found to its end without the runtime.
+    /// Marks that the stack was unwound to its end without the runtime.
     #[cfg(all(windows, target_arch = "x86_64"))]
     pub(crate) fn is_unwound(&mut self) {
         self.is_unwound = true;
@@ -193,7 +193,7 @@ impl StackWriter<'_> {
     /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
     ///
     /// # Safety
-    /// `writer` points at a [`StackWriter`] that nobody else uses during the call.
+    /// `writer` points at a [`StackWriter`] that has no other user during the call.
     pub(crate) unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,
@@ -228,7 +228,7 @@ mod tests {
         for (thread, frames) in [(0, 3), (2, 0), (5, 100)] {
             write(&mut buffer, thread, frames);
         }
-        assert_eq!(memory, (buffer.frames.as_ptr(), buffer.stacks.as_ptr()), "no memory was asked for");
+        assert_eq!(memory, (buffer.frames.as_ptr(), buffer.stacks.as_ptr()), "no memory was allocated");
         let read: Vec<_> = buffer.stacks().iter().map(|stack| (stack.thread, buffer.frames(stack).len())).collect();
         assert_eq!(read, [(0, 3), (2, 0), (5, 100)]);
         assert_eq!(buffer.frames(&buffer.stacks()[0])[2].ip, 3);
@@ -242,7 +242,7 @@ mod tests {
         write(&mut buffer, 0, 11);
         assert!(buffer.stacks()[0].is_cut);
         assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), 10);
-        // One more than it was prepared for: not recorded, and no memory asked for.
+        // One more than it was prepared for: not recorded, and no memory allocated.
         let room = buffer.stacks.capacity();
         (1..=room).for_each(|thread| write(&mut buffer, thread, 1));
         assert_eq!(buffer.stacks().len(), room);

@@ -1,4 +1,4 @@
-//! [`Sampler`]: how sampling is asked for. What its thread then does is in `sampling.rs`.
+//! [`Sampler`]: the options of sampling. The loop of its thread is in `sampling.rs`.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ use super::round::{Round, SampledThread};
 use super::sampling;
 use super::strategy::{self, Strategy};
 
-/// What the sampler's thread is called.
+/// The name of the sampler's thread.
 const THREAD: &str = "sampler";
 
-/// Whether there is a sampler in this process.
+/// Whether this process has a sampler.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Looks at the stacks of all threads again and again, from a thread of its own.
+/// Samples the stacks of all threads at intervals, from a thread of its own.
 ///
 /// ```
 /// # use corprof::{prelude::*, walk::Sampler};
@@ -42,17 +42,16 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// }
 /// ```
 ///
-/// The threads stand still only while their stacks are written down in numbers. Then they run again, and the profiler's
-/// closure is called on the sampler's thread: what it does costs the application no suspension, and rounds are skipped, never
-/// piled up, while it is busy. What that may cost in all is limited, to 2 % of the time unless
-/// [`budget`](Self::budget) says otherwise; above that, rounds are skipped. Each round brings a
-/// [`Report`](super::Report) of what it cost and what could not be seen.
+/// Threads are suspended only while their stacks are recorded as numbers. Then they run again, and the profiler's closure is
+/// called on the sampler's thread: its work does not prolong the suspension, and rounds are skipped, never queued, while it is
+/// busy. The total cost is limited to 2 % of the time unless [`budget`](Self::budget) says otherwise; above that, rounds are
+/// skipped. Each round has a [`Report`](super::Report) of its cost and of what could not be seen.
 ///
-/// The sampler ends at Shutdown, before the profiler's `shutdown` is called, or when the closure asks for it by
-/// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is like one in a callback:
-/// the profiler goes quiet, and the sampler ends.
+/// The sampler ends at Shutdown, before the profiler's `shutdown` is called, or when the closure calls
+/// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the profiler
+/// is disabled, and the sampler ends.
 ///
-/// Suspension rule 1 is kept by types: only this thread can stop others, and there is no way to ask for it from elsewhere.
+/// Types enforce suspension rule 1: only this thread can stop others.
 pub struct Sampler {
     pub(crate) interval: Duration,
     pub(crate) delay: Duration,
@@ -64,24 +63,24 @@ pub struct Sampler {
     pub(crate) strategy: Strategy,
 }
 
-/// What the sampler looks for: what the application computes, or what it does with its time.
+/// The kind of time that is sampled.
 ///
-/// In both, [`Sample::weight`](super::Sample::weight) is the time that a sample stands for.
+/// In both modes, [`Sample::weight`](super::Sample::weight) is the time that a sample stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Processor time: only threads that are on a processor, or could go on at once, at the moment of the round. A thread that
-    /// waits is left out, also if it has run since the round before.
+    /// Processor time: only threads that are running or runnable at the moment of the round. A waiting thread is left out, even
+    /// if it has run since the round before.
     ///
-    /// What tells is the thread's processor time, looked at half a millisecond before the round and in it, and the state that
-    /// the system gives. Windows has no such state: there, a thread that stands in a system call when it is stopped
-    /// ([`Strategy::Seeded`]) waits. Where the system tells neither, all threads are sampled.
+    /// The sampler decides by the thread's processor time, read half a millisecond before the round and in it, and by the
+    /// system's thread state. Windows has no such state: there, a thread that is stopped in a system call
+    /// ([`Strategy::Seeded`]) counts as waiting. If the system reports neither, all threads are sampled.
     Cpu,
-    /// Time by the clock on the wall: every thread in every round, whether it runs or waits
+    /// Wall-clock time: every thread in every round, whether it runs or waits
     /// ([`Sample::is_waiting`](super::Sample::is_waiting)).
     ///
-    /// On Linux, which counts exactly, threads that have not run since they were last walked are not stopped again: they stand
-    /// where they stood.
+    /// On Linux, which measures exactly, threads that have not run since they were last walked are not stopped again: their
+    /// stack has not changed.
     #[default]
     Wall,
 }
@@ -98,20 +97,20 @@ impl fmt::Display for Mode {
 
 pub(crate) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
 
-/// Why sampling could not be started.
+/// The reason why sampling could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// There is a sampler in this process already.
+    /// This process already has a sampler.
     #[error(
-        "there is a sampler in this process already, and two would stop each other's threads: let one closure serve both \
+        "this process already has a sampler, and two would stop each other's threads: let one closure serve both \
          purposes"
     )]
     AlreadyRunning,
     /// The runtime cannot do what the strategy needs.
     #[error("the threads cannot be stopped: {0}")]
     Strategy(#[source] Error),
-    /// The event flags that the sampler needs could not be turned on.
+    /// The event flags that the sampler needs could not be set.
     #[error("the sampler needs ENABLE_STACK_SNAPSHOT and MONITOR_THREADS: {0}")]
     Flags(#[source] Error),
     /// The sampler's thread could not be made.
@@ -120,9 +119,8 @@ pub enum SamplerError {
 }
 
 impl Sampler {
-    /// A sampler that makes a round every `interval` on average, which is at least 0.1 ms and at most a day. Rounds come at random
-    /// times, half an interval to one and a half after each other, so that nothing regular in the application is always seen or
-    /// never.
+    /// A sampler that makes a round every `interval` on average, at least 0.1 ms and at most a day. The time between rounds is
+    /// random, from half an interval to one and a half, so that periodic work in the application is seen in all its phases.
     pub fn every(interval: Duration) -> Self {
         Self {
             interval: interval.clamp(Duration::from_micros(100), Duration::from_secs(24 * 60 * 60)),
@@ -136,22 +134,22 @@ impl Sampler {
         }
     }
 
-    /// How long after the start the first round is due, so that an application's own start is left out; not at all unless this
-    /// says otherwise.
+    /// The delay before the first round, to leave out the application's start; the default is none.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Which threads are seen, and so what samples say; [`Mode::Wall`] unless this says otherwise.
+    /// Which time is sampled; the default is [`Mode::Wall`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Only threads that `wants` says yes to. It is asked on the sampler's thread before each round, while all threads run.
+    /// Samples only threads for which `wants` returns `true`. It is called on the sampler's thread before each round, while all
+    /// threads run.
     #[must_use]
     pub fn threads(mut self, wants: impl FnMut(&SampledThread) -> bool + Send + 'static) -> Self {
         self.filter = Some(Box::new(wants));
@@ -160,44 +158,43 @@ impl Sampler {
 
     /// The share of its time that the application may lose: 0.02 is 2 %. From 1 on there is no limit.
     ///
-    /// Four fifths of that are for threads that stand still, which is measured; the rest is for what goes with it. With
-    /// [`Strategy::Signals`] nothing stands still, and there is no limit.
+    /// Four fifths of that are for the suspensions, which are measured; the rest is for their side effects. With
+    /// [`Strategy::Signals`] no thread is suspended, and there is no limit.
     #[must_use]
     pub fn budget(mut self, share: f64) -> Self {
         self.budget = if share.is_finite() { share.max(0.0001) } else { 1.0 };
         self
     }
 
-    /// How long threads may stand still in one round, if that is in the sampler's hand: threads that have not been walked by
-    /// then are left out of the round, and the next one begins with them. 50 ms unless this says otherwise.
+    /// How long threads may be suspended in one round, as far as the sampler can control it: threads that have not been walked
+    /// by then are left out of the round, and the next round begins with them. The default is 50 ms.
     #[must_use]
     pub fn longest_suspension(mut self, limit: Duration) -> Self {
         self.longest = limit;
         self
     }
 
-    /// How many frames of a stack are kept, from the leaf: 2048 unless this says otherwise.
+    /// How many frames of a stack are kept, from the leaf; the default is 2048.
     #[must_use]
     pub fn max_depth(mut self, frames: usize) -> Self {
         self.depth = frames.max(1);
         self
     }
 
-    /// How stacks are looked at; by [`Strategy::SuspendedRuntime`] unless this says otherwise.
+    /// How stacks are sampled; the default is [`Strategy::SuspendedRuntime`].
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// Starts sampling: `see` gets each round.
+    /// Starts sampling: `see` receives each round.
     ///
-    /// Turns on the event flags that it needs. Usually called in `initialize`; rounds are made as soon as the runtime has
-    /// started.
+    /// Sets the event flags that it needs. Usually called in `initialize`; rounds begin once the runtime has started.
     ///
     /// # Errors
-    /// If there is a sampler in this process already, the runtime or the system cannot do what the strategy needs, a flag cannot be turned on, or
-    /// the profiler is being shut down.
+    /// If this process already has a sampler, the runtime or the system cannot do what the strategy needs, a flag cannot be
+    /// set, or the profiler is being shut down.
     pub fn start(
         self,
         cx: &InTriggers<'_>,
@@ -216,12 +213,12 @@ impl Sampler {
     }
 }
 
-/// The right to be the sampler of this process, given back when dropped.
+/// The right to be this process's sampler, returned on drop.
 struct SamplerLock(());
 
 impl SamplerLock {
     fn get() -> Option<Self> {
-        // Made only then, as it is given back when dropped.
+        // Made only if the flag was free: dropping it clears the flag.
         (!IS_RUNNING.swap(true, AcqRel)).then(|| Self(()))
     }
 }

@@ -1,4 +1,4 @@
-//! What the sampler's thread does: wait for the next round, look who is there, have them walked, hand the stacks over.
+//! The loop of the sampler's thread: waits for the next round, chooses threads, has them walked, passes the stacks on.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use super::sampler::{Mode, Sampler};
 use super::schedule::Schedule;
 use super::strategy::{self, Outcome, Strategy, Target, Walker};
 
-/// What the profiler gets to see.
+/// The profiler's closure.
 type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
 
-/// How long before a round threads are looked at that run: who runs on in between is at work.
+/// How long before a round running threads are checked: a thread that goes on running until the round is working.
 const LEAD: Duration = Duration::from_micros(500);
 
-/// The sampler at work.
+/// The running sampler.
 struct Sampling {
     sampler: Sampler,
     budget: Budget,
@@ -32,31 +32,31 @@ struct Sampling {
     buffer: SampleBuffer,
     report: Report,
     activity: Activity,
-    /// When the last round was made, and when threads were last looked at.
+    /// When the last round was made, and when threads were last checked.
     last: Instant,
     marked: Instant,
     /// The thread that the next round begins with, as the last one had no time for it.
     first: Option<ThreadId>,
-    /// The strategy has given up.
+    /// Whether the strategy has given up.
     is_given_up: bool,
 }
 
 /// The threads of a round.
 #[derive(Default)]
 struct Chosen<'i> {
-    /// Those that are to be walked.
+    /// The threads to walk.
     targets: Vec<Target<'i>>,
-    /// What is known of these.
+    /// The results of checking these.
     target_looks: Vec<Option<(u32, Look)>>,
-    /// The same, as the profiler gets to see them.
+    /// The same threads, as the profiler sees them.
     threads: Vec<SampledThread>,
-    /// Those whose last stack is good still.
+    /// The threads whose last stack is still valid.
     unmoved: Vec<SampledThread>,
-    /// All that there are.
+    /// The results for all threads.
     looks: Vec<(ThreadId, u32, Look)>,
 }
 
-/// The thread's whole life.
+/// The sampler's thread, from start to end.
 pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut ProfilerThread<'_>, see: See<'_>) {
     if cx.wait(sampler.delay).is_break() {
         return;
@@ -65,7 +65,7 @@ pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut ProfilerTh
     if sampler.strategy == Strategy::Signals {
         match strategy::signals::run(&mut sampler, cx, see) {
             Ok(()) => return,
-            Err(why) => report::line(format_args!("the sampler stops threads from now on, instead of signals: {why}")),
+            Err(why) => report::line(format_args!("the sampler now stops threads instead of sending signals: {why}")),
         }
         sampler.strategy = Strategy::SuspendedRuntime;
     }
@@ -90,12 +90,12 @@ fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut Profile
         sampler,
     };
     if let Err(why) = sampling.run(cx, walker, see) {
-        report::line(format_args!("the sampler has ended, the profiler goes on without it: {why}"));
+        report::line(format_args!("the sampler has ended; the profiler goes on without it: {why}"));
     }
 }
 
 impl Sampling {
-    /// Makes rounds until the thread should come to an end; the reason if that is before.
+    /// Makes rounds until the thread should end; returns the reason if the sampler must end before that.
     fn run<'i>(
         &mut self,
         cx: &mut ProfilerThread<'i>,
@@ -112,7 +112,7 @@ impl Sampling {
             self.report.skipped.late += self.schedule.begin(now);
             let wait = self.budget.wait(now);
             if !wait.is_zero() {
-                // Waking up would cost something as well.
+                // Waking up in vain would cost something as well.
                 self.report.skipped.budget += 1 + self.schedule.put_off(wait);
                 continue;
             }
@@ -140,10 +140,10 @@ impl Sampling {
         }
     }
 
-    /// Waits until a round is due; `Break` if there will be none any more.
+    /// Waits until a round is due; `Break` if there will be no more.
     ///
-    /// Where it matters who runs, threads are looked at shortly before, too: at the interval of a round a thread may have run
-    /// and waited many times.
+    /// Where it matters which threads run, they are also checked shortly before the round: within an interval a thread may have
+    /// run and waited many times.
     fn wait(&mut self, cx: &mut ProfilerThread<'_>) -> ControlFlow<()> {
         let until = |time: Instant| time.saturating_duration_since(Instant::now());
         let before = self.schedule.due().checked_sub(LEAD).filter(|before| *before > self.marked + LEAD);
@@ -154,7 +154,7 @@ impl Sampling {
         cx.wait(until(self.schedule.due()))
     }
 
-    /// Has the threads walked onto the buffer, and answers who they are; none if that could not be done.
+    /// Has the threads walked onto the buffer, and returns them; none if that was not possible.
     fn round(
         &mut self,
         cx: &mut ProfilerThread<'_>,
@@ -171,7 +171,7 @@ impl Sampling {
             let look_up = cx.liveness().look_up();
             outcome = walker.walk(&targets, &mut self.buffer, self.sampler.longest);
             self.buffer.take_note(cx);
-            // Ends of threads wait for it, and to ask about many takes a while.
+            // Ends of threads wait for the look-up, and checking many threads takes a while.
             drop(look_up);
             self.buffer.note_waits(|number| {
                 let look = target_looks.get(number).copied().flatten();
@@ -216,7 +216,7 @@ impl Sampling {
         }
     }
 
-    /// Says what each sample stands for, and keeps the stacks that may be good for the next round as well.
+    /// Sets the weight of each sample, and keeps the stacks that may be valid in the next round.
     fn weigh(&mut self, threads: &[SampledThread], elapsed: Duration) {
         let (activity, mode, depth) = (&mut self.activity, self.sampler.mode, self.sampler.depth);
         self.buffer.weigh(|stack, frames| {
@@ -236,7 +236,7 @@ impl Sampling {
         });
     }
 
-    /// Chooses those of the `listed` threads that are to be walked. All that needs memory or a lock is done here.
+    /// Chooses the threads to walk among the `listed` ones. Everything that allocates or takes a lock happens here.
     fn choose<'i>(&mut self, cx: &'i ProfilerThread<'_>, mut listed: Vec<ThreadId>) -> Chosen<'i> {
         if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
             listed.rotate_left(first);
@@ -281,7 +281,7 @@ mod tests {
     use crate::prelude::*;
     use crate::testing::FakeClr;
 
-    /// Walks nobody, and gives up in its third round.
+    /// Walks no thread, and gives up in its third round.
     struct GivesUp(u32);
 
     impl Walker for GivesUp {
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Tells of each round the strategy and the samples.
+    /// Records the strategy and the number of samples of each round.
     #[derive(Default, Profiler)]
     #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0051", no_export)]
     struct Rounds(Arc<Mutex<Vec<(Strategy, usize)>>>);
@@ -372,7 +372,7 @@ mod tests {
         clr.shutdown();
         let rounds = rounds.lock().unwrap();
         let seeded = rounds.iter().take_while(|(strategy, _)| *strategy == Strategy::Seeded).count();
-        assert!(seeded >= 3, "three rounds, of walks that were given up, and those in which nobody was to be walked");
+        assert!(seeded >= 3, "three rounds of abandoned walks, and those without a thread to walk");
         assert!(rounds[..seeded].iter().all(|(_, samples)| *samples == 0));
         assert!(rounds[seeded..].iter().all(|(strategy, _)| *strategy == Strategy::SuspendedRuntime));
     }

@@ -1,7 +1,7 @@
-//! When rounds are due: at random times around the interval.
+//! The times of rounds: random around the interval.
 //!
-//! An application that does something every 10 ms would be seen at the same point of its work for ever, were rounds regular as
-//! well. So the time to the next round is drawn anew each time, evenly from half the interval to one and a half.
+//! If rounds were regular, an application that does something every 10 ms would always be seen at the same point of its work.
+//! So the time to the next round is drawn each time, uniformly from half the interval to one and a half.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ impl Schedule {
         self.due
     }
 
-    /// Plans the round after one that begins `now`; how many came to nothing, as it is so late.
+    /// Plans the round after one that begins `now`; returns how many rounds were missed.
     pub(crate) fn begin(&mut self, now: Instant) -> u64 {
         let missed = now.saturating_duration_since(self.due).div_duration_f64(self.interval) as u32;
         let next = self.around(self.interval);
@@ -34,7 +34,7 @@ impl Schedule {
         u64::from(missed)
     }
 
-    /// Puts rounds off for `wait` or so; how many come to nothing by that.
+    /// Delays rounds by about `wait`; returns how many are missed.
     pub(crate) fn put_off(&mut self, wait: Duration) -> u64 {
         let wait = self.around(wait);
         self.due += wait;

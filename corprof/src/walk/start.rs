@@ -1,18 +1,18 @@
-//! Where a walk begins that the runtime cannot begin by itself.
+//! The start of a walk that the runtime cannot start by itself.
 //!
-//! In a hook of the slow path .NET 10 has no frame of its own on the stack any more (dotnet/runtime pull request 107152), so it
-//! finds none to begin at, or begins at one further out. It takes registers to begin with instead.
+//! In a slow-path hook .NET 10 no longer has a frame of its own on the stack (dotnet/runtime pull request 107152), so it finds
+//! no start, or one too far out. It accepts registers as a start instead.
 
 use crate::session::WalkStart;
 
-/// A `CONTEXT` of this processor with these registers, as the runtime takes it.
+/// A `CONTEXT` of this processor with these registers, as the runtime expects it.
 ///
-/// It is longer than any: the runtime copies the whole of its own structure, which differs by version and system (1,232 bytes
-/// at first, 3,104 since it has room for AVX-512).
+/// It is longer than all variants: the runtime copies the whole of its own structure, which differs by version and system
+/// (1,232 bytes at first, 3,104 since it has room for AVX-512).
 #[repr(C, align(16))]
 pub(super) struct Seed([u8; 4096]);
 
-/// Which registers a `CONTEXT` holds, and where: as in Windows' headers.
+/// The flags and offsets of registers in a `CONTEXT`, as in Windows' headers.
 #[cfg(target_arch = "x86_64")]
 mod place {
     /// `ContextFlags`: `CONTEXT_AMD64 | CONTEXT_CONTROL | CONTEXT_INTEGER`.
@@ -22,7 +22,7 @@ mod place {
     pub(super) const IP: usize = 0xF8;
 }
 
-/// Which registers a `CONTEXT` holds, and where: as in Windows' headers.
+/// The flags and offsets of registers in a `CONTEXT`, as in Windows' headers.
 #[cfg(not(target_arch = "x86_64"))]
 mod place {
     /// `ContextFlags`: `CONTEXT_ARM64 | CONTEXT_CONTROL | CONTEXT_INTEGER`.
@@ -48,7 +48,7 @@ impl Seed {
         Self(context)
     }
 
-    /// Address and size, as the runtime takes them.
+    /// Address and size, as the runtime expects them.
     pub(super) fn as_raw(&self) -> (*const u8, u32) {
         (self.0.as_ptr(), size_of::<Self>() as u32)
     }

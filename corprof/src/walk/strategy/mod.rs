@@ -1,8 +1,8 @@
-//! How the sampler looks at the stacks of other threads: one way on every system, others on some.
+//! The sampler's strategies for the stacks of other threads: one for every system, others for some.
 //!
-//! A strategy gets threads that have been claimed, and memory; it stops what it must, walks, and resumes. It is all that runs
-//! while threads stand still, so it asks for no memory, takes no lock and tells nothing (`suspension.rs`). A further one is a
-//! file here, a variant of [`Strategy`] and an arm in [`begin`].
+//! A strategy receives candidate threads and a buffer; it stops threads as necessary, walks, and resumes. Only its code runs
+//! while threads are suspended, so it allocates no memory, takes no lock and writes no message (`suspension.rs`). To add one,
+//! write a file here, a variant of [`Strategy`] and an arm in [`begin`].
 
 #[cfg(all(windows, target_arch = "x86_64"))]
 mod seeded;
@@ -23,67 +23,67 @@ use crate::session::liveness::WalkCandidate;
 use super::sample_buffer::SampleBuffer;
 use super::sampler::Sampler;
 
-/// How the sampler looks at the stacks of other threads.
+/// How the sampler gets the stacks of other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The runtime stops all managed threads at once, as for a collection, and they are walked one after another. Works on
+    /// The runtime suspends all managed threads at once, as for a collection, and they are walked one after another. Works on
     /// every system, from .NET Core 3.0 on. Threads stop at safepoints: code between two of them is never on top of a stack.
     #[default]
     SuspendedRuntime,
-    /// One thread after another is stopped where it happens to be, and walked from there. Only on Windows, on x86-64. Code
-    /// between two safepoints is seen, and native frames one by one. A thread that is stopped may have a lock of the
-    /// system's or the runtime's: should walks get stuck for it too often, the sampler goes over to
-    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) tells.
+    /// One thread after another is stopped at whatever instruction it runs, and walked from there. Only on Windows, on x86-64.
+    /// It sees code between two safepoints, and native frames one by one. A stopped thread may hold a lock of the system or the
+    /// runtime: if walks get stuck for that reason too often, the sampler changes to
+    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) shows.
     Seeded,
-    /// Threads that run are asked where they are by a signal (SIGURG), at random times around the interval; nothing is stopped, and
-    /// threads that wait are left alone. Only on Linux, on x86-64 and arm64. What is seen is processor time, where the processor
-    /// was, whatever the [`Mode`](super::Mode): between safepoints as well, and native frames one by one, by the unwind
-    /// information of their libraries. Threads are sampled that start after the sampler. Should the application set up a handler
-    /// for SIGURG, the sampler goes over to [`SuspendedRuntime`](Self::SuspendedRuntime).
+    /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the stack; no
+    /// thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples processor time,
+    /// whatever the [`Mode`](super::Mode): code between safepoints as well, and native frames one by one, by the unwind
+    /// information of their libraries. It samples threads that start after the sampler. If the application installs a handler
+    /// for SIGURG, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime).
     Signals,
 }
 
-/// A thread that is to be walked.
+/// A thread to walk.
 pub(crate) struct Target<'i> {
     pub(crate) thread: ThreadId,
-    /// The number of the system's thread that carries it.
+    /// The id of the operating-system thread that carries it.
     #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
     pub(crate) os_id: Option<u32>,
-    /// Whether it still lives is asked when it is walked.
+    /// Checks at the time of the walk that it is still alive.
     pub(crate) claim: WalkCandidate<'i>,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Outcome {
-    /// The code of what stops threads, if that was refused; no thread was walked then.
+    /// The code of the call that suspends, if it was refused; no thread was walked then.
     pub(crate) refused: Option<HRESULT>,
-    /// How often it was refused and tried again.
+    /// How many times it was refused and tried again.
     pub(crate) retries: u32,
-    /// From asking threads to stop until they ran again; of several stops the sum.
+    /// The time from the request to stop until threads ran again, summed over all stops.
     pub(crate) stood: Duration,
-    /// How much of its time the application has lost by that: the budget pays for it.
+    /// How much of its time the application has lost by that; charged to the budget.
     pub(crate) lost: Duration,
-    /// Threads that had come to their end since they were claimed.
+    /// Threads that had ended since they were chosen.
     pub(crate) ended: usize,
-    /// Threads that there was no time left for.
+    /// Threads that were not walked for lack of time.
     pub(crate) left_out: usize,
-    /// The code of what resumes threads, if it failed: the application may be stuck.
+    /// The code of the call that resumes, if it failed: the application may be stuck.
     pub(crate) stuck: Option<HRESULT>,
-    /// Walks that were given up, as they got stuck or would have.
+    /// Walks that were abandoned, as they got stuck or would have.
     pub(crate) abandoned: u32,
-    /// There were too many of those: the rest is for another strategy.
+    /// Whether there were too many of those, so that another strategy must take over.
     pub(crate) gives_up: bool,
 }
 
-/// One strategy at work. Only the sampler's own thread has one: it cannot be made without its context.
+/// A running strategy. Only the sampler's own thread has one: making it needs that thread's context.
 pub(crate) trait Walker {
-    /// Walks the targets onto the buffer, which has been prepared for them, for `limit` at most.
+    /// Walks the targets onto the buffer, which was prepared for them, for `limit` at most.
     fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome;
 }
 
-/// Whether this runtime and system can do it.
+/// Checks that this runtime and system support the strategy.
 pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
     match strategy {
         Strategy::SuspendedRuntime => suspended::check(info),
@@ -98,7 +98,7 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
     }
 }
 
-/// Called when the sampler is about to begin, on any thread: from then on threads can be made ready for it.
+/// Called when the sampler is about to begin, on any thread: from then on threads can be prepared for it.
 pub(crate) fn prepare(_sampler: &Sampler) {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if _sampler.strategy == Strategy::Signals {
@@ -106,10 +106,10 @@ pub(crate) fn prepare(_sampler: &Sampler) {
     }
 }
 
-/// Sets a strategy to work on the sampler's thread.
+/// Starts a strategy on the sampler's thread.
 pub(crate) fn begin<'i>(strategy: Strategy, cx: &ProfilerThread<'i>) -> Result<Box<dyn Walker + 'i>> {
     match strategy {
-        // Signals have a loop of their own, and are followed by this.
+        // Signals have a loop of their own, which falls back to this.
         Strategy::SuspendedRuntime | Strategy::Signals => Ok(Box::new(suspended::Suspender::new(cx)?)),
         #[cfg(all(windows, target_arch = "x86_64"))]
         Strategy::Seeded => Ok(Box::new(seeded::Seeder::new(cx)?)),
@@ -130,7 +130,7 @@ pub(crate) fn thread_ending(_thread: usize) {
     signals::thread_ending(_thread);
 }
 
-/// What is said where there are no such signals.
+/// The error on systems without such signals.
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn no_signals() -> crate::error::Error {
     crate::error::Error::new(crate::error::E_NOTIMPL, "sigaction").about(
@@ -140,7 +140,7 @@ fn no_signals() -> crate::error::Error {
     )
 }
 
-/// What is said where single threads cannot be walked.
+/// The error on systems that cannot walk single threads.
 #[cfg(not(all(windows, target_arch = "x86_64")))]
 fn not_here() -> crate::error::Error {
     crate::error::Error::new(crate::error::E_NOTIMPL, "DoStackSnapshot").about(
@@ -150,7 +150,7 @@ fn not_here() -> crate::error::Error {
     )
 }
 
-/// How long a stop has lasted, and how long it may.
+/// Measures how long a stop has lasted, against its limit.
 #[derive(Clone, Copy)]
 struct Stopwatch {
     start: Instant,

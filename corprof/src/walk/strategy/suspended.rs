@@ -1,4 +1,4 @@
-//! All threads at once: the runtime is suspended, every thread is walked from where it stopped, and all run again.
+//! All threads at once: the runtime is suspended, every thread is walked from its safepoint, and all are resumed.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use super::{Outcome, Stopwatch, Target, Walker};
 
 const SUSPEND: &str = "SuspendRuntime";
 
-/// How often in one round a suspension is tried again that another was in the way of. The waits double from [`FIRST_WAIT`]
-/// on, to 2.5 ms in all: after that a collection is long, and the next round comes soon enough.
+/// How many times in one round a suspension is retried when another was in progress. The waits double from [`FIRST_WAIT`] on,
+/// to 2.5 ms in all: a collection that lasts longer is long, and the next round comes soon enough.
 const RETRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_micros(20);
 
-/// What may suspend the runtime: the sampler's thread, which has proved by its context that it is one of corprof's own
+/// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
 pub(super) struct Suspender<'i> {
     info: &'i sys::ICorProfilerInfo10,
     _profiler_thread: PhantomData<*mut ()>,
 }
 
-/// The runtime stands still until this is dropped. It offers walks and nothing else.
+/// The runtime is suspended until this is dropped. It offers walks and nothing else.
 struct Suspension<'s> {
     info: &'s sys::ICorProfilerInfo10,
     is_over: bool,
     _mark: Mark,
 }
 
-/// Whether the runtime can be suspended at all.
+/// Checks that the runtime can be suspended at all.
 pub(super) fn check(info: &Info) -> Result<()> {
     info.as_version::<sys::ICorProfilerInfo10>(SUSPEND).map(drop)
 }
@@ -50,9 +50,9 @@ impl<'i> Suspender<'i> {
         Ok(Self { info, _profiler_thread: PhantomData })
     }
 
-    /// Stops all managed threads, and waits a little if another suspension is in the way: a collection, mostly.
+    /// Suspends all managed threads, and waits a little if another suspension is in progress: a collection, mostly.
     ///
-    /// The stopwatch starts with the try that succeeds.
+    /// The stopwatch starts with the attempt that succeeds.
     fn suspend<'s>(&'s mut self, limit: Duration, retries: &mut u32) -> Result<(Suspension<'s>, Stopwatch), HRESULT> {
         let mut wait = FIRST_WAIT;
         loop {
@@ -72,8 +72,8 @@ impl<'i> Suspender<'i> {
     #[doc = contract!(SuspendRuntime)]
     fn try_suspend(&mut self) -> Result<Mark, HRESULT> {
         let mark = Mark::set();
-        // SAFETY: the calling thread never ran managed code and holds no lock of this library. Whoever gets the mark makes a
-        // `Suspension` of it, which resumes.
+        // SAFETY: the calling thread never ran managed code and holds no lock of this library. The caller that gets the mark
+        // makes a `Suspension` of it, which resumes.
         let code = unsafe { self.info.SuspendRuntime() };
         if code.is_ok() { Ok(mark) } else { Err(code) }
     }
@@ -83,8 +83,8 @@ impl Suspension<'_> {
     /// Writes the stack of a thread.
     fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
         let writer: *mut StackWriter<'_> = writer;
-        // SAFETY: the thread is held, so it lives, and is stopped; there is no seed; the writer is
-        // used by nobody else during the call.
+        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the writer has no other user during the
+        // call.
         unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
@@ -97,7 +97,7 @@ impl Suspension<'_> {
         }
     }
 
-    /// Lets all threads run again; the code if that failed.
+    /// Resumes all threads; returns the code if that failed.
     fn end(mut self) -> Option<HRESULT> {
         self.resume()
     }

@@ -1,12 +1,11 @@
-//! One thread at a time: it is stopped where it happens to be, walked from there, and runs again.
+//! One thread at a time: it is stopped at any instruction, walked from there, and resumed.
 //!
-//! Its innermost frames may be native, and the runtime begins at none of these. So they are passed by the unwinder to the
-//! first managed frame, whose registers are the seed of the runtime's walk. Native frames between managed ones are found in the
-//! same way: the runtime shows the registers of the innermost, and they are followed to the next managed frame, once that is
-//! known.
+//! Its innermost frames may be native, and the runtime cannot begin a walk at those. So the unwinder skips them to the first
+//! managed frame, whose registers seed the runtime's walk. Native frames between managed ones are found in the same way: the
+//! runtime shows the registers of the innermost, and the unwinder follows them to the next managed frame, once that is known.
 //!
-//! A thread is stopped anywhere, so it may have any lock. From the stop to the resumption this file asks for none, but the
-//! system's and the runtime's calls do; hence the probe, before a thread's native frames are first walked, and the watchdog.
+//! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock, but the
+//! system's and the runtime's calls do. Hence the probe before a thread's native frames are first walked, and the watchdog.
 
 mod watchdog;
 
@@ -36,43 +35,43 @@ use watchdog::{Tally, Watchdog, Watched};
 
 const CALL: &str = "DoStackSnapshot";
 
-/// How many native frames in a row are passed.
+/// The most native frames in a row that are skipped.
 const MOST_NATIVE: usize = 512;
 
-/// How often a thread is stopped in one round, if the moments are unsafe; and how long it runs in between.
+/// How many times a thread is stopped in one round if the moments are unsafe, and how long it runs in between.
 const TRIES: u32 = 3;
 const BETWEEN: Duration = Duration::from_micros(50);
 
-/// What may stop single threads: the sampler's, which has proved by its context that it is one of corprof's own
+/// Stops single threads. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
 pub(super) struct Seeder<'i> {
     runtime: Runtime<'i>,
     probe: Option<Probe>,
     watchdog: Watchdog,
     tally: Tally,
-    /// Threads whose native frames were walked before, while the locks for it could be had.
+    /// Threads whose native frames were walked before, while the necessary locks were free.
     probed: HashSet<(ThreadId, u32)>,
     _profiler_thread: PhantomData<*mut ()>,
 }
 
-/// The calls that are made while a thread stands still.
+/// The calls that are made while a thread is stopped.
 #[derive(Clone, Copy)]
 struct Runtime<'i> {
     info: &'i Info,
     raw: &'i sys::ICorProfilerInfo2,
 }
 
-/// What came of one stop.
+/// The result of one stop.
 enum Walked {
-    /// What the walk has answered.
+    /// The walk's result code.
     Answer(HRESULT),
-    /// The thread is at its end.
+    /// The thread has reached its end.
     Ended,
-    /// It has a lock that the walk needs.
+    /// The thread holds a lock that the walk needs.
     Stuck,
 }
 
-/// Whether single threads can be walked at all.
+/// Checks that single threads can be walked at all.
 pub(super) fn check(info: &Info) -> Result<()> {
     info.as_version::<sys::ICorProfilerInfo2>(CALL).map(drop)
 }
@@ -87,7 +86,7 @@ impl<'i> Seeder<'i> {
         thread::prepare();
         let no_thread = |_| {
             let rule =
-                "the system has no thread to give for the watchdog, without which single threads are not stopped";
+                "the system could not make a thread for the watchdog, which is required for stopping single threads";
             Error::new(E_FAIL, CALL).about("Strategy::Seeded", rule)
         };
         let watchdog = Watchdog::new().map_err(no_thread)?;
@@ -95,7 +94,7 @@ impl<'i> Seeder<'i> {
         Ok(Self { runtime, probe: None, watchdog, tally, probed, _profiler_thread: PhantomData })
     }
 
-    /// Stops a thread, writes its stack, and lets it run again. `needs_probe` becomes false when the locks could be had.
+    /// Stops a thread, writes its stack, and resumes it. `needs_probe` becomes false once the locks were free.
     fn walk_once(
         &mut self,
         held: &Pinned<'_, ThreadId>,
@@ -117,7 +116,7 @@ impl<'i> Seeder<'i> {
         if watched.is_abandoned() { Walked::Stuck } else { walked }
     }
 
-    /// Makes what a walk needs that asks for memory, and answers whether the thread's native frames are new.
+    /// Makes everything for a walk that allocates, and returns whether the thread's native frames are new.
     fn prepare(&mut self, key: (ThreadId, u32)) -> bool {
         if self.probe.is_none() {
             let info = self.runtime.info.clone();
@@ -133,25 +132,25 @@ impl<'i> Seeder<'i> {
 }
 
 impl Runtime<'_> {
-    /// The function that an instruction pointer is in, if it is in managed code, and whether that could be told.
+    /// The function at an instruction pointer, if that is in managed code, and whether the runtime could tell.
     fn function_at(&self, ip: usize) -> (Option<FunctionId>, bool) {
         let mut function = 0;
-        // SAFETY: the runtime looks the address up and takes whatever it is; it writes one number.
+        // SAFETY: the runtime looks the address up and accepts any; it writes one number.
         let code = unsafe { self.raw.GetFunctionFromIP(ip as *const u8, &mut function) };
         let is_known = code != sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
         (FunctionId::from_raw(function).filter(|_| code.is_ok()), is_known)
     }
 
-    /// Whether the runtime's thread still has a thread of the system's, and it is this one. The runtime ends the process when
-    /// it is asked for the stack of one that has none.
+    /// Whether the runtime's thread still has an operating-system thread, and it is this one. The runtime ends the process when
+    /// it is asked for the stack of a thread without one.
     fn is_carried_by(&self, held: &Pinned<'_, ThreadId>, thread: &Thread) -> bool {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the thread is held; the call writes one handle, which stays the runtime's.
+        // SAFETY: the thread is pinned; the call writes one handle, which the runtime still owns.
         let code = unsafe { self.raw.GetHandleFromThread(held.as_raw(), &mut handle) };
         code.is_ok() && thread.is_that_of(handle)
     }
 
-    /// Writes the stack of a thread that stands still. `may` is asked with its instruction pointer before anything is unwound.
+    /// Writes the stack of a stopped thread. `may` is asked with its instruction pointer before anything is unwound.
     fn look(
         &self,
         watched: &Watched<'_>,
@@ -162,7 +161,7 @@ impl Runtime<'_> {
         may: impl FnOnce(usize) -> bool,
     ) -> Walked {
         let Some(stopped) = watched.stopped() else { return Walked::Stuck };
-        // It really stands still once its registers have been read.
+        // The stop is certain only once the registers have been read.
         let Some((registers, stack)) = stopped.registers().zip(stopped.stack()) else { return Walked::Ended };
         if !self.is_carried_by(held, thread) {
             return Walked::Ended;
@@ -178,7 +177,7 @@ impl Runtime<'_> {
         Walked::Answer(self.snapshot(held, stopped, seeded_writer, is_last))
     }
 
-    /// Finds the seed, and has the runtime walk from there.
+    /// Finds the seed, and makes the runtime walk from there.
     fn snapshot(
         &self,
         held: &Pinned<'_, ThreadId>,
@@ -202,9 +201,9 @@ impl Runtime<'_> {
         let seed = match seed {
             Ok(seed) => Some(seed),
             Err(UnwindError::Busy) => return sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
-            // The thread has no managed frame, or no more of it is wanted.
+            // The thread has no managed frame, or no more frames are wanted.
             Err(UnwindError::End | UnwindError::Stopped) => return E_FAIL,
-            // The tables do not lead to one. Where the thread waits in native code, the runtime knows of its own where to begin.
+            // The tables lead to no managed frame. If the thread waits in native code, the runtime itself knows where to begin.
             Err(UnwindError::Stack | UnwindError::Fault | UnwindError::TooDeep) => {
                 seeded_writer.writer.restart();
                 seeded_writer.is_leaf_native = false;
@@ -216,8 +215,8 @@ impl Runtime<'_> {
         let watched = seeded_writer.watched;
         let code = watched.in_runtime(|| {
             let data: *mut SeededWriter<'_, '_> = &mut seeded_writer;
-            // SAFETY: the thread is held and stands still; its instruction pointer in the seed is in managed code, and its
-            // stack pointer within its stack; the seeded_writer is used by nobody else during the call.
+            // SAFETY: the thread is pinned and stopped; the instruction pointer in its seed is in managed code, and the stack
+            // pointer within its stack; the seeded_writer has no other user during the call.
             unsafe {
                 let on_frame = Some(SeededWriter::on_frame as _);
                 self.raw.DoStackSnapshot(held.as_raw(), on_frame, flags, data.cast(), context.cast_mut(), size)
@@ -235,13 +234,13 @@ impl Runtime<'_> {
 
     /// Writes the stack from the seed on by the unwinder alone.
     ///
-    /// The runtime refuses to walk a thread that runs managed code where it cannot tell whether its registers are whole: on .NET 8
-    /// unless the system says so, which Wine 8 does not.
+    /// The runtime refuses to walk a thread in managed code if it cannot tell whether the registers are complete: on .NET 8
+    /// unless the system confirms it, which Wine 8 does not.
     fn unwind(&self, seed: &Seed, seeded_writer: &mut SeededWriter<'_, '_>) {
         let mut registers = *seed.registers();
         let mut is_innermost = !seeded_writer.is_leaf_native;
         loop {
-            // Where a function returns to may be behind the end of its caller.
+            // A return address may lie behind the end of its function.
             let place = registers.ip().saturating_sub(usize::from(!is_innermost));
             is_innermost = false;
             if seeded_writer.write(self.function_at(place).0, registers.ip()).is_break() {
@@ -256,20 +255,20 @@ impl Runtime<'_> {
     }
 }
 
-/// Writes the frames that the runtime shows, and fills the holes between them.
+/// Writes the frames that the runtime shows, and fills the gaps between them.
 struct SeededWriter<'s, 't> {
     writer: &'s mut StackWriter<'t>,
     watched: &'s Watched<'s>,
     stack: Range<usize>,
-    /// The innermost of a run of native frames, of which the end is not known yet.
+    /// The innermost of a run of native frames whose end is not known yet.
     hole: Option<Registers>,
-    /// Native frames were passed on the way to the seed.
+    /// Whether native frames were skipped on the way to the seed.
     is_leaf_native: bool,
     has_managed: bool,
 }
 
 impl SeededWriter<'_, '_> {
-    /// Writes a frame, unless there is no room, or the thread runs again.
+    /// Writes a frame, unless there is no room or the thread runs again.
     fn write(&mut self, function: Option<FunctionId>, ip: usize) -> ControlFlow<()> {
         let goes_on = !self.watched.is_abandoned() && self.writer.write(SampledFrame { function, ip });
         if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -307,7 +306,8 @@ impl SeededWriter<'_, '_> {
     /// The callback for `DoStackSnapshot`.
     ///
     /// # Safety
-    /// `seeded_writer` points at a [`SeededWriter`] that nobody else uses during the call; the context, if there is one, has that many bytes.
+    /// `seeded_writer` points at a [`SeededWriter`] that has no other user during the call; the context, if there is one, has
+    /// that many bytes.
     unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,
@@ -325,7 +325,7 @@ impl SeededWriter<'_, '_> {
     }
 }
 
-/// Whether the same may be answered otherwise a moment later.
+/// Whether the result may be different a moment later.
 fn is_unsafe_moment(code: HRESULT) -> bool {
     matches!(
         code,
@@ -346,8 +346,8 @@ impl Walker for Seeder<'_> {
                 outcome.left_out = targets.len() - number;
                 break;
             }
-            // Held from before the stop to after it: nobody whose end waits for that has a lock that is needed here, as no
-            // suspension of the runtime is asked for.
+            // Pinned from before the stop to after it. A thread whose end waits for the pin holds no lock that is needed here,
+            // as the runtime is not suspended.
             let held = target.claim.pin();
             let thread = target.os_id.and_then(Thread::open);
             let Some(((held, thread), os_id)) = held.zip(thread).zip(target.os_id) else {
@@ -380,14 +380,14 @@ impl Walker for Seeder<'_> {
                 Walked::Stuck => {
                     outcome.abandoned += 1;
                     outcome.gives_up = self.tally.add(held.as_raw(), Instant::now());
-                    // Its thread comes free by itself.
+                    // The probe's thread ends by itself.
                     self.probe = None;
                 }
                 Walked::Answer(_) if is_new && !needs_probe => drop(self.probed.insert(key)),
                 Walked::Answer(_) => {}
             }
         }
-        // While one of them was stopped, the others ran on.
+        // While one thread was stopped, the others ran on.
         outcome.lost = outcome.stood / u32::try_from(targets.len()).unwrap_or(u32::MAX).max(1);
         outcome
     }

@@ -1,10 +1,10 @@
-//! Lets a thread run on whose walk does not come to its end.
+//! Resumes a stopped thread whose walk does not end.
 //!
-//! The stopped thread may have a lock that the walk needs, and then the sampler's thread waits for what only itself can
-//! resume. So another thread looks on: a target that stands still for [`LIMIT`], while the sampler's thread used no processor,
-//! is resumed by it. By that the lock comes free, and the walk ends, with whatever it has found.
+//! The stopped thread may hold a lock that the walk needs. Then the sampler's thread waits for a thread that only itself can
+//! resume. So another thread watches: it resumes a target that has been stopped for [`LIMIT`] while the sampler's thread used
+//! no processor time. That releases the lock, and the walk ends with the frames that it has found.
 //!
-//! Who resumes is settled by one word: the sampler takes it back from "stopped" to "running", or the watchdog gets there first.
+//! One word decides which of the two resumes: the sampler sets it back from "stopped" to "running", or the watchdog is first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::SeqCst};
@@ -15,16 +15,16 @@ use std::{io, ptr, thread};
 
 use crate::system::thread::{Stopped, Thread, current_id};
 
-/// How long a target stands still before the watchdog steps in.
+/// How long a target is stopped before the watchdog resumes it.
 const LIMIT: Duration = Duration::from_millis(500);
-/// How often it looks.
+/// How often it checks.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What the low bits of [`Shared::state`] say.
+/// The low bits of [`Shared::state`].
 const PHASE: u64 = 3;
-/// Nothing is stopped.
+/// No thread is stopped.
 const RUNNING: u64 = 0;
-/// The target is, and the sampler will resume it.
+/// The target is stopped, and the sampler will resume it.
 const STOPPED: u64 = 1;
 /// The watchdog is resuming it: the target's handle stays open.
 const RESUMING: u64 = 2;
@@ -32,21 +32,21 @@ const RESUMING: u64 = 2;
 const RESUMED: u64 = 3;
 
 struct Shared {
-    /// The number of the stop, above the phase that it is in.
+    /// The number of the stop, above its phase.
     state: AtomicU64,
-    /// The thread that is stopped; good while the phase is not [`RUNNING`].
+    /// The stopped thread; valid while the phase is not [`RUNNING`].
     target: AtomicPtr<Thread>,
-    /// The sampler is inside of DoStackSnapshot, which stops the target once more by itself.
+    /// Whether the sampler is inside DoStackSnapshot, which itself stops the target once more.
     is_in_runtime: AtomicBool,
 }
 
-/// The thread that looks on, until this is dropped.
+/// The watching thread, until this is dropped.
 pub(super) struct Watchdog {
     shared: Arc<Shared>,
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// A stopped thread that is resumed when this is dropped, or by the watchdog before.
+/// A stopped thread, resumed when this is dropped or before that by the watchdog.
 pub(super) struct Watched<'w> {
     shared: &'w Shared,
     turn: u64,
@@ -57,7 +57,7 @@ impl Watchdog {
     /// A watchdog over the calling thread.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system cannot make a thread.
     pub(super) fn new() -> io::Result<Self> {
         let shared = Arc::new(Shared {
             state: AtomicU64::new(RUNNING),
@@ -89,7 +89,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.thread.take() {
             drop(end);
-            // It looks up at once, and waits for nobody.
+            // It checks the flag at once, and waits for no other thread.
             let _ = thread.join();
         }
     }
@@ -101,12 +101,12 @@ impl<'w> Watched<'w> {
         self.stopped.as_ref().filter(|_| !self.is_abandoned())
     }
 
-    /// Whether the watchdog has resumed it: what is read of it from now on may be anything.
+    /// Whether the watchdog has resumed it: anything read of it from now on is unreliable.
     pub(super) fn is_abandoned(&self) -> bool {
         self.shared.state.load(SeqCst) != self.turn | STOPPED
     }
 
-    /// Calls into the runtime, which may stop the thread once more.
+    /// Calls the runtime, which may stop the thread once more.
     pub(super) fn in_runtime<R>(&self, call: impl FnOnce() -> R) -> R {
         self.shared.is_in_runtime.store(true, SeqCst);
         let answer = call();
@@ -123,7 +123,7 @@ impl Drop for Watched<'_> {
         if take(STOPPED) {
             return drop(stopped);
         }
-        // The watchdog has the handle for the time of one call, which does not wait.
+        // The watchdog uses the handle for one call, which does not wait.
         while !take(RESUMED) {
             thread::yield_now();
         }
@@ -131,10 +131,10 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// The sampler's thread, as the watchdog sees it.
+/// The watchdog's record of the sampler's thread.
 struct Sampler {
     thread: Option<Thread>,
-    /// The state that it was last found in, since when, and how long it had run on a processor by then.
+    /// The state in which it was last found, since when, and its processor time by then.
     seen: Option<(u64, Instant, Option<Duration>)>,
 }
 
@@ -158,7 +158,7 @@ impl Shared {
         let state = self.state.load(SeqCst);
         let (turn, phase) = (state & !PHASE, state & PHASE);
         let is_in_runtime = self.is_in_runtime.load(SeqCst);
-        // Resumed already, it may be stopped again by the runtime, which is stuck in turn.
+        // The watchdog has resumed the target, but the runtime may have stopped it again and be stuck in turn.
         if phase == RUNNING || (phase == RESUMED && !is_in_runtime) {
             sampler.seen = None;
             return;
@@ -169,8 +169,8 @@ impl Shared {
         // SAFETY: the sampler keeps the thread open until it has taken the word back, which it cannot before the store below.
         let target = unsafe { &*self.target.load(SeqCst) };
         let stops = target.resume_for_another();
-        // The second stop is the runtime's own, by the walk that is stuck: it keeps its collector from stopping the thread
-        // meanwhile.
+        // The second stop is the runtime's own, made by the stuck walk; the runtime keeps its collector from stopping the
+        // thread meanwhile.
         if stops == 2 && is_in_runtime {
             target.resume_for_another();
         }
@@ -179,7 +179,7 @@ impl Shared {
     }
 }
 
-/// How often walks were given up lately.
+/// Counts recently abandoned walks.
 #[derive(Default)]
 pub(super) struct Tally(Vec<(Instant, usize)>);
 
@@ -188,7 +188,7 @@ impl Tally {
     const MOST_OF_ONE: usize = 5;
     const MOST: usize = 12;
 
-    /// Counts a walk of `thread` that was given up, and answers whether there are too many.
+    /// Counts an abandoned walk of `thread`, and returns whether there are too many.
     pub(super) fn add(&mut self, thread: usize, now: Instant) -> bool {
         self.0.retain(|(then, _)| now.saturating_duration_since(*then) < Self::SPAN);
         self.0.push((now, thread));
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that counts until it is told to end.
+    /// A thread that counts until it is asked to end.
     struct Counter {
         shared: Arc<(AtomicU64, AtomicBool, AtomicU32)>,
         thread: Option<JoinHandle<()>>,
@@ -277,17 +277,17 @@ mod tests {
             watched.stopped().unwrap().registers().unwrap();
             let (start, before) = (Instant::now(), counter.count());
             let wait = || {
-                // The sampler's thread is stuck: it uses no processor until the target runs again.
+                // The sampler's thread is stuck: it uses no processor time until the target runs again.
                 thread::sleep(LIMIT + 3 * PERIOD);
                 while counter.count() == before && start.elapsed() < Duration::from_secs(30) {
                     thread::sleep(2 * LIMIT);
                 }
-                assert!(counter.runs(), "nobody has resumed it");
+                assert!(counter.runs(), "no thread has resumed it");
             };
             if is_stopped_twice {
                 let theirs = thread.stop().unwrap();
                 watched.in_runtime(wait);
-                // As the runtime would, which does not know that it runs.
+                // The runtime would do this too: it does not know that the thread runs.
                 drop(theirs);
             } else {
                 wait();
@@ -297,7 +297,7 @@ mod tests {
             drop(watched);
             assert!(counter.runs());
         }
-        // Nothing is left over: it stops again, and goes on again.
+        // No state is left over: the thread stops again, and runs again.
         drop(watchdog.stop(&thread).unwrap());
         assert!(counter.runs());
     }

@@ -1,4 +1,4 @@
-//! What code the addresses of samples lie in: which function, and what it does to the stack.
+//! Finds the code at the addresses of samples: the function, and the shape of its frame.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -13,34 +13,34 @@ use super::natives::Natives;
 use super::shape::{BYTES, Partial, Shape, frame_size};
 use super::unwind::{Code, Codes, Place};
 
-/// How long code is taken for what it was. Code that is freed makes room for other code.
+/// How long a record of code is trusted: when code is freed, other code may take its place.
 const TRUST: Duration = Duration::from_secs(2);
 
-/// How much is read of an instruction and those after it.
+/// How many bytes are read from an instruction on.
 const NEXT: usize = 32;
 
-/// Code that has been asked about.
+/// Code that has been looked up.
 #[derive(Default)]
 pub(super) struct KnownCode {
-    /// By its first byte.
+    /// Ranges by their first byte.
     ranges: BTreeMap<usize, Range>,
-    /// Addresses outside of these.
+    /// Addresses outside these.
     others: HashMap<usize, Code>,
-    /// The set of modules that it is of.
+    /// The value of the module count that it was recorded at.
     as_of: u64,
     since: Option<Instant>,
 }
 
-/// A piece of compiled code.
+/// A range of compiled code.
 struct Range {
     end: usize,
     function: FunctionId,
     shape: Shape,
-    /// How it begins.
+    /// Its first bytes.
     bytes: Vec<u8>,
 }
 
-/// Known code, and whom to ask about the rest.
+/// Known code, with the means to look up the rest.
 pub(super) struct Asking<'a, 'i> {
     pub(super) known: &'a mut KnownCode,
     pub(super) natives: &'a RefCell<Natives>,
@@ -48,7 +48,7 @@ pub(super) struct Asking<'a, 'i> {
 }
 
 impl KnownCode {
-    /// To be called before each round: forgets what may have changed.
+    /// Call it before each round: removes records that may have changed.
     pub(super) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
         let changes = cx.liveness().changes();
         if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
@@ -64,9 +64,9 @@ impl KnownCode {
         (address < range.end).then_some((start, range))
     }
 
-    /// Takes note of the code of the function that an address lies in.
+    /// Records the code of the function at an address.
     fn note(&mut self, cx: &mut ProfilerThread<'_>, address: usize) -> Code {
-        // While the runtime starts it does not tell, and there is nothing to be told.
+        // While the runtime starts it does not answer, and there is no code to find.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };
         let function = version.function;
@@ -74,10 +74,10 @@ impl KnownCode {
             let mut is_first = true;
             let mut shape = Shape::default();
             for range in cx.native_code_ranges(code).unwrap_or_default() {
-                // A further part of a function has the frame that the first has made.
+                // A second part of a function uses the frame that the first has made.
                 let bytes =
                     if std::mem::take(&mut is_first) { read(range.start, BYTES.min(range.size)) } else { Vec::new() };
-                // The instructions of arm64 are not read: there the chain has to do.
+                // Instructions of arm64 are not decoded: the frame chain has to suffice there.
                 if cfg!(target_arch = "x86_64") && !bytes.is_empty() {
                     shape = Shape::of(&bytes);
                 }
@@ -94,7 +94,7 @@ impl Range {
     }
 }
 
-/// So many bytes of code, or fewer; none if they cannot be read.
+/// Up to `size` bytes of code; empty if they cannot be read.
 fn read(start: usize, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     if !system::read_memory(start, &mut bytes) {

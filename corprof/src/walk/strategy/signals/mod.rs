@@ -1,10 +1,10 @@
-//! Threads that run are asked where they are, at random times, by a signal to each. Nothing is stopped.
+//! Samples running threads at random times by a signal to each. No thread is stopped.
 //!
-//! The sampler's thread sleeps for a random time around the interval, looks which threads' processor clocks have moved since
-//! (`threads.rs` knows them), asks the system which of them are running or wait for a processor, and sends each of these a signal
-//! (`corprof/src/system/linux/signals/`). A thread notes where it is when it gets it, on a full machine when it is next on a processor;
-//! what has been noted is read in the round after. Which functions the addresses are of is looked up then (`code.rs`), on the sampler's
-//! thread, while everything runs.
+//! The sampler's thread sleeps for a random time around the interval, finds the threads whose processor clocks have advanced
+//! since (`threads.rs` knows the threads), asks the system which of them are running or wait for a processor, and sends each of
+//! these a signal (`corprof/src/system/linux/signals/`). A thread records its stack when it receives the signal; on a full
+//! machine that is when it next runs. The next round reads the records, and looks up the functions at their addresses
+//! (`code.rs`), on the sampler's thread, while everything runs.
 
 mod code;
 mod natives;
@@ -35,33 +35,34 @@ use code::{Asking, KnownCode};
 use natives::Natives;
 use threads::{Threads, Watched};
 
-/// How many frames a slot has room for at most: 16 KB of memory for each thread, most of it never touched.
+/// The most frames in a slot: 16 KB of memory for each thread, most of it never touched.
 const MOST_FRAMES: usize = 2048;
 
-/// How often it is looked whether the handler is still there.
+/// How often the sampler checks that its handler is still installed.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// How long a thread is left alone that handled a fault: on a stack overflow it is on a small stack, for as long as it tells of it.
+/// How long a thread that handled a fault is left alone: on a stack overflow it runs on a small stack while it reports that.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long an answer is waited for by a thread that runs. A signal that could not be queued comes without the slot's number.
+/// How long the sampler waits for the answer of a running thread. A signal that could not be queued arrives without the slot's
+/// number.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Why signals are not sent any more.
+/// The reasons to stop sending signals.
 const REPLACED: &str = "the application has set up a handler for SIGURG of its own";
 const FORBIDDEN: &str = "the system does not let the process send signals to its threads (rt_tgsigqueueinfo)";
 
-/// Whether signals can be sent at all.
+/// Checks that signals can be sent at all.
 pub(super) fn check() -> Result<()> {
     signals::install().map_err(|_| Error::new(E_FAIL, "sigaction").about("Strategy::Signals", REPLACED))
 }
 
-/// From now on threads are made ready.
+/// From now on threads are prepared.
 pub(super) fn prepare(sampler: &Sampler) {
     Threads::begin(sampler.depth.min(MOST_FRAMES));
 }
 
-/// The sampler at work.
+/// The running sampler.
 struct Sampling<'s> {
     sampler: &'s mut Sampler,
     threads: &'static Threads,
@@ -73,19 +74,19 @@ struct Sampling<'s> {
     schedule: Schedule,
 }
 
-/// A thread, and what is known of it by the last round.
+/// A thread, as of the last round.
 struct Target {
     watched: Arc<Watched>,
-    /// How long it had run then.
+    /// Its processor time then.
     total: Duration,
-    /// How long it has run, and what its samples stand for.
+    /// Its processor time, minus the weight of its samples.
     owed: Owed,
-    /// What its next sample stands for, and what it was called when it was asked for that.
+    /// The weight of its next sample, and the thread's name at the request.
     cpu_time: Duration,
     name: Option<Name>,
-    /// When it was last asked.
+    /// The time of the last request.
     asked: Option<Instant>,
-    /// Not to be asked before then.
+    /// No requests before this time.
     rests_until: Option<Instant>,
 }
 
@@ -104,7 +105,7 @@ impl Target {
     }
 }
 
-/// Samples until the thread should come to an end; the reason if it must stop before, for which another strategy takes over.
+/// Samples until the thread should end; returns the reason if another strategy must take over before that.
 pub(crate) fn run(
     sampler: &mut Sampler,
     cx: &mut ProfilerThread<'_>,
@@ -160,7 +161,7 @@ impl Sampling<'_> {
         }
     }
 
-    /// Reads what threads have noted since the last round, and answers who they are.
+    /// Reads the records that threads have made since the last round, and returns their threads.
     fn collect(&mut self, cx: &mut ProfilerThread<'_>) -> Vec<SampledThread> {
         let joined = self.threads.joined();
         self.watched.extend(joined.into_iter().map(Target::new));
@@ -209,7 +210,7 @@ impl Sampling<'_> {
         threads
     }
 
-    /// Sends a signal to those that have run since the last round and are not waiting for anything now.
+    /// Sends a signal to the threads that have run since the last round and are not waiting now.
     fn ask(&mut self, cx: &ProfilerThread<'_>, now: Instant) -> Result<(), &'static str> {
         for target in &mut self.watched {
             let Some(total) = target.watched.cpu_time() else { continue };

@@ -1,7 +1,7 @@
-//! The native libraries of the process: how their code is unwound, and what its functions are called.
+//! The native libraries of the process: their unwind information, and the names of their functions.
 //!
-//! Read from their files, not from memory, as a library may be unloaded meanwhile. Only the sampler's thread does so, while everything
-//! runs. Libraries are looked for when an address is met that lies in none that is known.
+//! They are read from their files, not from memory, as a library may be unloaded meanwhile. Only the sampler's thread reads,
+//! while everything runs. It looks for libraries when an address lies in none that is known.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::system::signals::RawSample;
 
 use super::unwind::Place;
 
-/// How long libraries are not looked for again: at first, and at most if none is found. Stubs lie in none.
+/// How long it does not look for libraries again: at first, and at most after repeated failures. Stubs are in no library.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The libraries that are loaded.
@@ -29,7 +29,7 @@ pub(super) struct Natives {
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     mapped: Vec<Mapped>,
-    /// What has been read, by path; none for what is no library.
+    /// The files that were read, by path; none for a file that is no library.
     libraries: HashMap<String, Option<Arc<Library>>>,
     next_look: Option<Instant>,
     pause: Duration,
@@ -38,17 +38,17 @@ pub(super) struct Natives {
 /// Code of a library in memory.
 struct Mapped {
     range: Range<usize>,
-    /// What is added to the addresses in the file.
+    /// The difference between addresses in memory and in the file.
     bias: usize,
     library: Arc<Library>,
 }
 
-/// What is known from a library's file.
+/// The contents of a library's file.
 struct Library {
     path: String,
     /// The file's name, without its folder.
     name: String,
-    /// Where in memory which code of the file goes, by addresses in the file.
+    /// The parts of the file that are mapped as code, by addresses in the file.
     segments: Vec<Segment>,
     /// By address in the file.
     symbols: Vec<Symbol>,
@@ -67,7 +67,7 @@ struct Symbol {
     name: String,
 }
 
-/// A line of /proc/self/maps, if it is of code that comes from a file.
+/// A line of /proc/self/maps about code from a file.
 struct Line<'a> {
     range: Range<usize>,
     offset: usize,
@@ -81,7 +81,7 @@ impl<'a> Line<'a> {
         let (protection, rest) = rest.split_once(' ')?;
         let (offset, rest) = rest.split_once(' ')?;
         let path = rest.get(rest.find('/')?..)?;
-        // The runtime's own code lies in a file without a name.
+        // The runtime's own code is in a file without a name.
         let is_code = protection.contains('x') && !path.starts_with("/memfd:");
         let number = |text| usize::from_str_radix(text, 16).ok();
         Some(Self { range: number(start)?..number(end)?, offset: number(offset)?, path }).filter(|_| is_code)
@@ -89,7 +89,7 @@ impl<'a> Line<'a> {
 }
 
 impl Natives {
-    /// The code at an address, if it is a library's.
+    /// The library's code at an address, if there is one.
     fn at(&mut self, address: usize) -> Option<&Mapped> {
         if self.find(address).is_none() && self.next_look.is_none_or(|next| Instant::now() > next) {
             let is_changed = self.look();
@@ -104,7 +104,7 @@ impl Natives {
         self.mapped.get(after.checked_sub(1)?).filter(|mapped| mapped.range.contains(&address))
     }
 
-    /// Looks which libraries are loaded, and answers whether any have come or gone.
+    /// Finds the loaded libraries, and returns whether any have been loaded or unloaded.
     fn look(&mut self) -> bool {
         let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return false };
         let lines: Vec<_> = maps.lines().filter_map(Line::parse).collect();
@@ -136,14 +136,14 @@ impl Natives {
         is_changed
     }
 
-    /// `libc.so.6!memset`, or `libcoreclr.so!` where the function has no name; none for an address in no library.
+    /// `libc.so.6!memset`, or `libcoreclr.so!` if the function has no name; none for an address outside all libraries.
     pub(super) fn name(&mut self, address: usize) -> Option<String> {
         let mapped = self.at(address)?;
         let symbol = mapped.library.symbol(address.wrapping_sub(mapped.bias)).unwrap_or_default();
         Some(format!("{}!{symbol}", mapped.library.name))
     }
 
-    /// Where native code has been called from. The outer none: it is not known how to tell; the inner: nobody has called it.
+    /// The caller of native code. The outer none: there is no unwind information; the inner: there is no caller.
     pub(super) fn caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
         self.at(if is_top { here.ip } else { here.ip.wrapping_sub(1) })?;
         let address = if is_top {
@@ -185,7 +185,7 @@ impl Library {
         let file = ElfFile64::<object::Endianness>::parse(data.as_slice()).ok()?;
         let endian = file.endian();
         let headers = file.elf_header().program_headers(endian, data.as_slice()).ok()?;
-        // In whole pages, as they are mapped, code may overlap with the segment after it.
+        // Code is mapped in whole pages, so it may overlap with the segment after it.
         let is_code = |flags: u32| flags & object::elf::PF_X != 0;
         let is_loaded = |kind: u32| kind == object::elf::PT_LOAD;
         let code = headers.iter().filter(|header| is_loaded(header.p_type(endian)) && is_code(header.p_flags(endian)));
@@ -222,7 +222,7 @@ impl Library {
         Some(Self { path: path.to_owned(), name, segments, symbols, unwinding })
     }
 
-    /// What is added to addresses in the file, by where a part of it lies.
+    /// The difference between addresses in memory and in the file, from the place of one mapped part.
     fn bias(&self, line: &Line<'_>) -> Option<usize> {
         let mut segments = self.segments.iter();
         // Parts are mapped in whole pages, so one may begin before its segment.
@@ -233,7 +233,7 @@ impl Library {
         Some(line.range.start.wrapping_add(segment.offset).wrapping_sub(line.offset).wrapping_sub(segment.address))
     }
 
-    /// The function that an address in the file lies in.
+    /// The function at an address in the file.
     fn symbol(&self, address: usize) -> Option<&str> {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
         let symbol = self.symbols.get(after.checked_sub(1)?)?;
@@ -278,13 +278,13 @@ mod tests {
         static NAMES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// Notes the names of the functions that a function with these registers was called through.
+    /// Records the names of the callers of a function with these registers.
     #[cfg(target_arch = "x86_64")]
     #[inline(never)]
     fn follow(ip: usize, stack_pointer: usize, frame_pointer: usize) {
         let end = own_stack().unwrap().end.min(stack_pointer + 16 * 1024);
         let count = (end - stack_pointer) / size_of::<usize>();
-        // SAFETY: the words from the stack pointer up to the stack's end at most are the thread's own stack.
+        // SAFETY: the words from the stack pointer up to at most the stack's end are the thread's own stack.
         let words = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(stack_pointer), count) };
         let sample = RawSample::of(ip, stack_pointer, frame_pointer, words);
         let mut natives = Natives::default();
@@ -297,7 +297,7 @@ mod tests {
         NAMES.set(names);
     }
 
-    /// A comparison for `qsort`, which has the C library on the stack between it and the test.
+    /// A comparison for `qsort`, which puts the C library on the stack between this and the test.
     #[cfg(target_arch = "x86_64")]
     extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
         let (ip, stack_pointer, frame_pointer): (usize, usize, usize);
@@ -316,7 +316,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn frames_of_libraries_without_frame_pointers_are_followed() {
         let mut items = [2u64, 1];
-        // SAFETY: two items of eight bytes, and a comparison that answers always the same.
+        // SAFETY: two items of eight bytes, and a comparison whose answer is always the same.
         unsafe { libc::qsort(items.as_mut_ptr().cast(), 2, 8, Some(compare)) };
         let names = NAMES.take();
         let sort = names.iter().rposition(|name| name.contains("qsort")).unwrap_or_else(|| panic!("{names:?}"));

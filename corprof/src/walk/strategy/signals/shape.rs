@@ -1,50 +1,52 @@
-//! What a compiled function does to the stack, read from its first instructions and its last.
+//! The shape of a compiled function's frame, decoded from its first and last instructions.
 //!
-//! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small one with one call or none has
-//! a frame of fixed size instead, and the caller of such a function is missing from the chain. Of code that a loop was continued
-//! in (on-stack replacement) the chain leads to the caller's caller. And at the begin and the end of every function the frame is
-//! not there yet, or not any more. What is there shows in the instructions, of which the compiler uses few for this.
+//! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small function with one call
+//! or none has a frame of fixed size instead, and the caller of such a function is missing from the chain. In code that
+//! continues a loop (on-stack replacement) the chain leads to the caller's caller. At the beginning and the end of every
+//! function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses few
+//! different ones for this.
 
-/// How much of a function is looked at: its begin, and for on-stack replacement all of a short one.
+/// How many bytes of a function are read: its beginning, and for on-stack replacement all of a short one.
 pub(super) const BYTES: usize = 512;
 
-/// How the frame of a function is left.
+/// How to find the return address in a function's frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Shape {
-    /// The frame pointer points at the caller's, above which the return address lies.
+    /// The frame pointer points at the caller's frame pointer, above which the return address lies.
     #[default]
     Chained,
     /// The return address lies this far above the stack pointer.
     Fixed {
         size: usize,
-        /// How far above the stack pointer the caller's frame pointer lies, if the function uses it for something else.
+        /// The offset of the caller's frame pointer from the stack pointer, if the function uses the register for something
+        /// else.
         saved_frame_pointer: Option<usize>,
     },
-    /// Code in which a loop is continued. The frame pointer points at the caller's; above it lies an address in the code before,
-    /// whose frame is still there, and above that the return address.
+    /// Code that continues a loop. The frame pointer points at the caller's; above it is an address in the original code, whose
+    /// frame is still there, and above that the return address.
     Replaced {
-        /// How far the return address lies above the frame pointer; if that does not show, the code before tells ([`frame_size`]).
+        /// The offset of the return address from the frame pointer; if unknown, the original code shows it ([`frame_size`]).
         size: Option<usize>,
     },
 }
 
-/// What the top function of a stack has on it.
+/// The incomplete frame of the top function of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Partial {
     /// The return address lies this far above the stack pointer.
     pub(super) size: usize,
-    /// How far above the stack pointer the caller's frame pointer lies, if not in its register.
+    /// The offset of the caller's frame pointer from the stack pointer, if it is not in its register.
     pub(super) saved_frame_pointer: Option<usize>,
 }
 
-/// One of the instructions that frames are made and taken down with.
+/// An instruction that makes or removes frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Push(u8),
     Pop(u8),
     Sub(usize),
     Add(usize),
-    /// The frame pointer becomes the stack pointer plus so much.
+    /// The frame pointer becomes the stack pointer plus this.
     SetFramePointer(usize),
     Return,
     Nothing,
@@ -52,7 +54,7 @@ enum Step {
 
 const FRAME_POINTER: u8 = 5;
 
-/// The instruction that `code` begins with, and its length; none for any other.
+/// The first instruction of `code`, and its length; none for any other instruction.
 fn step(code: &[u8]) -> Option<(Step, usize)> {
     let long = |bytes: [u8; 4]| u32::from_le_bytes(bytes) as usize;
     Some(match *code {
@@ -76,9 +78,9 @@ fn step(code: &[u8]) -> Option<(Step, usize)> {
 
 /// The first instructions, as far as they make a frame.
 struct Prologue {
-    /// Where each instruction ends, and how much is on the stack by then.
+    /// The end of each instruction, and the size of the stack by then.
     states: Vec<(usize, usize)>,
-    /// Where the frame pointer was saved, counted from the return address down.
+    /// Where the frame pointer was saved, as an offset downward from the return address.
     saved: Option<usize>,
     is_chained: bool,
 }
@@ -108,17 +110,17 @@ fn prologue(code: &[u8]) -> Prologue {
     found
 }
 
-/// `mov rax, [rbp]; push rax`: the begin of code in which a loop is continued.
+/// `mov rax, [rbp]; push rax`: the beginning of code that continues a loop.
 const REPLACEMENT: [u8; 5] = [0x48, 0x8B, 0x45, 0x00, 0x50];
 
 impl Shape {
-    /// That of the function with this code.
+    /// The shape of the function with this code.
     pub(super) fn of(code: &[u8]) -> Self {
         if code.starts_with(&REPLACEMENT) {
             return Self::Replaced { size: size_of_replacement(code) };
         }
         let prologue = prologue(code);
-        // A large frame is made by other instructions: the chain is the rule.
+        // A large frame is made by other instructions, and nearly always has the chain.
         let Some(&(_, size)) = prologue.states.last() else { return Self::Chained };
         let is_large = matches!(code, [0x55, ..]) && size == 8 && !prologue.is_chained;
         if prologue.is_chained || is_large {
@@ -127,8 +129,8 @@ impl Shape {
         Self::Fixed { size, saved_frame_pointer: prologue.saved.map(|saved| size - saved) }
     }
 
-    /// What the function at the top has on the stack, if it has not made its frame yet, or does not have it any more; `offset` is where
-    /// in `code` it is, and `next` the code from there on.
+    /// The incomplete frame of the top function, if its frame is not made yet or already gone; `offset` is its position in
+    /// `code`, and `next` the code from there on.
     pub(super) fn partial(self, code: &[u8], offset: usize, next: &[u8]) -> Option<Partial> {
         if let Some(partial) = epilogue(next) {
             return Some(partial);
@@ -138,15 +140,15 @@ impl Shape {
         }
         let prologue = prologue(code);
         let end = prologue.states.last()?.0;
-        // At the last of them the frame is there, unless an instruction to set the frame pointer follows.
+        // At the last of them the frame is complete, unless an instruction to set the frame pointer follows.
         let is_within = offset < end || (offset == end && prologue.is_chained);
         let &(_, size) = prologue.states.iter().rfind(|state| state.0 <= offset).filter(|_| is_within)?;
-        // What was pushed is still in its register.
+        // The pushed value is still in its register.
         Some(Partial { size, saved_frame_pointer: None })
     }
 }
 
-/// How much code in which a loop is continued takes down at its end, above the frame pointer.
+/// How much code that continues a loop removes from the stack at its end, above the frame pointer.
 fn size_of_replacement(code: &[u8]) -> Option<usize> {
     let begin = code.get(4..)?;
     // From the stack pointer to the frame pointer.
@@ -161,13 +163,13 @@ fn size_of_replacement(code: &[u8]) -> Option<usize> {
     above.checked_sub(below)
 }
 
-/// How much a function that keeps the chain has on the stack below its return address; none if that does not show.
+/// The size of the frame below the return address, for a function that keeps the chain; none if unknown.
 pub(super) fn frame_size(code: &[u8]) -> Option<usize> {
     let prologue = prologue(code);
     prologue.states.last().filter(|_| prologue.is_chained).map(|&(_, size)| size)
 }
 
-/// Nothing but instructions that take a frame down, up to the return.
+/// Matches code that only removes a frame, up to the return.
 fn epilogue(next: &[u8]) -> Option<Partial> {
     let (size, rest) = match step(next)? {
         (Step::Add(size), length) => (size, next.get(length..)?),
@@ -177,7 +179,7 @@ fn epilogue(next: &[u8]) -> Option<Partial> {
     Some(Partial { size: size + pops.size, saved_frame_pointer: pops.saved_frame_pointer.map(|saved| saved + size) })
 }
 
-/// What lies on the stack above the return address before these instructions pop it; none if they do something else.
+/// The bytes above which the return address lies, if these instructions pop them; none if they do something else.
 fn pops(mut code: &[u8]) -> Option<Partial> {
     let mut popped = Partial { size: 0, saved_frame_pointer: None };
     loop {
@@ -237,7 +239,7 @@ mod tests {
             0, 0, 0, 0x5B, 0x41, 0x5F, 0x5D, 0xC3,
         ];
         assert_eq!(Shape::of(&code), Shape::Replaced { size: Some(128 + 24 - 32) });
-        // Without an end the code before has to tell: push rbp; sub rsp, 80; lea rbp, [rsp+80]
+        // The size is unknown without an end; the original code shows it: push rbp; sub rsp, 80; lea rbp, [rsp+80]
         assert_eq!(Shape::of(&code[..12]), Shape::Replaced { size: None });
         assert_eq!(frame_size(&[0x55, 0x48, 0x83, 0xEC, 0x50, 0x48, 0x8D, 0x6C, 0x24, 0x50, 0x90]), Some(88));
         assert_eq!(frame_size(&CHAINED), Some(24));
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(partial(6), Partial { size: 0, saved_frame_pointer: None });
         let body = [0x8B, 0xC7, 0xC3];
         assert_eq!(shape.partial(&CHAINED, 100, &body), None);
-        // In a fixed frame the begin ends with the last instruction that changes the stack pointer.
+        // In a fixed frame the prologue ends with the last instruction that changes the stack pointer.
         let fixed = [0x50, 0xBF, 0x20, 0x4E, 0, 0];
         assert_eq!(Shape::of(&fixed).partial(&fixed, 0, &fixed).map(|partial| partial.size), Some(0));
         assert_eq!(Shape::of(&fixed).partial(&fixed, 1, &fixed[1..]), None);

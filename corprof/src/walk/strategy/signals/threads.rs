@@ -1,7 +1,7 @@
-//! The threads that can be sampled by signals: who they are, and that none is sent a signal before it is ready or after its end.
+//! The threads that signals can sample. None receives a signal before it is prepared or after its end.
 //!
-//! A thread is made ready on itself, when the runtime tells that it runs: it gets a bigger alternate stack and a slot. At its end,
-//! again on itself, it is taken out of the list and gets its old alternate stack back, which the runtime then frees.
+//! A thread prepares itself when the runtime reports that it runs: it gets a larger alternate stack and a slot. At its end,
+//! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use crate::lock::unpoisoned;
 use crate::system;
 use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
 
-/// The threads of this process: there is one sampler in it.
+/// The threads of this process, which has one sampler.
 static THREADS: OnceLock<Threads> = OnceLock::new();
 
-/// Those that are ready, and the slots of those that have ended.
+/// The prepared threads, and the slots of ended ones.
 #[derive(Default)]
 pub(super) struct Threads {
     state: Mutex<State>,
-    /// Threads that could not be made ready: they are not sampled.
+    /// Threads that could not be prepared: they are not sampled.
     refused: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many frames a slot has room for.
+    /// The capacity of a slot in frames.
     depth: usize,
     ready: HashMap<usize, (Arc<Watched>, Option<AlternateStack>)>,
-    /// Those that the sampler has not heard of yet.
+    /// Prepared threads that the sampler has not taken over yet.
     joined: Vec<Arc<Watched>>,
     free: Vec<&'static Slot>,
 }
@@ -40,21 +40,21 @@ pub(super) struct Watched {
     pub(super) thread: ThreadId,
     pub(super) slot: &'static Slot,
     address: Address,
-    /// How long it had run when it was made ready.
+    /// Its processor time when it was prepared.
     pub(super) run_before: Duration,
     has_ended: AtomicBool,
-    /// Held while a signal is sent. Its end waits for that: afterwards the number may be another thread's.
+    /// Held while a signal is sent. The thread's end waits for it: afterwards another thread may have its id.
     sending: Mutex<()>,
 }
 
 impl Threads {
-    /// Makes threads ready from now on, with room for stacks of so many frames.
+    /// Prepares threads from now on, with room for stacks of `depth` frames.
     pub(super) fn begin(depth: usize) -> &'static Self {
         let threads = THREADS.get_or_init(Self::default);
         {
             let mut state = threads.state();
             state.depth = depth;
-            // Those of a sampler that was there before.
+            // The threads of an earlier sampler.
             let known = state.ready.values().map(|(watched, _)| Arc::clone(watched)).collect();
             state.joined = known;
         }
@@ -65,17 +65,17 @@ impl Threads {
         unpoisoned(self.state.lock())
     }
 
-    /// Those that have become ready since the last time.
+    /// The threads that were prepared since the last call.
     pub(super) fn joined(&self) -> Vec<Arc<Watched>> {
         std::mem::take(&mut self.state().joined)
     }
 
-    /// How many could not be made ready.
+    /// How many threads could not be prepared.
     pub(super) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The slot of a thread that has ended, and that has nothing to write any more.
+    /// Returns the slot of a thread that has ended and will not write to it any more.
     pub(super) fn give_back(&self, slot: &'static Slot) {
         self.state().free.push(slot);
     }
@@ -101,7 +101,7 @@ impl Threads {
     }
 }
 
-/// A managed thread has begun to run, nearly always the calling one; of another the runtime would tell on that one.
+/// A managed thread has begun to run, nearly always the calling one; for another the runtime would call on that thread.
 pub(crate) fn thread_assigned(info: &Info) {
     let Some(threads) = THREADS.get() else { return };
     let is_ready = |thread: ThreadId| threads.state().ready.contains_key(&thread.as_raw());
@@ -112,21 +112,21 @@ pub(crate) fn thread_assigned(info: &Info) {
     }
 }
 
-/// The thread ends: no signal is sent to it from now on.
+/// The thread ends: it receives no signal from now on.
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
     let Some((watched, alternate)) = threads.state().ready.remove(&thread) else { return };
     let sending = unpoisoned(watched.sending.lock());
     watched.has_ended.store(true, Ordering::Release);
     drop(sending);
-    // Now and then another thread clears up after one: then the system's own end of the thread frees what it had.
+    // Now and then another thread cleans up for the ended one: then the system frees its stack at the thread's own end.
     if watched.slot.is_own() {
         alternate.into_iter().for_each(AlternateStack::restore);
     }
 }
 
 impl Watched {
-    /// Asks it for a sample.
+    /// Requests a sample.
     pub(super) fn request(&self) -> Sending {
         let _sending = unpoisoned(self.sending.lock());
         if self.has_ended() { Sending::NotNow } else { self.slot.request(self.address) }
@@ -136,12 +136,12 @@ impl Watched {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Whether it has ended, and nothing will be written to its slot any more.
+    /// Whether it has ended and no signal handler will write to its slot any more.
     pub(super) fn is_done(&self) -> bool {
         if !self.has_ended() {
             return false;
         }
-        // A foreign thread lives on when it is not a managed one any more, and may still get a signal.
+        // A foreign thread lives on when it is no longer a managed one, and may still receive a signal.
         if self.address.has_ended() {
             self.slot.withdraw();
         }
@@ -152,12 +152,12 @@ impl Watched {
         self.address.thread.cast_unsigned()
     }
 
-    /// How long it has run on a processor.
+    /// Its processor time.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         system::cpu_time(self.os_id())
     }
 
-    /// Whether it runs, or waits for nothing but a processor.
+    /// Whether it runs, or waits only for a processor.
     pub(super) fn is_runnable(&self) -> bool {
         self.address.is_runnable()
     }

@@ -1,4 +1,4 @@
-//! From a sample to frames: follows the copy of the stack from caller to caller.
+//! Turns a sample into frames: follows the copy of the stack from caller to caller.
 
 use crate::id::FunctionId;
 use crate::system::signals::RawSample;
@@ -7,7 +7,7 @@ use super::shape::{Partial, Shape};
 
 const WORD: usize = size_of::<usize>();
 
-/// What is known of the code at an address.
+/// The record of the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Code {
     /// The managed function; none for native code.
@@ -15,23 +15,23 @@ pub(super) struct Code {
     pub(super) shape: Shape,
 }
 
-/// Answers what the code at an address is.
+/// Finds the code at addresses.
 pub(super) trait Codes {
-    /// At the address of an instruction.
+    /// The code at the address of an instruction.
     fn at(&mut self, address: usize) -> Code;
 
-    /// What the function at the top of a stack has on the stack, if its frame is not whole.
+    /// The incomplete frame of the top function of a stack, if it is not whole.
     fn partial(&mut self, ip: usize) -> Option<Partial>;
 
-    /// How much the managed function at an address has on the stack below its return address, if that is known.
+    /// The frame size, below the return address, of the managed function at an address, if known.
     fn frame_size(&mut self, address: usize) -> Option<usize>;
 
-    /// Where native code has been called from, as the unwind information of its library tells: the inner none if by nobody, the
-    /// outer if there is no such information.
+    /// The caller of native code, by the unwind information of its library. The inner none: there is no caller; the outer:
+    /// there is no such information.
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>>;
 }
 
-/// Where the walk is: in a function, with the registers that it has.
+/// The current position of the walk: in a function, with its registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) ip: usize,
@@ -42,7 +42,7 @@ pub(super) struct Place {
     pub(super) link: usize,
 }
 
-/// Shows `visit` each frame, the innermost first: its function, and where it is. Ends when `visit` says so.
+/// Calls `visit` with each frame, the innermost first: its function and its position. Ends when `visit` says so.
 pub(super) fn unwind(
     sample: &RawSample,
     codes: &mut impl Codes,
@@ -60,12 +60,12 @@ pub(super) fn unwind(
         None => caller(sample, codes, top, code, true),
     };
     while let Some(here) = place.filter(|here| here.ip != 0) {
-        // A call may be the last of its function, and then it returns behind it.
+        // A call may be the last instruction of its function; its return address is then behind the function.
         code = codes.at(here.ip.wrapping_sub(1));
         if !visit(code.function, here.ip) {
             return;
         }
-        // Each frame lies above the last: so the walk ends.
+        // Each frame lies above the last, so the walk ends.
         place = caller(sample, codes, here, code, false).filter(|next| next.stack_pointer > here.stack_pointer);
     }
 }
@@ -76,7 +76,7 @@ fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, i
     told.unwrap_or_else(|| caller_by_shape(sample, codes, here, code.shape))
 }
 
-/// The caller of a function whose frame is not whole.
+/// The caller of a function with an incomplete frame.
 fn left_by(sample: &RawSample, here: Place, partial: Partial) -> Option<Place> {
     let Partial { size, saved_frame_pointer } = partial;
     let above = here.stack_pointer.checked_add(size)?;
@@ -94,7 +94,7 @@ fn caller_by_shape(sample: &RawSample, codes: &mut impl Codes, here: Place, shap
         Shape::Chained | Shape::Replaced { .. } => {
             let size = match shape {
                 Shape::Replaced { size: Some(size) } => size,
-                // The address of the code before, and then its frame.
+                // An address in the original code, and then that code's frame.
                 Shape::Replaced { size: None } => {
                     let before = sample.read(here.frame_pointer.checked_add(WORD)?)?;
                     codes.frame_size(before).map_or(WORD, |size| size.saturating_add(2 * WORD))
@@ -113,7 +113,7 @@ fn caller_by_shape(sample: &RawSample, codes: &mut impl Codes, here: Place, shap
 mod tests {
     use super::*;
 
-    /// Functions at addresses of hundreds.
+    /// Functions at addresses that are multiples of a hundred.
     struct Known(Vec<(usize, Shape)>, Option<Partial>);
 
     impl Codes for Known {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_function_without_a_record_of_its_own_does_not_lose_its_caller() {
-        // 100 is chained, was called by 200, which has 8 bytes on the stack, and that by 300, which is chained.
+        // The function at 100 is chained; 200, with 8 bytes on the stack, called it; 300, which is chained, called that.
         let words = [0, at(6), 210, 99, 310, 5, at(8), 410, 0, 510];
         let mut codes = chained(&[100, 300, 400]);
         codes.0.push((200, Shape::Fixed { size: 8, saved_frame_pointer: None }));
@@ -190,7 +190,7 @@ mod tests {
         let mut codes = chained(&[200, 300]);
         codes.0.push((100, Shape::Replaced { size: Some(3 * WORD) }));
         assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
-        // The code before, at 400, has two words on the stack.
+        // The original code, at 400, has two words on the stack.
         let words = [at(6), 411, 98, 99, 210, 4, 0, 310];
         let mut codes = chained(&[200, 300, 400]);
         codes.0.push((100, Shape::Replaced { size: None }));
