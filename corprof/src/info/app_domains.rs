@@ -1,4 +1,4 @@
-//! Application domains. CoreCLR tells of two: one for its core library, and the one that everything else runs in.
+//! Application domains. CoreCLR has two: one for its core library, and one for everything else.
 
 use corprof_sys as sys;
 
@@ -8,18 +8,18 @@ use crate::ffi::buffer::{read_list_from, read_utf16};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ModuleId};
 
-/// What an application domain is called.
+/// The name and process of an application domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AppDomainInfo {
-    /// Its name; `DefaultDomain` for the one in which a CoreCLR application runs.
+    /// Its name; `DefaultDomain` for the domain of a CoreCLR application.
     pub name: String,
-    /// The process it is in.
+    /// The process that it is in.
     pub process_id: usize,
 }
 
 impl InTriggers<'_> {
-    /// What `app_domain` is called.
+    /// The name and process of `app_domain`.
     #[doc = contract!(GetAppDomainInfo)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `app_domain_creation_finished`.
@@ -38,7 +38,7 @@ impl InTriggers<'_> {
     /// The application domains that have loaded `module`.
     #[doc = contract!(GetAppDomainsContainingModule)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module has been unloaded.
     #[doc(alias = "GetAppDomainsContainingModule")]
     pub fn app_domains_containing_module(&mut self, module: ModuleId) -> Result<Vec<AppDomainId>> {
         const CALL: &str = "GetAppDomainsContainingModule";

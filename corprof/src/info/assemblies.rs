@@ -6,20 +6,20 @@ use crate::ffi::buffer::read_utf16;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, AssemblyId, ModuleId};
 
-/// What an assembly is called, and where it belongs.
+/// The name of an assembly, its application domain and its module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AssemblyInfo {
     /// Its simple name, without version and culture.
     pub name: String,
-    /// The application domain it was loaded into.
+    /// The application domain that it was loaded into.
     pub app_domain: Option<AppDomainId>,
     /// The module with its manifest.
     pub module: Option<ModuleId>,
 }
 
 impl InCallback<'_> {
-    /// What `assembly` is called, and where it belongs.
+    /// The name of `assembly`, its application domain and its module.
     #[doc = contract!(GetAssemblyInfo)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `assembly_load_finished`.

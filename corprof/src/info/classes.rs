@@ -11,7 +11,7 @@ use crate::session::liveness::dead;
 use crate::session::{ArrayClass, CLASS_INFO, ClassInfo};
 
 impl Info {
-    /// Where `class` is defined, and with which type arguments.
+    /// The definition of `class`, with its type arguments.
     #[doc = contract!(GetClassIDInfo2)]
     ///
     /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`: a
@@ -21,7 +21,7 @@ impl Info {
     #[inline]
     pub fn class_info(&self, class: ClassId) -> Result<ClassInfo> {
         if !self.liveness().is_unloading_possible() {
-            // As `function_info`: most have no type arguments.
+            // As in `function_info`: most classes have no type arguments.
             match self.runtime().ask_class_into(class, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
@@ -35,24 +35,24 @@ impl Info {
         }
     }
 
-    /// As [`class_info`](Self::class_info), for any class.
+    /// Like [`class_info`](Self::class_info), for any class.
     #[cold]
     fn class_info_slow(&self, class: ClassId) -> Result<ClassInfo, HRESULT> {
         let held = self.pin(class, CLASS_INFO).map_err(|error| error.code())?;
         let info = self.runtime().ask_class(class)?;
         info.parent.iter().chain(&info.type_args).for_each(|&class| self.note_class(class));
-        drop(held); // They are alive as long as it is, so they are noted before.
+        drop(held); // Held until they are recorded: they live as long as it.
         Ok(info)
     }
 
-    /// What `class` is an array of, or nothing if it is none.
+    /// The shape of `class` if it is an array; otherwise none.
     #[doc = contract!(IsArrayClass)]
     #[doc(alias = "IsArrayClass")]
     pub fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         let held = self.pin(class, "IsArrayClass")?;
         let array = self.runtime().ask_array(class)?;
         array.and_then(|array| array.element).into_iter().for_each(|class| self.note_class(class));
-        drop(held); // The element is alive as long as it is, so it is noted before.
+        drop(held); // Held until the element is recorded: it lives as long as it.
         Ok(array)
     }
 }

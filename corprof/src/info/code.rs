@@ -1,4 +1,4 @@
-//! Native code: what has been compiled, and where it lies.
+//! Native code: compiled functions and the addresses of their code.
 
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
@@ -13,56 +13,56 @@ use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::session::liveness::{LookUp, Pinned, dead};
 
-/// A function in one of its bodies: as it was loaded, or as a ReJIT request made it.
+/// A function in one of its bodies: the one that it was loaded with, or one of a ReJIT request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FunctionVersion {
     /// The function.
     pub function: FunctionId,
-    /// Which of its bodies.
+    /// The id of the body.
     pub rejit: ReJitId,
 }
 
 impl From<FunctionId> for FunctionVersion {
-    /// The function in the body it was loaded with.
+    /// The function with the body that it was loaded with.
     fn from(function: FunctionId) -> Self {
         Self { function, rejit: ReJitId(0) }
     }
 }
 
-/// A stretch of memory with native code.
+/// A range of memory with native code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct CodeRange {
     /// Its first byte.
     pub start: usize,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: usize,
 }
 
 impl CodeRange {
-    /// Whether `address` lies in it.
+    /// Whether it contains `address`.
     pub const fn contains(self, address: usize) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
 }
 
-/// Which IL a stretch of native code came from.
+/// A range of native code, with the IL that it was compiled from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct IlToNativeRange {
-    /// Where in the IL.
+    /// The place in the IL.
     pub il: IlOffset,
-    /// The first byte, counted from the start of the native code.
+    /// Its first byte, as an offset from the start of the native code.
     pub native_start: u32,
     /// The byte after the last.
     pub native_end: u32,
 }
 
-/// A place in the IL of a function, or the reason that there is none.
+/// A place in the IL of a function, or the reason why there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum IlOffset {
-    /// The instruction that begins at this byte of the code, the header not counted.
+    /// The instruction at this offset in the code, without the header.
     At(u32),
     /// The native code belongs to no instruction.
     NoMapping,
@@ -89,14 +89,14 @@ impl IlOffset {
 pub struct NgenInliners {
     /// The methods, each with its module.
     pub methods: Vec<(ModuleId, MethodDef)>,
-    /// Whether there may be more, because not all modules that would have to be searched are loaded.
+    /// Whether the list may lack methods, because not all modules to search are loaded.
     pub is_incomplete: bool,
 }
 
-/// Two ranges, hot and cold, are the most that a compiler makes.
+/// A compiler makes a hot and a cold range at most.
 const USUAL_CODE_RANGES: usize = 2;
 
-/// As many bodies as a function has that is instrumented now and then.
+/// Room for the bodies of a function that is instrumented now and then.
 const USUAL_REJIT_IDS: usize = 4;
 
 // Entries are read as the numbers that they consist of.
@@ -114,9 +114,9 @@ fn read_code_ranges(
 }
 
 impl Info {
-    /// The function whose code `ip` lies in; none for an address outside managed code.
+    /// The function whose code contains `ip`; none for an address outside managed code.
     ///
-    /// Functions without metadata, such as dynamic methods, are not found:
+    /// Functions without metadata, such as dynamic methods, are not found;
     /// [`function_version_from_ip`](InTriggers::function_version_from_ip) finds them.
     #[doc = contract!(GetFunctionFromIP)]
     ///
@@ -126,7 +126,7 @@ impl Info {
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
         if !self.liveness().is_unloading_possible() {
             let function = self.runtime().ask_function_at(ip)?;
-            // If that has just become possible, what was found may be gone already.
+            // If unloading has become possible meanwhile, the function may already be gone.
             if !self.liveness().is_unloading_possible() {
                 return Ok(function.and_then(FunctionId::from_raw));
             }
@@ -134,20 +134,20 @@ impl Info {
         self.function_at(ip)
     }
 
-    /// As [`function_from_ip`](Self::function_from_ip), once something may be unloaded.
+    /// Like [`function_from_ip`](Self::function_from_ip), once something can be unloaded.
     #[cold]
     fn function_at(&self, ip: usize) -> Result<Option<FunctionId>> {
         let look_up = self.liveness().look_up();
         self.find(&look_up, || self.runtime().ask_function_at(ip))
     }
 
-    /// The function that a look-up finds, if it is alive.
+    /// The function found by a look-up, if it is alive.
     fn find(&self, look_up: &LookUp<'_>, ask: impl Fn() -> Result<Option<usize>>) -> Result<Option<FunctionId>> {
         let Some(found) = ask()? else { return Ok(None) };
         if let Some(function) = self.found_function(found, false, look_up) {
             return Ok(Some(function));
         }
-        // It was dead when it was last heard of. If all that is dead has gone, what is found from then on is alive.
+        // It is recorded as dead. If all dead code has been removed, a function found from then on is alive.
         if !self.liveness().is_all_gone(self.runtime()) {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl Info {
         Ok(found.and_then(|found| self.found_function(found, true, look_up)))
     }
 
-    /// An error if the code has gone: its function may have died, and another have been given the same identifier.
+    /// An error if the code is gone: its function may have died, and its identifier may have been reused.
     fn check_code(&self, code: NativeCode, function: &Pinned<'_, FunctionId>, call: &'static str) -> Result<()> {
         if !self.liveness().is_unloading_possible() {
             return Ok(());
@@ -167,11 +167,11 @@ impl Info {
         }
     }
 
-    /// Where the native code of `function` lies: its start, and more ranges if it was split.
+    /// The native code of `function`: its start, and a second range if it was split.
     ///
-    /// Where there are several pieces of code, for tiers or ReJIT requests, it is one of them:
-    /// [`native_code`](Self::native_code) names them all, and [`native_code_ranges`](InTriggers::native_code_ranges) says
-    /// where each lies.
+    /// If there are several pieces of code, for tiers or ReJIT requests, this is one of them:
+    /// [`native_code`](Self::native_code) lists them all, and [`native_code_ranges`](InTriggers::native_code_ranges) gives the
+    /// ranges of each.
     #[doc = contract!(GetCodeInfo2)]
     ///
     /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet.
@@ -182,14 +182,13 @@ impl Info {
         let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the function is held; the call writes the count and at most `room` ranges.
+            // SAFETY: the function is pinned; the call writes the count and at most `room` ranges.
             unsafe { info.GetCodeInfo2(function.as_raw(), room, count, start) }
         })
     }
 
-    /// The pieces of native code that a function was compiled to, from the body it was loaded with or, for a
-    /// [`FunctionVersion`], from another: none before it is compiled, several where the
-    /// runtime compiles in tiers.
+    /// The pieces of native code that a function was compiled to, from the body that it was loaded with or, for a
+    /// [`FunctionVersion`], from another: none before it is compiled, several if the runtime compiles in tiers.
     #[doc = contract!(GetNativeCodeStartAddresses)]
     #[doc(alias = "GetNativeCodeStartAddresses")]
     pub fn native_code(&self, version: impl Into<FunctionVersion>) -> Result<Vec<NativeCode>> {
@@ -198,7 +197,7 @@ impl Info {
         let FunctionVersion { function, rejit } = version.into();
         let function = self.pin(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
-            // SAFETY: the function is held; the call writes the count and at most `room` addresses.
+            // SAFETY: the function is pinned; the call writes the count and at most `room` addresses.
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
         })?;
         let code = |start| NativeCode::new(start, function.id());
@@ -213,19 +212,20 @@ impl Info {
         let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
-        // SAFETY: the function is held, or its memory stays (a dynamic method's); the call writes one truth value and keeps nothing.
+        // SAFETY: the function is pinned, or its memory stays (a dynamic method's); the call writes one truth value and keeps
+        // nothing.
         Error::check(unsafe { info.IsFunctionDynamic(function.as_raw(), &mut is_dynamic) }, CALL)?;
         Ok(is_dynamic.as_bool())
     }
 }
 
 impl InCallback<'_> {
-    /// Which IL each stretch of `code` came from, in no particular order.
+    /// The mapping from ranges of `code` to IL, in no particular order.
     ///
-    /// The IL is that of the body that was compiled: for a body that a profiler has set, the profiler's.
+    /// The IL is the body that was compiled: if a profiler has replaced the body, the profiler's.
     #[doc = contract!(GetILToNativeMapping3)]
     ///
-    /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime keeps no mappings. `E_FAIL`: it has none for this code.
+    /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime keeps no mappings. `E_FAIL`: it has no mapping for this code.
     #[doc(alias = "GetILToNativeMapping3")]
     #[doc(alias = "GetILToNativeMapping2")]
     #[doc(alias = "GetILToNativeMapping")]
@@ -235,8 +235,8 @@ impl InCallback<'_> {
         self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         let ranges = read_list(CALL, |room, count, start: *mut [u32; 3]| {
-            // SAFETY: the function is held and the code is its own; the call writes the count and at most `room` entries of three
-            // numbers each.
+            // SAFETY: the function is pinned and the code belongs to it; the call writes the count and at most `room` entries
+            // of three numbers each.
             unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
         })?;
         Ok(ranges
@@ -251,7 +251,7 @@ impl InCallback<'_> {
 }
 
 impl InTriggers<'_> {
-    /// The function, and which of its bodies, whose code `ip` lies in; none for an address outside managed code.
+    /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside managed code.
     ///
     /// Dynamic methods are found too.
     #[doc = contract!(GetFunctionFromIP3)]
@@ -262,17 +262,18 @@ impl InTriggers<'_> {
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
         const CALL: &str = "GetFunctionFromIP3";
         let look_up = self.liveness().look_up();
-        // Without the body first: for that, the runtime follows the function to its module and type arguments, which may have gone.
+        // Without room for the body first: to find the body, the runtime reads the function's module and type arguments, which
+        // may be gone.
         let ask = || self.runtime().ask_function_version_at(ip, std::ptr::null_mut());
         let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
         let Ok(held) = self.pin(function, CALL) else { return Ok(None) };
         let mut rejit = 0;
         let found = self.runtime().ask_function_version_at(ip, &mut rejit)?;
-        // Another one if the code of a dynamic method has gone meanwhile.
+        // A different function if the code of a dynamic method was replaced meanwhile.
         Ok(found.filter(|&found| found == held.as_raw()).map(|_| FunctionVersion { function, rejit: ReJitId(rejit) }))
     }
 
-    /// Where `code` lies: its start, and a second range if it was split.
+    /// The ranges of `code`: its start, and a second range if it was split.
     #[doc = contract!(GetCodeInfo4)]
     #[doc(alias = "GetCodeInfo4")]
     #[doc(alias = "GetCodeInfo3")]
@@ -282,25 +283,25 @@ impl InTriggers<'_> {
         self.check_code(code, &function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
         read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the function is held and the code is its own; the call writes the count and at most `room` ranges.
+            // SAFETY: the function is pinned and the code belongs to it; the call writes the count and at most `room` ranges.
             unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
         })
     }
 
-    /// All bodies that `function` has had so far, the oldest first: [`ReJitId(0)`](ReJitId) is the one it was loaded with, each
-    /// other comes of a ReJIT request that has taken effect.
+    /// All bodies that `function` has had so far, the oldest first: [`ReJitId(0)`](ReJitId) is the one that it was loaded with,
+    /// and each other comes from a ReJIT request that has taken effect.
     ///
-    /// Bodies that have been replaced or reverted are among them, so the list does not say which one is called now. Which one a
-    /// frame runs is told by [`function_version_from_ip`](Self::function_version_from_ip).
+    /// The list includes bodies that have been replaced or reverted, so it does not say which one is called now.
+    /// [`function_version_from_ip`](Self::function_version_from_ip) tells which one a frame runs.
     #[doc = contract!(GetReJITIDs)]
     #[doc(alias = "GetReJITIDs")]
     pub fn rejit_ids(&mut self, function: FunctionId) -> Result<Vec<ReJitId>> {
         const CALL: &str = "GetReJITIDs";
         let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        // The runtime refuses to be asked for the count alone.
+        // The runtime refuses a call for the count alone.
         let ids = read_list_from(CALL, USUAL_REJIT_IDS, |room, count, start| {
-            // SAFETY: the function is held; the call writes the count and at most `room` ids.
+            // SAFETY: the function is pinned; the call writes the count and at most `room` ids.
             unsafe { info.GetReJITIDs(function.as_raw(), room, count, start) }
         })?;
         Ok(ids.into_iter().map(ReJitId).collect())
@@ -308,11 +309,11 @@ impl InTriggers<'_> {
 
     /// The methods of `inliners`, a precompiled (ReadyToRun) module, into which `inlinee` was inlined.
     ///
-    /// With a new body for `inlinee`, these have to be compiled again as well. Methods that were compiled just in time
-    /// are not among them: `jit_inlining` tells of those.
+    /// A new body for `inlinee` requires compiling these again. Methods that were compiled just in time are not in the list:
+    /// `jit_inlining` reports those.
     #[doc = contract!(EnumNgenModuleMethodsInliningThisMethod)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: the module is not precompiled, or without this information.
+    /// `CORPROF_E_DATAINCOMPLETE`: the module is not precompiled, or lacks this information.
     #[doc(alias = "EnumNgenModuleMethodsInliningThisMethod")]
     pub fn ngen_inliners(
         &mut self,
@@ -327,7 +328,7 @@ impl InTriggers<'_> {
         let mut is_incomplete = BOOL(0);
         let methods = read_all(
             CALL,
-            // SAFETY: both modules are held; the call writes one truth value and one reference, and keeps nothing.
+            // SAFETY: both modules are pinned; the call writes one truth value and one reference, and keeps nothing.
             |methods| unsafe {
                 info.EnumNgenModuleMethodsInliningThisMethod(
                     inliners.as_raw(),

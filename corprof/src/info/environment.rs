@@ -1,6 +1,6 @@
-//! The environment variables as the application sees them.
+//! The environment variables of the application.
 //!
-//! Outside of Windows the runtime keeps a copy of its own, so these are not what `std::env` reads and writes.
+//! Outside Windows the runtime keeps a copy of its own, so these differ from the variables of `std::env`.
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -14,7 +14,7 @@ use crate::info::Info;
 const NOT_FOUND: HRESULT = HRESULT(0x8007_00CB_u32 as i32);
 
 impl Info {
-    /// The value of the environment variable `name`, if there is one.
+    /// The value of the environment variable `name`, if it is set.
     #[doc = contract!(GetEnvironmentVariable)]
     #[doc(alias = "GetEnvironmentVariable")]
     pub fn environment_variable(&self, name: &str) -> Result<Option<String>> {
@@ -34,7 +34,7 @@ impl Info {
     /// Sets the environment variable `name`, or removes it.
     #[doc = contract!(SetEnvironmentVariable)]
     ///
-    /// `E_INVALIDARG`: the name or the value has a NUL inside.
+    /// `E_INVALIDARG`: the name or the value contains a NUL.
     #[doc(alias = "SetEnvironmentVariable")]
     pub fn set_environment_variable(&self, name: &str, value: Option<&str>) -> Result<()> {
         const CALL: &str = "SetEnvironmentVariable";

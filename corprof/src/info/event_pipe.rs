@@ -1,5 +1,5 @@
-//! EventPipe: sessions that deliver events to
-//! [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and providers of one's own.
+//! EventPipe: sessions that deliver events to [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and
+//! the profiler's own providers.
 
 mod payload;
 mod provider;
@@ -21,7 +21,7 @@ pub use provider::{
     EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
 };
 
-/// How urgent an event is; a session gets those up to the level that it asks for.
+/// The level of an event; a session receives events up to the level that it requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum EventPipeLevel {
@@ -33,7 +33,7 @@ pub enum EventPipeLevel {
     Error,
     /// Something may fail.
     Warning,
-    /// Something of note.
+    /// For information.
     Informational,
     /// Everything.
     Verbose,
@@ -53,24 +53,24 @@ impl EventPipeLevel {
     }
 }
 
-/// Which events of a provider a session is to get.
+/// The events of one provider that a session requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventPipeProviderConfig<'a> {
     /// The provider's name, such as `Microsoft-Windows-DotNETRuntime`.
     pub name: &'a str,
-    /// The kinds of events, as the provider has them; all with `u64::MAX`.
+    /// The kinds of events, as bits that the provider defines; `u64::MAX` for all.
     pub keywords: u64,
-    /// How urgent they must be.
+    /// The most verbose level to deliver.
     pub level: EventPipeLevel,
-    /// What else the provider wants to be told.
+    /// An argument for the provider.
     pub filter: Option<&'a str>,
 }
 
 impl EventPipeProviderConfig<'static> {
-    /// The runtime's own events of this set. Sets are put together by `|`.
+    /// The runtime's own events of this set. Combine sets with `|`.
     ///
-    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and .NET 8
-    /// once more when it ends.
+    /// A set that [forces collections](KeywordSet::forces_collections) makes the runtime collect when the session starts, and
+    /// on .NET 8 once more when it ends.
     ///
     /// ```
     /// use corprof::events::KeywordSet;
@@ -116,11 +116,11 @@ impl ConfigText {
     }
 }
 
-/// Makes a call about a session, on a thread beside the calling one if that is the profiler's or the collector's.
+/// Makes a call about a session: on a new thread if the calling one belongs to the profiler or to the collector.
 ///
-/// To stop a session makes a managed thread of the caller (seen on .NET 8), and to start one may run the managed code of an
-/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) what it refuses an
-/// application's thread outside of callbacks.
+/// Stopping a session makes the calling thread a managed one (seen on .NET 8), and starting one may run the managed code of an
+/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) all
+/// calls that it refuses to an application's thread outside callbacks.
 fn on_helper_thread<T: Send>(
     call: &'static str,
     info: &Info,
@@ -132,7 +132,7 @@ fn on_helper_thread<T: Send>(
     std::thread::scope(|scope| {
         match std::thread::Builder::new().name("EventPipe session".to_owned()).spawn_scoped(scope, || make(info)) {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(_) => Err(Error::new(E_OUTOFMEMORY, call).about("threads", "the system has no thread to give")),
+            Err(_) => Err(Error::new(E_OUTOFMEMORY, call).about("threads", "the system could not make a thread")),
         }
     })
 }
@@ -145,16 +145,16 @@ impl Info {
         const CALL: &str = "EventPipeGetProviderInfo";
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         read_utf16(CALL, |start, room, count| {
-            // SAFETY: the provider lives as long as its identifier: this profiler's own are never deleted, and the identifiers
-            // of others end with the callback that they were given to, during which the runtime uses the provider itself. The
-            // call writes the count and at most `room` units of text.
+            // SAFETY: the provider lives as long as its identifier: this profiler's own providers are never deleted, and the
+            // identifiers of others end with the callback that received them, during which the runtime itself uses the
+            // provider. The call writes the count and at most `room` units of text.
             unsafe { info.EventPipeGetProviderInfo(provider.as_raw(), room, count, start) }
         })
     }
 }
 
 impl Info {
-    /// Ends all sessions that have not been, when nobody makes calls about them any more.
+    /// Stops all remaining sessions, when no thread makes calls about them any more.
     pub(crate) fn stop_event_pipe_sessions(&self) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";
         let sessions = self.event_pipe_sessions().take();
@@ -164,7 +164,7 @@ impl Info {
         on_helper_thread(CALL, self, |info| {
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             for session in sessions {
-                // SAFETY: the call takes a number, and looks whether it is that of a session.
+                // SAFETY: the call takes a number, and checks that a session has it.
                 Error::check(unsafe { info.EventPipeStopSession(session) }, CALL)?;
             }
             Ok(())
@@ -176,10 +176,10 @@ impl InTriggers<'_> {
     /// Starts a session: its events are delivered to
     /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered).
     ///
-    /// With `rundown`, stopping it is preceded by events that tell of all that is loaded then.
+    /// With `rundown`, stopping the session first delivers events that describe all that is loaded by then.
     #[doc = contract!(EventPipeStartSession)]
     ///
-    /// `E_INVALIDARG`: no provider, or a name or filter with a NUL inside.
+    /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,
@@ -205,10 +205,10 @@ impl InTriggers<'_> {
         })
     }
 
-    /// Lets a session that runs get the events of another provider, too.
+    /// Adds a provider to a running session.
     #[doc = contract!(EventPipeAddProviderToSession)]
     ///
-    /// `E_INVALIDARG`: a name or filter with a NUL inside; or the process ends, and the runtime has ended the session.
+    /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the session.
     /// `COR_E_OBJECTDISPOSED`: the session has been stopped.
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
@@ -222,25 +222,25 @@ impl InTriggers<'_> {
             let text = ConfigText::of(CALL, provider)?;
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             sessions.begin_use(session, CALL)?;
-            // SAFETY: the configuration points into `text`, which outlives the call; the session is there, as nobody stops it
+            // SAFETY: the configuration points into `text`, which outlives the call; the session exists, as no thread stops it
             // before `end_use`.
             let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
             if sessions.end_use(session) {
-                // SAFETY: the call takes a number, and looks whether it is that of a session.
-                let _ = unsafe { info.EventPipeStopSession(session.as_raw()) }; // whoever stopped it has been answered
+                // SAFETY: the call takes a number, and checks that a session has it.
+                let _ = unsafe { info.EventPipeStopSession(session.as_raw()) }; // the caller that stopped it has its answer already
             }
             Error::check(code, CALL)
         })
     }
 
-    /// Ends a session.
+    /// Stops a session.
     ///
-    /// The last of its events may still be delivered while this call is made, and it waits for those that are being delivered
-    /// on other threads. While another call adds a provider to the session, it does not wait: that call ends the session when it
-    /// is done.
+    /// Its last events may still be delivered during this call, which waits for deliveries in progress on other threads. It
+    /// does not wait for another call that is adding a provider to the session: that call then stops the session when it is
+    /// done.
     #[doc = contract!(EventPipeStopSession)]
     ///
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped before.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped already.
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";
@@ -250,7 +250,7 @@ impl InTriggers<'_> {
             if !sessions.end(session, CALL)? {
                 return Ok(());
             }
-            // SAFETY: the call takes a number, and looks whether it is that of a session.
+            // SAFETY: the call takes a number, and checks that a session has it.
             let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
             Error::check(code, CALL).inspect_err(|_| sessions.started(session))
         })

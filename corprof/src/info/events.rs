@@ -14,23 +14,22 @@ impl Info {
         self.current_event_mask()
     }
 
-    /// Turns these events on and all others off, but for what the SDK needs itself to know which identifiers are alive:
-    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`,
-    /// `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
+    /// Turns these events on and all others off, except those by which the SDK itself tracks identifiers:
+    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`, `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
     ///
-    /// `#[callbacks]` has already asked for what the profiler's callbacks need when `initialize` is called; this is for a
-    /// profiler that wants less (a filter) or more ([`add_events`](Self::add_events)).
+    /// Before `initialize` is called, `#[callbacks]` has already set the flags that the profiler's callbacks need; use this to
+    /// receive fewer events (a filter), and [`add_events`](Self::add_events) to receive more.
     #[doc = contract!(SetEventMask2)]
     ///
-    /// A flag that may not be turned on or off now is named, with the rule: an immutable flag after `initialize`, a flag that
-    /// attach forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`: `MONITOR_GC` after `initialize`.
+    /// An error names the flag that may not change now, with the rule: an immutable flag after `initialize`, a flag that attach
+    /// forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`: `MONITOR_GC` after `initialize`.
     #[doc(alias = "SetEventMask2")]
     #[doc(alias = "SetEventMask")]
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {
         self.change_event_mask(|_| mask)
     }
 
-    /// Turns these events on, besides those that are.
+    /// Turns these events on, in addition to those that are on.
     ///
     /// # Errors
     /// As [`set_event_mask`](Self::set_event_mask).
@@ -38,7 +37,7 @@ impl Info {
         self.change_event_mask(|current| current | mask)
     }
 
-    /// Turns these events off and leaves the others as they are.
+    /// Turns these events off and leaves the others unchanged.
     ///
     /// # Errors
     /// As [`set_event_mask`](Self::set_event_mask).

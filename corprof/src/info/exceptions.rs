@@ -21,7 +21,7 @@ pub struct ExceptionClause {
 }
 
 impl InCallback<'_> {
-    /// The clause that the calling thread's exception callback is about; none if the thread handles no exception.
+    /// The clause of the calling thread's exception callback; none if the thread handles no exception.
     #[doc = contract!(GetNotifiedExceptionClauseInfo)]
     #[doc(alias = "GetNotifiedExceptionClauseInfo")]
     pub fn notified_exception_clause_info(&self) -> Result<Option<ExceptionClause>> {

@@ -1,5 +1,5 @@
-//! Handles: they keep an object findable, and if wanted alive or in place, until they are dropped. They need .NET 7; for
-//! older runtimes there is [`ObjectTracker`](crate::tracker::ObjectTracker).
+//! Handles keep an object findable, and on request alive or in place, until they are dropped. They need .NET 7; for older
+//! runtimes use [`ObjectTracker`](crate::tracker::ObjectTracker).
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::info::Info;
 
 use super::nested::Nested;
 
-/// What a handle does for its object.
+/// The effect of a handle on its object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum HandleKind {
@@ -28,33 +28,33 @@ pub enum HandleKind {
     Pinned,
 }
 
-/// A handle to an object. It may be kept and sent to other threads; the object is asked for where objects can be looked at.
+/// A handle to an object. It may be kept and sent to other threads; get the object in a callback where objects can be read.
 ///
-/// Dropping it frees it. A strong or pinned one that is never dropped keeps its object for ever.
+/// Dropping it frees it. A strong or pinned handle that is never dropped keeps its object for ever.
 ///
 /// With `MONITOR_GC` on, freeing it makes [`handle_destroyed`](crate::Callbacks::handle_destroyed) on the calling thread. Hold
-/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped. Where handles are freed from within each
-/// other's `handle_destroyed`, from some depth on one is freed when those around it are.
+/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped. If `handle_destroyed` frees handles
+/// recursively, handles beyond a certain depth are freed when the outer calls return.
 pub struct ObjectHandle {
     info: Info,
     raw: sys::ObjectHandleID,
     kind: HandleKind,
 }
 
-// SAFETY: the handle is a place in a table of the runtime's, which takes calls on it from any thread.
+// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread.
 unsafe impl Send for ObjectHandle {}
-// SAFETY: as above; through a shared reference it is only read.
+// SAFETY: as above; shared access only reads it.
 unsafe impl Sync for ObjectHandle {}
 
 impl InCallback<'_> {
     /// Makes a handle to `object`.
     ///
     /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread. Hold no
-    /// lock that this callback takes ([`sync`](crate::sync)). A callback that makes a handle in turn is refused that before the
-    /// stack is used up.
+    /// lock that this callback takes ([`sync`](crate::sync)). A callback that makes a handle in turn gets an error before the
+    /// stack is exhausted.
     #[doc = contract!(CreateHandle)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: handles are made from within each other's `handle_created`.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `handle_created` makes handles recursively.
     #[doc(alias = "CreateHandle")]
     pub fn create_handle(&self, object: ObjectId<'_>, kind: HandleKind) -> Result<ObjectHandle> {
         const CALL: &str = "CreateHandle";
@@ -77,7 +77,7 @@ impl InCallback<'_> {
 }
 
 impl ObjectHandle {
-    /// What it does for its object.
+    /// Its effect on its object.
     pub fn kind(&self) -> HandleKind {
         self.kind
     }
@@ -85,35 +85,34 @@ impl ObjectHandle {
     /// The object, unless it has been collected.
     #[doc = contract!(GetObjectIDFromHandle)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a collection could move the object while it is looked at. Ask from a callback
-    /// that is given an object (`object_allocated`, `exception_thrown`…), or from `garbage_collection_finished` with
-    /// `MONITOR_GC` on.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a collection could move the object while it is read. Call this in a callback with
+    /// an object argument (`object_allocated`, `exception_thrown`…), or in `garbage_collection_finished` with `MONITOR_GC` on.
     #[doc(alias = "GetObjectIDFromHandle")]
     pub fn get<'cx>(&self, cx: &'cx InCallback<'_>) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "GetObjectIDFromHandle";
         cx.check_still(CALL)?;
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
         let mut object = 0;
-        // SAFETY: the handle is alive as long as this is; the call writes one id.
+        // SAFETY: the handle lives as long as this value; the call writes one id.
         let code = unsafe { info.GetObjectIDFromHandle(self.raw, &mut object) };
         Error::check(code, CALL)?;
-        // SAFETY: the runtime says that the object is there, and `check_still` that nothing moves it while `cx` is borrowed.
+        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed.
         Ok(unsafe { ObjectId::from_raw(object) })
     }
 
-    /// Frees the handle and says how that went; dropping it does the same and says nothing. A handle that is freed when those
-    /// around it are is answered with `Ok`.
+    /// Frees the handle and returns the result; dropping it ignores the result. `Ok` if the handle is to be freed when the
+    /// outer calls return.
     #[doc = contract!(DestroyHandle)]
     #[doc(alias = "DestroyHandle")]
     pub fn destroy(self) -> Result<()> {
         let this = ManuallyDrop::new(self);
         let done = this.free();
-        // SAFETY: `this` is neither used again nor dropped, so its reference to the runtime is given up once.
+        // SAFETY: `this` is neither used again nor dropped, so its reference to the runtime is released once.
         drop(unsafe { std::ptr::read(&this.info) });
         done
     }
 
-    /// To be called once, as the handle's last.
+    /// Frees the handle. Call it once, as the last use.
     fn free(&self) -> Result<()> {
         const CALL: &str = "DestroyHandle";
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
@@ -122,29 +121,30 @@ impl ObjectHandle {
             late.push(self.raw);
             return Ok(());
         };
-        // SAFETY: the handle is alive, and nobody uses it after this.
+        // SAFETY: the handle is alive, and nothing uses it after this.
         let done = unsafe { info.DestroyHandle(self.raw) };
         while let Some(raw) = late.next() {
-            // SAFETY: the same; who put it there has given it up, and it is taken out once.
+            // SAFETY: the same; its owner has dropped it, and it is removed from the list once.
             let _ = unsafe { info.DestroyHandle(raw) }; // as in `drop`
         }
         Error::check(done, CALL)
     }
 }
 
-/// How deep handles are freed from within each other on one thread. The innermost frees what is given up beyond that.
+/// How deep `handle_destroyed` may free handles recursively on one thread. The innermost call frees the handles beyond that.
 const DEEPEST: u32 = 8;
 
 thread_local! {
-    /// How many handles are being freed on the calling thread. Without a destructor, so it is there to the thread's end.
+    /// How many handles are being freed on the calling thread. It has no destructor, so it is usable until the end of the
+    /// thread.
     static FREEING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A handle is being freed on the calling thread, until this is dropped.
+/// Marks that a handle is being freed on the calling thread, until it is dropped.
 struct Freeing(PhantomData<*mut ()>);
 
 impl Freeing {
-    /// None if too many are.
+    /// None if too many are being freed.
     fn begin() -> Option<Self> {
         let depth = FREEING.get();
         if depth >= DEEPEST {
@@ -163,7 +163,7 @@ impl Drop for Freeing {
 
 impl Drop for ObjectHandle {
     fn drop(&mut self) {
-        // Only a profiler that is being detached is refused, and then there is nobody left to tell.
+        // Only a profiler that is being detached gets an error, and there is nobody left to report it to.
         let _ = self.free();
     }
 }

@@ -1,4 +1,4 @@
-//! The managed heap: its generations, the part that is not collected, and a walk over all of it.
+//! The managed heap: its generations, its part that is not collected, and a walk over all objects.
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -25,13 +25,13 @@ use crate::session::{Call, profiler_threads};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct GenerationRange {
-    /// Whose range it is.
+    /// The generation.
     pub generation: Generation,
-    /// Where it begins.
+    /// Its start address.
     pub start: usize,
-    /// How many bytes of it the last collection left in use. Objects made since then lie beyond.
+    /// How many bytes of it the last collection left in use. Objects allocated since then are beyond.
     pub length: usize,
-    /// How many bytes are set aside for it.
+    /// Its reserved size in bytes.
     pub reserved: usize,
 }
 
@@ -39,11 +39,11 @@ pub struct GenerationRange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct NonGcRange {
-    /// Where it begins.
+    /// Its start address.
     pub start: usize,
     /// How many bytes of it are in use.
     pub length: usize,
-    /// How many bytes are set aside for it.
+    /// Its reserved size in bytes.
     pub reserved: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) const BLANK_RANGE: sys::COR_PRF_GC_GENERATION_RANGE = sys::COR_PRF_GC
     rangeLengthReserved: 0,
 };
 
-/// Says of a refusal to tell generations which flag is missing.
+/// Adds the missing flag to an error about generations.
 pub(super) fn explain_generations(error: Error) -> Error {
     if error.code() != E_FAIL {
         return error;
@@ -84,12 +84,12 @@ impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
     }
 }
 
-/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected. .NET 8 does,
-/// and leaves it there; .NET 9 was not looked at.
+/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected. .NET 8
+/// does, and leaves it there; .NET 9 was not tested.
 const FIRST_WITHOUT_COLLECTIBLE: u16 = 10;
 
 impl Info {
-    /// The ranges of the heap that is not collected, where string literals and the like are.
+    /// The ranges of the heap that is not collected, which holds string literals, for example.
     #[doc = contract!(GetNonGCHeapBounds)]
     #[doc(alias = "GetNonGCHeapBounds")]
     pub fn non_gc_heap_bounds(&self) -> Result<Vec<NonGcRange>> {
@@ -125,7 +125,7 @@ impl InCallback<'_> {
         Ok(ranges.into_iter().map(GenerationRange::from).collect())
     }
 
-    /// The size in bytes from which on an object is a large one.
+    /// The size in bytes from which on an object counts as large.
     #[doc = contract!(GetLOHObjectSizeThreshold)]
     #[doc(alias = "GetLOHObjectSizeThreshold")]
     pub fn loh_object_size_threshold(&self) -> Result<u32> {
@@ -141,15 +141,15 @@ impl InCallback<'_> {
     /// The objects of the heap that is not collected: they neither move nor die.
     #[doc = contract!(EnumerateNonGCObjects)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, also once an assembly has been unloaded. Objects of its classes stay in
-    /// this heap, and the runtime would read from freed memory how long they are.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, once an assembly has been unloaded. Objects of its classes stay
+    /// in this heap, and the runtime would read their size from freed memory.
     #[doc(alias = "EnumerateNonGCObjects")]
     #[doc(alias = "EnumModuleFrozenObjects")]
     pub fn enumerate_non_gc_objects(&self) -> Result<Vec<ObjectId<'_>>> {
         const CALL: &str = "EnumerateNonGCObjects";
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let liveness = self.liveness();
-        // No module begins to go before this is dropped.
+        // No module begins to unload before this is dropped.
         let _look_up = liveness.look_up();
         if liveness.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
@@ -158,9 +158,9 @@ impl InCallback<'_> {
                  first `module_unload_started`, or on .NET 10",
             ));
         }
-        // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory: none has been
-        // freed before the look-up began, or this runtime puts no object of a class that can be unloaded into this heap; and none
-        // goes before it ends. The call writes one interface pointer, and the reference to it is given away.
+        // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory: none was
+        // freed before the look-up began, or this runtime puts no object of a collectible class into this heap; and none is
+        // freed before the look-up ends. The call writes one interface pointer, whose reference the caller owns.
         let enumerate = |objects| unsafe { info.EnumerateNonGCObjects(objects) };
         // SAFETY: an object outside of the collected heap does not move.
         read_all(CALL, enumerate, |raw| unsafe { ObjectId::from_raw(raw) })
@@ -168,14 +168,14 @@ impl InCallback<'_> {
 }
 
 impl InTriggers<'_> {
-    /// Shows `visit` every object of the collected heap, until it breaks off.
+    /// Calls `visit` with every object of the collected heap, until it returns `Break`.
     ///
-    /// The application's threads stand still meanwhile, so `visit` must be quick and must not wait for any of them. It may ask
-    /// about the object, with the context that it is given.
+    /// The application's threads are suspended meanwhile, so `visit` must be quick and must not wait for any of them. It may
+    /// make calls about the object, with the context that it receives.
     ///
-    /// The runtime has to know whether the calling thread has suspended it already, and can tell for managed threads only. So a
-    /// callback on a thread of the collector is refused (`CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`). On a [`ProfilerThread`] corprof
-    /// suspends the runtime itself, and tries again for up to ten seconds while a collection is under way.
+    /// The runtime must know whether the calling thread has already suspended it, which it can tell for managed threads only.
+    /// So a callback on a thread of the collector gets `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`. On a [`ProfilerThread`] corprof
+    /// suspends the runtime itself, and retries for up to ten seconds while a collection is under way.
     #[doc = contract!(EnumerateGCHeapObjects)]
     #[doc(alias = "EnumerateGCHeapObjects")]
     pub fn enumerate_gc_heap_objects(
@@ -185,11 +185,11 @@ impl InTriggers<'_> {
         const CALL: &str = "EnumerateGCHeapObjects";
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
         let suspension = self.suspend_for_heap(CALL)?;
-        // SAFETY: it is used by `visit` alone. The runtime has stopped all threads by then, and counts its call as one during a
+        // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
         // collection.
         let inside = unsafe { InCallback::new(self, Heap::Still, 0) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
-        // SAFETY: the trampoline is that of this walk, and is called during this call only.
+        // SAFETY: the trampoline belongs to this walk, and is called during this call only.
         let code = unsafe {
             let trampoline = heap_trampoline(&walk);
             info.EnumerateGCHeapObjects(Some(trampoline), (&raw mut walk).cast())
@@ -199,13 +199,13 @@ impl InTriggers<'_> {
         Error::check(code, CALL)
     }
 
-    /// What must be done before the heap can be walked on a thread without managed code.
+    /// Prepares a heap walk on a thread that never ran managed code.
     ///
-    /// The runtime asks whether this thread has suspended it by comparing the suspending thread with the calling one. Where the
-    /// calling one is not managed and nobody suspends, both are null, and it answers `CORPROF_E_SUSPENSION_IN_PROGRESS`
-    /// (proftoeeinterfaceimpl.cpp, EnumerateGCHeapObjects; live, 10). Where another thread of the profiler's has suspended it, both are
-    /// null as well, and it would walk a heap that the other lets go at any moment. So such a thread suspends it itself, which waits
-    /// for the others.
+    /// To find out whether the calling thread has suspended it, the runtime compares the suspending thread with the calling
+    /// one. If the calling one is not managed and no thread suspends, both are null, and it returns
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` (proftoeeinterfaceimpl.cpp, EnumerateGCHeapObjects; live, 10). If another thread of
+    /// the profiler has suspended it, both are null as well, and it would walk a heap that the other thread may resume at any
+    /// moment. So a thread like this suspends the runtime itself, which waits for the others.
     fn suspend_for_heap(&self, call: &'static str) -> Result<Option<HeapSuspension<'_>>> {
         if self.phase() == Phase::Initialize || self.current_thread()?.is_some() {
             return Ok(None);
@@ -213,13 +213,13 @@ impl InTriggers<'_> {
         if !profiler_threads::is_current() {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
                 "a thread that is not managed",
-                "the heap is walked on a managed thread or on a profiler thread (`spawn_profiler_thread`)",
+                "walk the heap on a managed thread or on a profiler thread (`spawn_profiler_thread`)",
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo10>(call)?;
         let (begun, mut wait) = (Instant::now(), Duration::from_micros(50));
         loop {
-            // SAFETY: the calling thread never ran managed code. The runtime is resumed when the answer is dropped.
+            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime.
             let code = unsafe { info.SuspendRuntime() };
             if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
                 Error::check(code, call)?;
@@ -234,20 +234,22 @@ impl InTriggers<'_> {
     }
 }
 
-/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits on a [`ProfilerThread`] for other suspensions.
+/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits for other suspensions on a
+/// [`ProfilerThread`].
 const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The runtime is suspended by this thread until this is dropped.
+/// This thread has suspended the runtime, until this is dropped.
 struct HeapSuspension<'i>(Call<'i, sys::ICorProfilerInfo10>);
 
 impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {
-        // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if nobody has suspended it.
+        // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if no thread has suspended
+        // it.
         let _ = unsafe { self.0.ResumeRuntime() };
     }
 }
 
-/// What the runtime passes on while it walks the heap.
+/// The data that the runtime passes to the trampoline of a heap walk.
 struct Walk<'cx, F> {
     visitor: Visitor<F>,
     inside: &'cx InCallback<'cx>,
@@ -255,16 +257,16 @@ struct Walk<'cx, F> {
 
 type HeapTrampoline = unsafe extern "system" fn(usize, *mut c_void) -> BOOL;
 
-/// The trampoline of a walk's type.
+/// The trampoline for a walk's type.
 fn heap_trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> HeapTrampoline {
     unsafe extern "system" fn trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(
         object: usize,
         walk: *mut c_void,
     ) -> BOOL {
-        // SAFETY: the runtime passes on the walk that it was given, which nobody else uses during the call.
+        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call.
         let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
         let inside = walk.inside;
-        // SAFETY: the runtime shows an object of the heap, which stands still until the call is over.
+        // SAFETY: the runtime passes an object of the heap, which does not move until the call is over.
         match unsafe { ObjectId::from_raw(object) } {
             Some(object) => BOOL::from(walk.visitor.call(|visit| visit(inside, object)).is_continue()),
             None => BOOL(1),

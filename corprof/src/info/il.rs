@@ -1,4 +1,4 @@
-//! Method bodies: reading them, and putting others in their place.
+//! Method bodies: reads and replaces them.
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -16,13 +16,13 @@ const GET_BODY: &str = "GetILFunctionBody";
 impl Info {
     /// The body that `method` in `module` was loaded with: its header, its code, and the sections with its exception clauses.
     ///
-    /// A body that [`set_il_function_body`](InTriggers::set_il_function_body) has put in its place changes nothing about it, nor
-    /// does a ReJIT request. So what is made of it is the same each time: `jit_compilation_started` comes again for each tier
-    /// and for on-stack replacement, and code that was added to a body that has it already would run twice, or be invalid.
-    /// The body that would be compiled now is [`current_il_function_body`](Self::current_il_function_body).
+    /// A body set by [`set_il_function_body`](InTriggers::set_il_function_body) does not change this result, nor does a ReJIT
+    /// request. So a rewritten body is the same each time: `jit_compilation_started` comes again for each tier and for on-stack
+    /// replacement, and code that is added to an already rewritten body would run twice, or be invalid. For the body that would
+    /// be compiled now, see [`current_il_function_body`](Self::current_il_function_body).
     #[doc = contract!(GetILFunctionBody)]
     ///
-    /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or the runtime's own. `CORPROF_E_DATAINCOMPLETE`:
+    /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or provided by the runtime. `CORPROF_E_DATAINCOMPLETE`:
     /// before `module_load_finished`.
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
@@ -33,17 +33,17 @@ impl Info {
         }
     }
 
-    /// The body that `method` in `module` is compiled from: the one that the last
-    /// [`set_il_function_body`](InTriggers::set_il_function_body) has put in the place of
-    /// [its own](Self::il_function_body), if there was one. Bodies of ReJIT requests are not found this way.
+    /// The body that `method` in `module` is compiled from: the one set by the last
+    /// [`set_il_function_body`](InTriggers::set_il_function_body), if there was one, otherwise [its
+    /// own](Self::il_function_body). Bodies of ReJIT requests are not found this way.
     ///
-    /// When it may be asked, and its errors, are those of [`il_function_body`](Self::il_function_body).
+    /// It has the call class and the errors of [`il_function_body`](Self::il_function_body).
     pub fn current_il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.pin(module, GET_BODY)?;
         self.ask_for_body(module.as_raw(), method)
     }
 
-    /// The body that the runtime answers; `module` is held as long as this lasts.
+    /// The body that the runtime returns; the caller has pinned `module`.
     fn ask_for_body(&self, module: usize, method: MethodDef) -> Result<Vec<u8>> {
         const CALL: &str = GET_BODY;
         let ask = |size: *mut u32| {
@@ -53,7 +53,7 @@ impl Info {
                 unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
-        // A dynamic module's method without a body has none to measure either, which the runtime would try to.
+        // A method of a dynamic module without a body has no size, and the runtime would crash trying to compute it.
         if ask(std::ptr::null_mut())?.is_null() {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }
@@ -62,31 +62,32 @@ impl Info {
         if start.is_null() {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }
-        // SAFETY: the runtime has measured the body, which belongs to the module and is there as long as its id is good.
+        // SAFETY: the runtime has computed the size of the body, which belongs to the module and exists as long as its id is
+        // valid.
         Ok(unsafe { std::slice::from_raw_parts(start, size as usize) }.to_vec())
     }
 }
 
 impl InTriggers<'_> {
-    /// Puts another body in the place of `method`'s in `module`, for all compilations to come. The original is kept: see
+    /// Replaces the body of `method` in `module`, for all later compilations. The original is kept: see
     /// [`il_function_body`](Info::il_function_body).
     ///
-    /// The place for it is `module_load_finished`, for methods that are known beforehand, or `jit_compilation_started` of
-    /// the function itself; what is compiled already stays as it is. There is no way back: for a body that can be
-    /// reverted, ReJIT is the way. The bytes are copied.
+    /// Call it in `module_load_finished`, for methods known in advance, or in `jit_compilation_started` of the function itself;
+    /// code that is already compiled does not change. The replacement is permanent: use ReJIT for a body that can be reverted.
+    /// The bytes are copied.
     ///
-    /// A function that was precompiled (ReadyToRun) is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is on.
+    /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
     /// # Safety
-    /// The runtime does not verify IL. The code must be valid for the method in its module (ECMA-335, III): every token
-    /// names what it is used for, the stack holds what each instruction expects, and no instruction reads or writes
-    /// memory that it may not. What is not valid IL at all ends in an `InvalidProgramException`, but IL that treats a
-    /// number as an object or a pointer corrupts the process.
+    /// The runtime does not verify IL. The code must be valid for the method in its module (ECMA-335, III): every token is of
+    /// the right kind, the stack has the operands of each instruction, and no instruction accesses memory that it may not.
+    /// Malformed IL ends in an `InvalidProgramException`, but IL that treats a number as an object or a pointer corrupts the
+    /// process.
     ///
-    /// That the header, the code and the sections end where the bytes end is checked here.
+    /// This call checks only that the header, the code and the sections end where the bytes end.
     #[doc = contract!(SetILFunctionBody)]
     ///
-    /// `E_INVALIDARG`: the body is shorter or longer than it says, or `method` is no method.
+    /// `E_INVALIDARG`: the body is shorter or longer than its header says, or `method` is no method.
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_OUTOFMEMORY`: there is no room for the body.
     #[doc(alias = "SetILFunctionBody")]
     #[doc(alias = "GetILFunctionBodyAllocator")]
@@ -94,8 +95,8 @@ impl InTriggers<'_> {
         const CALL: &str = "SetILFunctionBody";
         let module = self.pin(module, CALL)?;
         let size = check_body(body, CALL)?;
-        // Before the body is replaced, so that nobody takes the new one for the original. A method without a body gets its error
-        // from the runtime below.
+        // Before the body is replaced, so that the new one is never taken for the original. A method without a body gets its
+        // error from the runtime below.
         if self.original_bodies().of(module.as_raw(), method.as_raw()).is_none()
             && let Ok(original) = self.ask_for_body(module.as_raw(), method)
         {
@@ -111,19 +112,18 @@ impl InTriggers<'_> {
         if start.is_null() {
             return Err(Error::new(E_OUTOFMEMORY, "IMethodMalloc::Alloc"));
         }
-        // SAFETY: the runtime has made room for `size` bytes just now, so nothing else lies there.
+        // SAFETY: the runtime has just allocated `size` bytes there for this body alone.
         unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
         self.prevent_detach(CALL);
-        // SAFETY: the memory is the runtime's and for good; the body in it ends where it does, and its code is good by
-        // the caller's promise.
+        // SAFETY: the memory belongs to the runtime and is never freed; the body in it ends where the memory does, and its code
+        // is valid by the caller's promise.
         let code = unsafe { self.first_version(CALL)?.SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
         Error::check(code, CALL)
     }
 
-    /// Tells debuggers which instructions of the body that `function` was loaded with the instructions of its new body
-    /// stand for.
+    /// Gives debuggers a map from the instructions of the function's new body to those of the body that it was loaded with.
     ///
-    /// `is_first` says that it is the first time for this function. For bodies of ReJIT requests it is
+    /// `is_first`: whether this is the first map of this function. For bodies of ReJIT requests use
     /// [`FunctionControl::set_il_instrumented_code_map`](crate::args::FunctionControl::set_il_instrumented_code_map).
     #[doc = contract!(SetILInstrumentedCodeMap)]
     #[doc(alias = "SetILInstrumentedCodeMap")]

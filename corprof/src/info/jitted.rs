@@ -1,4 +1,4 @@
-//! Functions that have been compiled just in time: the lists of them.
+//! Lists of the functions that have been compiled just in time.
 
 use corprof_sys as sys;
 
@@ -10,23 +10,22 @@ use crate::generated::contract::contract;
 use crate::id::{FunctionId, ReJitId};
 
 impl InCallback<'_> {
-    /// The functions that have been compiled just in time so far, and those that are being compiled.
+    /// The functions that have been or are being compiled just in time.
     ///
-    /// Bodies that came of ReJIT requests are left out: see
-    /// [`jitted_function_versions`](InTriggers::jitted_function_versions).
+    /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InTriggers::jitted_function_versions).
     #[doc = contract!(EnumJITedFunctions)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask once more in a moment.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later.
     #[doc(alias = "EnumJITedFunctions")]
     pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
         let liveness = self.liveness();
         let look_up = liveness.look_up();
         let is_all_gone = liveness.is_all_gone(self.runtime());
-        // No module begins to go during the look-up; one that has begun must be through.
+        // No module begins to unload during the look-up; an unload that has begun must be complete.
         if !is_all_gone && self.runtime_info()?.major >= 10 {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "EnumJITedFunctions").about(
                 "while code is unloaded",
-                "an assembly is being unloaded, and this runtime would crash later: ask once more in a moment",
+                "an assembly is being unloaded, and this runtime would crash later: ask again a moment later",
             ));
         }
         let functions = self.runtime().ask_jitted_functions()?;
@@ -35,11 +34,11 @@ impl InCallback<'_> {
 }
 
 impl InTriggers<'_> {
-    /// The functions that have been compiled just in time so far, each in every body that it was compiled from.
+    /// The functions that have been compiled just in time so far, each with every body that it was compiled from.
     ///
-    /// Once an assembly has been unloaded, the answer is put together function by function, for the runtime's own follows what was
-    /// freed. That takes longer, and the codes are those of [`jitted_functions`](InCallback::jitted_functions) and
-    /// [`rejit_ids`](Self::rejit_ids).
+    /// Once an assembly has been unloaded, corprof collects the result function by function, because the runtime's own call
+    /// follows freed memory. That takes longer, and the errors are those of [`jitted_functions`](InCallback::jitted_functions)
+    /// and [`rejit_ids`](Self::rejit_ids).
     #[doc = contract!(EnumJITedFunctions2)]
     #[doc(alias = "EnumJITedFunctions2")]
     pub fn jitted_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
@@ -52,8 +51,9 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         read_all(
             CALL,
-            // SAFETY: for the body, the runtime follows each function that has code to its module and type arguments. They are in
-            // memory: no module has begun to go, and none does during the look-up. The call writes one reference and keeps nothing.
+            // SAFETY: to find the body, the runtime reads the module and type arguments of each compiled function. They are in
+            // memory: no module has begun to unload, and none does during the look-up. The call writes one reference and keeps
+            // nothing.
             |functions| unsafe { info.EnumJITedFunctions2(functions) },
             |version: sys::COR_PRF_FUNCTION| {
                 let function = self.found_function(version.functionId, true, &look_up)?;
@@ -62,7 +62,7 @@ impl InTriggers<'_> {
         )
     }
 
-    /// The same, each function being kept alive while it is asked about.
+    /// The same, pinning each function while it is asked about.
     fn held_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
         let mut functions = self.jitted_functions()?;
         functions.sort_unstable();
@@ -74,7 +74,7 @@ impl InTriggers<'_> {
                 rejits => rejits?,
             };
             let all = rejits.into_iter().map(|rejit| FunctionVersion { function, rejit });
-            // The body that it was loaded with is only left out if it was never compiled.
+            // The body that it was loaded with is left out only if it was never compiled.
             versions.extend(all.filter(|&version| self.native_code(version).is_ok_and(|code| !code.is_empty())));
         }
         Ok(versions)

@@ -1,4 +1,4 @@
-//! How objects lie in memory: where the fields of a class are, and the parts of a string or a boxed value.
+//! Layouts of objects: the fields of a class, and the parts of a string or a boxed value.
 
 use corprof_sys as sys;
 
@@ -10,41 +10,42 @@ use crate::id::ClassId;
 use crate::info::Info;
 use crate::metadata::FieldDef;
 
-/// Where the fields of a class are.
+/// The layout of a class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ClassLayout {
-    /// The size of its objects in bytes, without the object header; for a value type that of the value.
+    /// The size of its objects in bytes, without the object header; for a value type the size of the value.
     pub size: u32,
-    /// The instance fields that it declares itself. Those that it inherits are in the layout of its parent.
+    /// The instance fields that it declares itself. Inherited fields are in the layout of its parent.
     pub fields: Vec<FieldOffset>,
 }
 
-/// Where a field is.
+/// The offset of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FieldOffset {
     /// The field.
     pub field: FieldDef,
-    /// How far it is from the address that an [`ObjectId`](crate::id::ObjectId) is; in a value type, from the start of the value.
+    /// The offset in bytes from the address that an [`ObjectId`](crate::id::ObjectId) is; in a value type, from the start of
+    /// the value.
     pub offset: u32,
 }
 
-/// Where the parts of a string are, counted from the address that its [`ObjectId`](crate::id::ObjectId) is.
+/// The offsets of the parts of a string, from the address that its [`ObjectId`](crate::id::ObjectId) is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct StringLayout {
-    /// Where its length is: a 32-bit number of UTF-16 units.
+    /// The offset of its length: a 32-bit number of UTF-16 units.
     pub length_offset: u32,
-    /// Where its text begins: that many units, and a NUL.
+    /// The offset of its text: that many units, and a NUL.
     pub buffer_offset: u32,
 }
 
 impl Info {
-    /// Where the fields of `class` are.
+    /// The layout of `class`.
     #[doc = contract!(GetClassLayout)]
     ///
-    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or is no longer there.
+    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or has been unloaded.
     #[doc(alias = "GetClassLayout")]
     pub fn class_layout(&self, class: ClassId) -> Result<ClassLayout> {
         const CALL: &str = "GetClassLayout";
@@ -64,7 +65,7 @@ impl Info {
 }
 
 impl InCallback<'_> {
-    /// Where the length and the text of a string are.
+    /// The offsets of the length and the text of a string.
     #[doc = contract!(GetStringLayout2)]
     #[doc(alias = "GetStringLayout2")]
     #[doc(alias = "GetStringLayout")]
@@ -78,10 +79,10 @@ impl InCallback<'_> {
         Ok(StringLayout { length_offset, buffer_offset })
     }
 
-    /// How far the value is from the start of an object that boxes a value of `class`.
+    /// The offset of the value in an object that boxes a value of `class`.
     #[doc = contract!(GetBoxClassLayout)]
     ///
-    /// `E_INVALIDARG`: the class is no value type, or is no longer there.
+    /// `E_INVALIDARG`: the class is no value type, or has been unloaded.
     #[doc(alias = "GetBoxClassLayout")]
     pub fn box_class_layout(&self, class: ClassId) -> Result<u32> {
         const CALL: &str = "GetBoxClassLayout";

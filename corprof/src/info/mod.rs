@@ -1,8 +1,8 @@
-//! [`Info`]: the runtime, as a profiler sees it.
+//! [`Info`]: the calls that every thread may make to the runtime.
 //!
-//! One pointer serves all versions of the runtime's interface. A call says which version it needs, and a runtime that is older
-//! answers with an error. The calls stand in the files of what they ask about; on which type a call is a method follows the
-//! contract table ([`context`](crate::context)). The state behind them is in `corprof/src/session/`.
+//! One pointer serves all versions of the runtime's interface. A call says which version it needs, and returns an error on an
+//! older runtime. Each file has the calls about one subject; the contract table decides which type has a call as a method
+//! ([`context`](crate::context)). The state behind the calls is in `corprof/src/session/`.
 
 mod app_domains;
 mod assemblies;
@@ -55,8 +55,8 @@ impl Info {
 
     /// The runtime's interface itself, in the version `V`, for calls that have no safe form.
     ///
-    /// All versions are one object, so nothing is asked of the runtime. The types of a call's arguments that are not in
-    /// [`sys`](crate::sys) are in [`windows_core`].
+    /// All versions are one object, so the call costs nothing. Types of arguments that are not in [`sys`](crate::sys) are in
+    /// [`windows_core`].
     ///
     /// ```
     /// use corprof::prelude::*;
@@ -80,10 +80,10 @@ impl Info {
     /// `E_NOINTERFACE`: the runtime is older than this version.
     ///
     /// # Safety
-    /// A copy of it must not be kept: the runtime may delete the object behind it, whatever its reference count. It is used in
-    /// the callback, or on the profiler's own thread, that asked for it: a detach waits for these. What a call
-    /// needs besides (a callback around it, no collection, identifiers that are alive) is for the caller to know: see the row of the
-    /// call in `corprof-sys/gen/contracts.toml`.
+    /// Do not keep a copy: the runtime may delete the object behind it, whatever its reference count. Use it only in the
+    /// callback, or on the profiler's own thread, that called this: a detach waits for these. The caller must satisfy all other
+    /// requirements of a call (a callback around it, no collection, live identifiers): see the row of the call in
+    /// `corprof-sys/gen/contracts.toml`.
     #[inline]
     pub unsafe fn as_raw<V: InfoVersion>(&self) -> Result<&V> {
         // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! Modules, and the way to their metadata.
+//! Modules, and access to their metadata.
 
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
@@ -13,7 +13,7 @@ use crate::info::Info;
 use crate::metadata::{MetadataEmit, MetadataImport};
 use crate::session::liveness::Lifeline;
 
-/// Where a module was loaded from, and where it is.
+/// The file and address of a module.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ModuleInfo {
@@ -28,7 +28,7 @@ pub struct ModuleInfo {
 }
 
 impl Info {
-    /// Where `module` was loaded from, and where it is.
+    /// The file and address of `module`.
     #[doc = contract!(GetModuleInfo2)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
@@ -53,7 +53,7 @@ impl Info {
 }
 
 impl InCallback<'_> {
-    /// The metadata of `module`, to read.
+    /// Reads the metadata of `module`.
     #[doc = contract!(GetModuleMetaData)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
@@ -62,22 +62,22 @@ impl InCallback<'_> {
         self.kept_metadata(module)
     }
 
-    /// The metadata of `module`, to add to: what rewritten code will refer to must be defined first.
+    /// Adds to the metadata of `module`: rows that rewritten code will refer to.
     ///
-    /// From then on the runtime keeps the module's metadata in a form that can grow, which takes more memory and time than
-    /// the one it reads from the file: ask for modules that will be changed only.
+    /// From then on the runtime keeps the module's metadata in a growable form, which takes more memory and time than the form
+    /// that it reads from the file: call this only for modules that will be changed.
     ///
     /// The contract is that of [`metadata`](Self::metadata): **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// As of [`metadata`](Self::metadata).
+    /// As [`metadata`](Self::metadata).
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
         let (metadata, lifeline) = self.metadata_interface(module, sys::ofRead | sys::ofWrite)?;
         Ok(MetadataEmit::new(metadata, lifeline))
     }
 
-    /// The metadata of `module`, for a cache that lets go of it when the module does.
+    /// The metadata of `module`, for a cache that releases it with the module.
     pub(crate) fn kept_metadata(&self, module: ModuleId) -> Result<MetadataImport<'static>> {
         let (metadata, lifeline) = self.metadata_interface(module, sys::ofRead)?;
         Ok(MetadataImport::new(metadata, lifeline))
@@ -87,12 +87,12 @@ impl InCallback<'_> {
         const CALL: &str = "GetModuleMetaData";
         let module = self.pin(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
-        // SAFETY: the call writes one reference, of whichever interface is asked for, and every interface is an `IUnknown`.
+        // SAFETY: the call writes one reference to the requested interface, and every interface is an `IUnknown`.
         let code = unsafe {
             self.first_version(CALL)?.GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata)
         };
         Error::check(code, CALL)?;
-        // S_FALSE: the module has none, such as a resource.
+        // S_FALSE: the module has no metadata; a resource, for example.
         let metadata = metadata.ok_or(Error::new(E_INVALIDARG, CALL))?;
         let metadata = metadata.cast().map_err(|_| Error::new(E_NOINTERFACE, CALL))?;
         Ok((metadata, Lifeline::of(self.liveness(), &module)))
@@ -100,23 +100,23 @@ impl InCallback<'_> {
 }
 
 impl InTriggers<'_> {
-    /// The modules that are loaded.
+    /// The loaded modules.
     #[doc = contract!(EnumModules)]
     #[doc(alias = "EnumModules")]
     pub fn enum_modules(&mut self) -> Result<Vec<ModuleId>> {
         const CALL: &str = "EnumModules";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        // SAFETY: the call writes one interface pointer, and the reference to it is given away.
+        // SAFETY: the call writes one interface pointer, whose reference the caller owns.
         let modules = read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)?;
         self.liveness().modules_listed(self.runtime(), &modules);
         Ok(modules)
     }
 
-    /// Makes the runtime take notice of types and members that were added to the metadata of `module`.
+    /// Makes the runtime use types and members that were added to the metadata of `module`.
     #[doc = contract!(ApplyMetaData)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic, or no
-    /// longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic, or has
+    /// been unloaded.
     #[doc(alias = "ApplyMetaData")]
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";

@@ -1,8 +1,7 @@
-//! An end for calls that make the very callback which they may be made in.
+//! Limits the recursion of calls that make the same callback in which they may be made.
 //!
-//! A callback that answers each class which is loaded by loading another is made from within itself, until the thread has no
-//! stack left and the process ends. Nobody can catch that, so such calls are counted, and from a depth that no profiler needs
-//! on they are refused.
+//! A callback that loads a class whenever a class is loaded calls itself, until the thread's stack is exhausted and the process
+//! ends. No code can catch that, so these calls are counted, and refused beyond a depth that no profiler needs.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -11,11 +10,12 @@ use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 
-/// How deep such calls nest. Loading a class takes some ten kilobytes of stack, and the smallest stacks have 256.
+/// The limit on the depth. Loading a class takes some ten kilobytes of stack, and the smallest stacks have 256.
 const DEEPEST: u32 = 12;
 
 thread_local! {
-    /// How many of them are under way on the calling thread. Without a destructor, so it is there to the thread's end.
+    /// How many of these calls are under way on the calling thread. It has no destructor, so it is usable until the end of the
+    /// thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -24,13 +24,13 @@ pub(crate) struct Nested(PhantomData<*mut ()>);
 
 impl Nested {
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: too many of them are under way.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: too many of these calls are nested.
     pub(crate) fn begin(call: &'static str) -> Result<Self> {
         let depth = DEPTH.get();
         if depth >= DEEPEST {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
                 "nested callbacks",
-                "the call makes a callback that makes the call again, without end: let the callback tell its own calls apart",
+                "the call makes a callback that makes the call again, without end: make the callback ignore its own calls",
             ));
         }
         DEPTH.set(depth + 1);

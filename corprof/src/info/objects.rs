@@ -1,4 +1,4 @@
-//! Objects. An [`ObjectId`] is handed out only by callbacks in which the runtime answers these.
+//! Objects. Only callbacks in which the runtime allows these calls have an [`ObjectId`].
 
 use std::ffi::c_void;
 use std::ops::ControlFlow;
@@ -13,10 +13,10 @@ use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
 use crate::info::heap::{BLANK_RANGE, GenerationRange, explain_generations};
 
-/// As many dimensions as an array can have.
+/// The most dimensions that an array can have.
 const MOST_DIMENSIONS: usize = 32;
 
-/// An array: how long it is in which dimension, and where its elements are.
+/// An array: its dimensions, and the address of its elements.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayObject {
     lengths: [u32; MOST_DIMENSIONS],
@@ -28,17 +28,17 @@ pub struct ArrayObject {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ArrayDimension {
-    /// How many elements it has.
+    /// The number of its elements.
     pub length: u32,
-    /// The index of the first: 0, but for arrays of other languages than C#.
+    /// The index of its first element: 0, except in arrays of other languages than C#.
     pub lower_bound: i32,
 }
 
 impl ArrayObject {
-    /// No array is that long, so it stands for a dimension that is not there.
+    /// Marks an unused dimension: no array is that long.
     const NO_LENGTH: u32 = u32::MAX;
 
-    /// Its dimensions, from the left.
+    /// Its dimensions, from left to right.
     pub fn dimensions(&self) -> impl Iterator<Item = ArrayDimension> {
         self.lengths
             .iter()
@@ -47,17 +47,17 @@ impl ArrayObject {
             .map(|(&length, &lower_bound)| ArrayDimension { length, lower_bound })
     }
 
-    /// How many elements it has in all.
+    /// The total number of elements.
     pub fn len(&self) -> u64 {
         self.dimensions().map(|dimension| u64::from(dimension.length)).product()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address of its first element, good until the next collection.
+    /// The address of its first element, valid until the next collection.
     pub fn data(&self) -> usize {
         self.data
     }
@@ -91,11 +91,11 @@ impl InCallback<'_> {
         Ok(size)
     }
 
-    /// How long the array `object` is, and where its elements are.
+    /// The dimensions of the array `object`, and the address of its elements.
     #[doc = contract!(GetArrayObjectInfo)]
     ///
     /// `E_INVALIDARG`: the object is no array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where
-    /// objects are marked.
+    /// the collector marks objects.
     #[doc(alias = "GetArrayObjectInfo")]
     pub fn array_object_info(&self, object: ObjectId<'_>) -> Result<ArrayObject> {
         const CALL: &str = "GetArrayObjectInfo";
@@ -118,10 +118,10 @@ impl InCallback<'_> {
         Ok(ArrayObject { lengths, lower_bounds, data: data.addr() })
     }
 
-    /// The generation that `object` is in, and the range of it that holds the object.
+    /// The generation of `object`, and the range of it that contains the object.
     #[doc = contract!(GetObjectGeneration)]
     ///
-    /// `E_FAIL`, on .NET Core 3.1 only: neither `MONITOR_GC` nor `HIGH_BASIC_GC` is on.
+    /// `E_FAIL`, on .NET Core 3.1 only: neither `MONITOR_GC` nor `HIGH_BASIC_GC` is set.
     #[doc(alias = "GetObjectGeneration")]
     pub fn object_generation(&self, object: ObjectId<'_>) -> Result<GenerationRange> {
         const CALL: &str = "GetObjectGeneration";
@@ -133,7 +133,7 @@ impl InCallback<'_> {
         Ok(GenerationRange::from(range))
     }
 
-    /// Whether `object` lies outside of the collected heap, where it neither moves nor dies: a string literal, for example.
+    /// Whether `object` lies outside the collected heap, where it neither moves nor dies: a string literal, for example.
     #[doc = contract!(IsFrozenObject)]
     #[doc(alias = "IsFrozenObject")]
     pub fn is_frozen_object(&self, object: ObjectId<'_>) -> Result<bool> {
@@ -146,10 +146,10 @@ impl InCallback<'_> {
         Ok(is_frozen.as_bool())
     }
 
-    /// Shows `visit` every object that `object` refers to, until it breaks off.
+    /// Calls `visit` with every object that `object` refers to, until it returns `Break`.
     #[doc = contract!(EnumerateObjectReferences)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where objects are marked.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where the collector marks objects.
     #[doc(alias = "EnumerateObjectReferences")]
     pub fn enumerate_object_references<'gc>(
         &self,
@@ -160,7 +160,7 @@ impl InCallback<'_> {
         self.check_unmarked(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut visitor = Visitor::new(visit);
-        // SAFETY: the object is alive while its id is; the trampoline is that of this visitor, and is called during this call
+        // SAFETY: the object is alive while its id is; the trampoline belongs to this visitor, and is called during this call
         // only.
         let code = unsafe {
             let trampoline = reference_trampoline(&visitor);
@@ -173,17 +173,17 @@ impl InCallback<'_> {
 
 type ReferenceTrampoline = unsafe extern "system" fn(usize, *mut usize, *mut c_void) -> BOOL;
 
-/// The trampoline of a visitor's type.
+/// The trampoline for a visitor's type.
 fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Visitor<F>) -> ReferenceTrampoline {
     unsafe extern "system" fn trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(
         _root: usize,
         reference: *mut usize,
         visitor: *mut c_void,
     ) -> BOOL {
-        // SAFETY: the runtime passes on the visitor that it was given, which nobody else uses during the call, and the place
-        // of a field of the object.
+        // SAFETY: the runtime passes back the visitor that it received, which has no other user during the call, and the
+        // address of a field of the object.
         let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
-        // SAFETY: a field of an object that stays where it is for `'gc` refers to one that does so as well.
+        // SAFETY: a field of an object that does not move during `'gc` refers to an object that does not move either.
         match reference.and_then(|&reference| unsafe { ObjectId::from_raw(reference) }) {
             Some(object) => BOOL::from(visitor.call(|visit| visit(object)).is_continue()),
             None => BOOL(1),

@@ -8,7 +8,7 @@ use crate::context::InCallback;
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 
-/// Which family a runtime belongs to.
+/// The family of a runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum RuntimeKind {
@@ -16,11 +16,11 @@ pub enum RuntimeKind {
     Framework,
     /// .NET Core, and .NET from 5 on.
     Core,
-    /// One that corprof does not know.
+    /// A family that corprof does not know.
     Unknown(i32),
 }
 
-/// Which runtime this is.
+/// The family and version of a runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RuntimeInfo {
@@ -35,10 +35,10 @@ pub struct RuntimeInfo {
 }
 
 impl InCallback<'_> {
-    /// Which runtime this is.
+    /// The family and version of this runtime.
     ///
-    /// To learn what it can do, ask for what is needed rather than for a version: [`Info::version`](crate::Info::version)
-    /// or the call itself.
+    /// To find out what it can do, check for the feature rather than the version: use [`Info::version`](crate::Info::version)
+    /// or try the call itself.
     #[doc = contract!(GetRuntimeInformation)]
     #[doc(alias = "GetRuntimeInformation")]
     pub fn runtime_info(&self) -> Result<RuntimeInfo> {
@@ -46,7 +46,7 @@ impl InCallback<'_> {
         let mut instance = 0;
         let mut kind = sys::COR_PRF_RUNTIME_TYPE::default();
         let (mut major, mut minor, mut build, mut fix) = (0, 0, 0, 0);
-        // SAFETY: the call writes the six locals; no room is offered for the version as text.
+        // SAFETY: the call writes the six locals; there is no room for the version as text.
         let code = unsafe {
             self.as_version::<sys::ICorProfilerInfo3>(CALL)?.GetRuntimeInformation(
                 &mut instance,
@@ -74,7 +74,7 @@ impl fmt::Display for RuntimeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let family = match self.kind {
             RuntimeKind::Framework => ".NET Framework",
-            // Up to .NET Core 3.1 the version is the runtime's own, not the product's.
+            // Up to .NET Core 3.1 this is the runtime's own version, not the product's.
             RuntimeKind::Core if self.major < 5 => "CoreCLR",
             RuntimeKind::Core => ".NET",
             RuntimeKind::Unknown(_) => "unknown runtime",

@@ -1,7 +1,7 @@
-//! Static fields: which kind they are, and where their values lie.
+//! Static fields: their kinds, and the addresses of their values.
 //!
-//! Addresses are numbers. What stands there may be read while the field is alive: not after its class or its thread is gone,
-//! and for a field of a reference type not beyond the next collection.
+//! Addresses are numbers. A value may be read as long as its field is alive: not after its class is unloaded or its thread has
+//! ended, and for a field of a reference type not after the next collection.
 
 use corprof_sys as sys;
 
@@ -12,19 +12,19 @@ use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
 use crate::session::liveness::Pinned;
 
-/// Says of a refusal by [`static_field_info`](InCallback::static_field_info) what the code does not.
+/// Explains an error of [`static_field_info`](InCallback::static_field_info).
 fn explain_kind(error: Error) -> Error {
     if error.code() != E_INVALIDARG {
         return error;
     }
     error.about(
         "field",
-        "the runtime has no such field: the token is of another module, or it is that of a constant, whose value is in the metadata",
+        "the runtime has no such field: the token belongs to another module, or to a constant, whose value is in the metadata",
     )
 }
 
 impl InCallback<'_> {
-    /// Says of a refusal to tell an address what the code does not.
+    /// Explains an error about the address of a field.
     fn explain_address(&self, class: ClassId, error: Error) -> Error {
         if error.code() != sys::CORPROF_E_DATAINCOMPLETE {
             return error;
@@ -42,10 +42,10 @@ impl InCallback<'_> {
         )
     }
 
-    /// Which kind of static field `field` of `class` is; empty for one that is not static.
+    /// The kind of the static field `field` of `class`; empty for an instance field.
     #[doc = contract!(GetStaticFieldInfo)]
     ///
-    /// `E_INVALIDARG`: a constant, which is no field to the runtime: its value is in the metadata
+    /// `E_INVALIDARG`: a constant, which is no field at run time: its value is in the metadata
     /// ([`FieldProps::constant`](crate::metadata::FieldProps::constant)).
     #[doc(alias = "GetStaticFieldInfo")]
     pub fn static_field_info(&self, class: ClassId, field: FieldDef) -> Result<sys::COR_PRF_STATIC_TYPE> {
@@ -59,7 +59,7 @@ impl InCallback<'_> {
         Ok(kind)
     }
 
-    /// The address of a static field whose value stands in the module's file.
+    /// The address of a static field whose value is in the module's file.
     #[doc = contract!(GetRVAStaticAddress)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
@@ -80,8 +80,8 @@ impl InCallback<'_> {
     #[doc = contract!(GetAppDomainStaticAddress)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic: the runtime looks at the open class then,
-    /// which never is. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic: the runtime then checks the open class,
+    /// which is never initialized. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
     #[doc(alias = "GetAppDomainStaticAddress")]
     pub fn app_domain_static_address(&self, class: ClassId, field: FieldDef, app_domain: AppDomainId) -> Result<usize> {
         const CALL: &str = "GetAppDomainStaticAddress";
@@ -96,12 +96,12 @@ impl InCallback<'_> {
         Ok(address.addr())
     }
 
-    /// The address of a static field that each thread has to itself; that of the calling thread without `thread`.
+    /// The address of a thread-static field for `thread`; without `thread`, for the calling thread.
     #[doc = contract!(GetThreadStaticAddress2)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread has no such field yet. Up to
-    /// .NET 8 a field of a generic class is refused with `E_INVALIDARG`.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread does not have the field yet.
+    /// Up to .NET 8 a field of a generic class gets `E_INVALIDARG`.
     #[doc(alias = "GetThreadStaticAddress2")]
     #[doc(alias = "GetThreadStaticAddress")]
     pub fn thread_static_address(

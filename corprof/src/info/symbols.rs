@@ -1,4 +1,4 @@
-//! The symbols of modules that were loaded from memory together with them.
+//! Symbols that were loaded from memory with their modules.
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -8,14 +8,15 @@ use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ModuleId;
 
-/// The success that says "a dynamic module".
+/// The success code for a dynamic module.
 const IS_DYNAMIC: HRESULT = HRESULT(sys::COR_PRF_MODULE_DYNAMIC.bits().cast_signed());
 
 impl InCallback<'_> {
-    /// How many bytes of symbols were loaded from memory with `module`; none for a dynamic one, whose symbols change.
+    /// The size in bytes of the symbols that were loaded from memory with `module`; none for a dynamic module, whose symbols
+    /// change.
     #[doc = contract!(GetInMemorySymbolsLength)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is no longer there.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module has been unloaded.
     #[doc(alias = "GetInMemorySymbolsLength")]
     pub fn in_memory_symbols_length(&self, module: ModuleId) -> Result<Option<u32>> {
         const CALL: &str = "GetInMemorySymbolsLength";
@@ -28,11 +29,11 @@ impl InCallback<'_> {
         Ok((code != IS_DYNAMIC).then_some(length))
     }
 
-    /// Reads symbols of `module` from `offset` on into `bytes`, and says how many it has read.
+    /// Reads symbols of `module` from `offset` on into `bytes`, and returns how many bytes it has read.
     #[doc = contract!(ReadInMemorySymbols)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the offset is beyond the symbols, or the
-    /// module is no longer there.
+    /// module has been unloaded.
     #[doc(alias = "ReadInMemorySymbols")]
     pub fn read_in_memory_symbols(&self, module: ModuleId, offset: u32, bytes: &mut [u8]) -> Result<usize> {
         const CALL: &str = "ReadInMemorySymbols";

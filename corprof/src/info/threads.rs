@@ -63,7 +63,7 @@ impl InCallback<'_> {
     /// The operating-system thread that currently carries `thread`.
     #[doc = contract!(GetThreadInfo)]
     ///
-    /// `E_INVALIDARG`: `thread` has not been carried by any yet.
+    /// `E_INVALIDARG`: no operating-system thread has carried `thread` yet.
     #[doc(alias = "GetThreadInfo")]
     pub fn os_thread_id(&self, thread: ThreadId) -> Result<u32> {
         const CALL: &str = "GetThreadInfo";
@@ -75,9 +75,9 @@ impl InCallback<'_> {
         if id == 0 { Err(Error::new(E_INVALIDARG, CALL)) } else { Ok(id) }
     }
 
-    /// The operating system's handle of the thread that carries `thread`, as a number; it stays the runtime's.
+    /// The operating system's handle of the thread that carries `thread`, as a number; the runtime owns it.
     ///
-    /// Outside of Windows it is a handle of the runtime's own, with which nothing can be done.
+    /// Outside Windows it is a handle of the runtime's own, without use.
     #[doc = contract!(GetHandleFromThread)]
     ///
     /// `E_INVALIDARG`: `thread` has not started yet. `COR_E_OBJECTDISPOSED`: it has ended.
@@ -92,9 +92,10 @@ impl InCallback<'_> {
         Ok(handle.addr())
     }
 
-    /// Sets aside what the runtime needs to answer a thread that has never run managed code.
+    /// Allocates the data that the runtime needs to answer calls of a thread that has never run managed code.
     ///
-    /// A [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has done so before it begins, and a managed thread need not.
+    /// A [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has done so before it begins, and a managed thread need
+    /// not.
     #[doc = contract!(InitializeCurrentThread)]
     #[doc(alias = "InitializeCurrentThread")]
     pub fn initialize_current_thread(&self) -> Result<()> {
@@ -108,13 +109,13 @@ impl InCallback<'_> {
 impl InTriggers<'_> {
     /// The managed threads that are alive.
     ///
-    /// The runtime takes its list of threads under a lock that a collection holds from suspension to restart, and leaves
-    /// cooperative mode to wait for it. That is why the call takes `&mut self` although it starts no collection: no
-    /// [`ObjectId`](crate::id::ObjectId) and no guard of a [`sync::Mutex`](crate::sync::Mutex) is held meanwhile.
+    /// The runtime reads its list of threads under a lock that a collection holds from suspension to restart, and leaves
+    /// cooperative mode to wait for it. The call therefore takes `&mut self` although it starts no collection: the caller
+    /// cannot hold an [`ObjectId`](crate::id::ObjectId) or a guard of a [`sync::Mutex`](crate::sync::Mutex) meanwhile.
     #[doc = contract!(EnumThreads)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection
-    /// makes; the runtime would wait for a lock that the collection holds, for ever.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection makes; the
+    /// runtime would wait for ever for a lock that the collection holds.
     #[doc(alias = "EnumThreads")]
     pub fn enum_threads(&mut self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";
@@ -128,7 +129,7 @@ impl InTriggers<'_> {
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        // SAFETY: the call writes one interface pointer, and the reference to it is given away.
+        // SAFETY: the call writes one interface pointer, whose reference the caller owns.
         read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, |thread| self.thread(thread))
     }
 }

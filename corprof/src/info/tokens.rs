@@ -1,4 +1,4 @@
-//! From metadata to what is loaded: the class or function that a token stands for.
+//! Finds the loaded class or function for a metadata token.
 
 use corprof_sys as sys;
 
@@ -12,14 +12,14 @@ use crate::metadata::{MethodDef, Token, TypeDef};
 use super::nested::Nested;
 
 impl InCallback<'_> {
-    /// The function that `method`, a [`MethodDef`] or [`MemberRef`](crate::metadata::MemberRef) of `module`, stands for.
+    /// The function for `method`, a [`MethodDef`] or [`MemberRef`](crate::metadata::MemberRef) of `module`.
     ///
     /// It loads nothing: a function whose class is not loaded yet is not found.
     #[doc = contract!(GetFunctionFromToken)]
     ///
-    /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED`: the function or its class is generic, so there are many: ask
-    /// [`function_from_token_and_type_args`](InTriggers::function_from_token_and_type_args). `E_INVALIDARG`: it is not
-    /// loaded, or no method. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the runtime's own classes are not loaded.
+    /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED`: the function or its class is generic, so there may be many: call
+    /// [`function_from_token_and_type_args`](InTriggers::function_from_token_and_type_args). `E_INVALIDARG`: it is not loaded,
+    /// or no method. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the runtime's own classes are not loaded.
     #[doc(alias = "GetFunctionFromToken")]
     pub fn function_from_token(&self, module: ModuleId, method: impl Into<Token>) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromToken";
@@ -33,42 +33,44 @@ impl InCallback<'_> {
         self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Whether the metadata gives `owner` as many generic parameters as these. The runtime takes that for granted where
-    /// it makes instantiations.
+    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments. The runtime does not
+    /// check this when it makes instantiations.
     fn check_type_args(&self, call: &'static str, module: ModuleId, owner: Token, type_args: &[ClassId]) -> Result<()> {
         if self.metadata(module)?.generic_params(owner)?.len() == type_args.len() {
             return Ok(());
         }
-        Err(Error::new(E_INVALIDARG, call).about("type arguments", "there must be one for each generic parameter"))
+        Err(Error::new(E_INVALIDARG, call).about("type arguments", "pass one for each generic parameter"))
     }
 }
 
 impl Info {
-    /// The runtime crashes when it loads a class on a thread that is not its own, and does not refuse.
+    /// Checks for a managed thread: on others the runtime crashes when it loads a class, instead of refusing.
     fn check_managed(&self, call: &'static str) -> Result<()> {
         match self.current_thread()? {
             Some(_) => Ok(()),
-            None => Err(Error::new(sys::CORPROF_E_NOT_MANAGED_THREAD, call)
-                .about("a thread of the profiler's", "classes are loaded on managed threads only: ask in a callback")),
+            None => Err(Error::new(sys::CORPROF_E_NOT_MANAGED_THREAD, call).about(
+                "a thread of the profiler's",
+                "classes are loaded on managed threads only: make this call in a callback",
+            )),
         }
     }
 }
 
 impl InTriggers<'_> {
-    /// The class that `definition` of `module` stands for, with these type arguments, those of the classes around it
-    /// first. It is loaded if it was not.
+    /// The class for `definition` of `module` with these type arguments; those of the enclosing classes come first. It is
+    /// loaded if it was not.
     ///
-    /// For a class that is not generic there are none.
+    /// Pass none for a class that is not generic.
     ///
-    /// Loading a class may run code of the application's, such as handlers of `AssemblyLoadContext.Resolving`, and as long
-    /// as it does, the module and the type arguments' are kept from being unloaded. If they can be, such code must not wait for
-    /// the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: each would wait for the other for ever.
+    /// Loading a class may run the application's code, such as handlers of `AssemblyLoadContext.Resolving`. Meanwhile the
+    /// module and the modules of the type arguments cannot be unloaded. If they are collectible, that code must not wait for
+    /// the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: both would wait for ever.
     #[doc = contract!(GetClassFromTokenAndTypeArgs)]
     ///
     /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the
-    /// runtime's own classes are not loaded. A class that cannot be loaded is answered with the code of the exception
-    /// that says so. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: classes are loaded from within each other's `class_load_finished`, or
-    /// another callback that this call makes, a dozen deep.
+    /// runtime's own classes are not loaded. If the class cannot be loaded, the code of the exception.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `class_load_finished`, or another callback that this call makes, loads classes
+    /// recursively, a dozen deep.
     #[doc(alias = "GetClassFromTokenAndTypeArgs")]
     #[doc(alias = "GetClassFromToken")]
     pub fn class_from_token(
@@ -85,8 +87,8 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut class = 0;
-        // SAFETY: a `ClassId` is transparent over the number on the wire; the call reads as many as there are, and writes
-        // one id. There is one type argument for each generic parameter, as has been checked.
+        // SAFETY: a `ClassId` is transparent over the number on the wire; the call reads as many as there are, and writes one
+        // id. There is one type argument for each generic parameter, as has been checked.
         let code = unsafe {
             info.GetClassFromTokenAndTypeArgs(
                 module.as_raw(),
@@ -100,17 +102,17 @@ impl InTriggers<'_> {
         self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// The function that `method` stands for in `class`, with these type arguments of its own.
+    /// The function for `method` of `class`, with type arguments of its own.
     ///
-    /// `class` is the very class that declares the method, with its type arguments if it has any; `method` is a token of
-    /// that class's module. For a method that is not generic itself there are no type arguments.
+    /// `class` must be the class that declares the method, with its type arguments if it has any; `method` is a token of that
+    /// class's module. Pass no type arguments for a method that is not generic itself.
     ///
-    /// What is said of code that runs meanwhile at [`class_from_token`](Self::class_from_token) holds here as well.
+    /// The note at [`class_from_token`](Self::class_from_token) on code that runs meanwhile applies here as well.
     #[doc = contract!(GetFunctionFromTokenAndTypeArgs)]
     ///
     /// `E_INVALIDARG`: `class` does not declare the method, or the method has more or fewer generic parameters.
-    /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. All these are found out
-    /// from the metadata before the runtime is asked: it would take them for granted.
+    /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. corprof checks all of
+    /// these in the metadata before the call, because the runtime does not.
     #[doc(alias = "GetFunctionFromTokenAndTypeArgs")]
     pub fn function_from_token_and_type_args(
         &mut self,
@@ -122,7 +124,7 @@ impl InTriggers<'_> {
         self.check_managed(CALL)?;
         let owner = self.class_info(class)?;
         if self.metadata(owner.module)?.method(method)?.class != owner.token {
-            return Err(Error::new(E_INVALIDARG, CALL).about("class", "it must be the one that declares the method"));
+            return Err(Error::new(E_INVALIDARG, CALL).about("class", "pass the class that declares the method"));
         }
         self.check_type_args(CALL, owner.module, method.token(), type_args)?;
         let class = self.pin(class, CALL)?;
@@ -130,7 +132,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut function = 0;
-        // SAFETY: as for a class; besides, the class declares the method, so the method has its place in the class's own.
+        // SAFETY: as for a class; also, the class declares the method, so the class has an entry for it.
         let code = unsafe {
             info.GetFunctionFromTokenAndTypeArgs(
                 owner.module.as_raw(),

@@ -5,11 +5,11 @@ use super::raw::{Blob, wide};
 use super::{CustomAttribute, Token};
 use crate::error::{Error, Result, S_FALSE};
 
-/// What the metadata says about a custom attribute.
+/// A custom attribute in the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CustomAttributeProps {
-    /// What it is attached to.
+    /// The row that it is attached to.
     pub owner: Token,
     /// Its constructor, which names its type: a [`MethodDef`](super::MethodDef) or a [`MemberRef`](super::MemberRef).
     pub constructor: Token,
@@ -18,7 +18,7 @@ pub struct CustomAttributeProps {
 }
 
 impl MetadataImport<'_> {
-    /// The custom attributes of `owner`, which may be a row of nearly any table, the assembly's too.
+    /// The custom attributes of `owner`, which may be a row of nearly any table, including the assembly.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -56,7 +56,8 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The value of `owner`'s custom attribute of the type with this full name; none if it has none. Of several, one.
+    /// The value of `owner`'s custom attribute with this full type name; none if it has none. If there are several, one of
+    /// them.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that has a NUL inside or

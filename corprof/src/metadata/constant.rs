@@ -1,8 +1,8 @@
-//! Constant values: of literal fields, of optional parameters.
+//! Constant values of literal fields and of optional parameters.
 
 use corprof_sys as sys;
 
-/// A value that the metadata holds.
+/// A constant value in the metadata.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Constant {
@@ -30,20 +30,20 @@ pub enum Constant {
     Float32(f32),
     /// `float64`
     Float64(f64),
-    /// `string`; half of a surrogate pair in it has become U+FFFD
+    /// `string`; an unpaired surrogate has become U+FFFD
     String(String),
-    /// The null reference, of whatever type
+    /// The null reference, of any type
     Null,
-    /// Broken metadata: of this element type no value can be read here.
+    /// Broken metadata: no value of this element type can be read here.
     Unreadable(sys::CorElementType),
 }
 
-/// A constant as the runtime points to it.
+/// A constant, as the runtime points to it.
 pub(super) struct RawConstant {
-    /// The element type; `ELEMENT_TYPE_VOID` where there is no constant.
+    /// The element type; `ELEMENT_TYPE_VOID` if there is no constant.
     pub(super) element: u32,
     pub(super) start: sys::UVCP_CONSTANT,
-    /// For a string, its length in UTF-16 units; else 0.
+    /// The length of a string in UTF-16 units; otherwise 0.
     pub(super) units: u32,
 }
 
@@ -54,7 +54,7 @@ impl Default for RawConstant {
 }
 
 impl RawConstant {
-    /// The value itself; none if there is none.
+    /// The value; none if there is no constant.
     ///
     /// # Safety
     /// A metadata call filled all fields in, and the module is still loaded.
@@ -112,15 +112,15 @@ impl RawConstant {
         if start.is_null() {
             return None;
         }
-        // The runtime does not say how long a blob that is not a string's is, and does not check it. In the blob heap
-        // (ECMA-335 II.24.2.4) the length comes before the bytes, as a big-endian number of one, two or four bytes with the
-        // width in its highest bits: so the length is never less than the byte before the value.
-        // SAFETY: `start` is not null, so it points behind the length of a blob of the module's heap.
+        // The runtime does not give the length of a blob that is not a string, and does not check it. In the blob heap
+        // (ECMA-335 II.24.2.4) the length precedes the bytes, as a big-endian number of one, two or four bytes with the width
+        // in its highest bits: so the length is never less than the byte before the value.
+        // SAFETY: `start` is not null, so it points behind the length of a blob in the module's heap.
         let at_least = unsafe { *start.sub(1) };
         if usize::from(at_least) < N {
             return None;
         }
-        // SAFETY: the blob has as many bytes, and need not be aligned for an array of bytes.
+        // SAFETY: the blob has that many bytes, and an array of bytes needs no alignment.
         Some(unsafe { *start.cast::<[u8; N]>() })
     }
 }
@@ -129,10 +129,10 @@ impl RawConstant {
 mod tests {
     use super::*;
 
-    /// Reads a constant out of a heap: its length, and the bytes.
+    /// Reads a constant from a heap: its length, and the bytes.
     fn read(element: sys::CorElementType, heap: &[u8], units: u32) -> Option<Constant> {
         let constant = RawConstant { element: element.0 as _, start: heap.as_ptr().wrapping_add(1).cast(), units };
-        // SAFETY: the heap is as the metadata's is.
+        // SAFETY: the heap has the format of the metadata's.
         unsafe { constant.read() }
     }
 

@@ -1,4 +1,4 @@
-//! [`MetadataEmit`]: adds to the metadata of a module what rewritten code will refer to.
+//! [`MetadataEmit`]: adds rows to the metadata of a module, for rewritten code to refer to.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,22 +15,22 @@ use super::{
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
 use crate::session::liveness::Lifeline;
 
-/// The metadata of one module, to add to.
+/// Adds to the metadata of one module.
 ///
-/// From [`InCallback::metadata_emit`](crate::context::InCallback::metadata_emit). Rows are added and never taken away; names
-/// and signatures are copied, and not checked: what they say comes out when the code that refers to them is compiled. The
-/// runtime's own reader and [`import`](Self::import) see a new row at once, what the runtime has loaded before stays as it
-/// was.
+/// Get it from [`InCallback::metadata_emit`](crate::context::InCallback::metadata_emit). Rows are added and never removed.
+/// Names and signatures are copied, and not checked: errors in them appear when code that refers to them is compiled. The
+/// runtime's own reader and [`import`](Self::import) see a new row at once; types that the runtime has already loaded do not
+/// change.
 ///
-/// # What it does to code that exists
+/// # The effect on existing code
 ///
-/// References, specs, signatures and strings mean nothing until code refers to them, and whoever writes that code answers for it
-/// ([`set_il_function_body`](crate::InTriggers::set_il_function_body) is `unsafe`). All that the application can see of them is
-/// `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; one that cannot be found makes an application fail
-/// that loads them all.
+/// References, specs, signatures and strings have no effect until code refers to them, and the author of that code is
+/// responsible for it ([`set_il_function_body`](crate::InTriggers::set_il_function_body) is `unsafe`). The application can see
+/// them only by `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; a reference that cannot be resolved
+/// breaks an application that loads all of them.
 ///
-/// **Definitions** are another matter, so the methods that add them are `unsafe`. The runtime reads them when it next loads the
-/// type that they belong to, or when the application asks for them by reflection:
+/// **Definitions** are different, so the methods that add them are `unsafe`. The runtime reads them when it next loads the type
+/// that they belong to, or when the application uses reflection:
 ///
 /// - a field changes the layout of its class. Precompiled code of the same module has the offsets of before in it, native code
 ///   that is passed the class reads it as it was, and the runtime itself has copies in C++ of the layouts of many classes in
@@ -78,18 +78,18 @@ impl<'cb> MetadataEmit<'cb> {
         Self { metadata: Metadata { raw, module }, _cb: PhantomData }
     }
 
-    /// The runtime's interface itself, for what has no safe form yet.
+    /// The runtime's interface itself, for calls that have no safe form yet.
     ///
     /// # Safety
-    /// A copy of it must not be kept: it reads the memory of the module.
+    /// Do not keep a copy: it reads the memory of the module.
     pub unsafe fn as_raw(&self) -> &sys::IMetaDataEmit2 {
         &self.metadata.raw
     }
 
-    /// The same metadata, to read: sees what has been added.
+    /// Reads the same metadata, including the added rows.
     ///
     /// # Errors
-    /// `E_NOINTERFACE` if the runtime does not let it be read, which no known one does.
+    /// `E_NOINTERFACE` if the runtime does not allow reading; all known runtimes do.
     pub fn import(&self) -> Result<MetadataImport<'cb>> {
         let raw = self.raw()?.cast().map_err(|_| Error::new(E_NOINTERFACE, "IMetaDataImport2"))?;
         Ok(MetadataImport::new(raw, self.metadata.module.clone()))
@@ -115,7 +115,7 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A signature that stands alone: of a method's local variables, or for `calli`.
+    /// A stand-alone signature: of a method's local variables, or for `calli`.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -145,8 +145,8 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A reference to a type by its name, which is with the namespace. `scope` is where it is: an assembly or module
-    /// reference, or the reference to the type that encloses it.
+    /// A reference to a type by its name with the namespace. `scope` says where the type is: an assembly or module reference,
+    /// or the reference to its enclosing type.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -191,7 +191,7 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A reference to another assembly. One that exists already is not looked for.
+    /// A reference to another assembly. The call does not search for an existing one.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -234,7 +234,7 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A reference to another module, or to the library of native functions.
+    /// A reference to another module, or to a native library.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -249,11 +249,11 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A type of the module. The name is with the namespace; of a nested type, given by what encloses it, without.
+    /// Defines a type of the module. The name includes the namespace, except for a nested type, which has an enclosing type.
     ///
     /// # Safety
-    /// No other type of the module has this name, the runtime can load the type as it is described, and nobody but code that this
-    /// profiler writes uses it. See [`MetadataEmit`] for what comes of it otherwise.
+    /// No other type of the module has this name, the runtime can load the type as described, and only code that this profiler
+    /// writes uses it. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -271,7 +271,7 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineTypeDef";
         let name = wide(CALL, name)?;
         let extends = extends.map_or(0, |base| base.token().as_raw());
-        // The nil token ends the list.
+        // A nil token ends the list.
         let interfaces: Vec<u32> = interfaces.iter().map(|interface| interface.token().as_raw()).chain([0]).collect();
         define(CALL, TypeDef::from_raw, |token| {
             let (name, flags, interfaces) = (name.as_ptr(), flags.bits(), interfaces.as_ptr());
@@ -285,11 +285,12 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A method of `class`, as yet without a body: that is given by `SetILFunctionBody`, unless it needs none.
+    /// Defines a method of `class`, without a body: `SetILFunctionBody` adds one, unless the method needs none.
     ///
     /// # Safety
     /// `class` is a type that this profiler has defined, or the runtime can load it with the method as well as without; and the
-    /// method does not override, implement or hide another that existing code calls. See [`MetadataEmit`] for what comes of it otherwise.
+    /// method does not override, implement or hide another that existing code calls. See [`MetadataEmit`] for the consequences
+    /// otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -307,8 +308,8 @@ impl<'cb> MetadataEmit<'cb> {
         let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MethodDef::from_raw, |token| {
             let (flags, impl_flags) = (flags.bits(), impl_flags.bits());
-            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address
-            // 0 says that there is no body in the file.
+            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address 0
+            // means that the file has no body.
             unsafe {
                 let (class, blob) = (class.as_raw(), signature.as_ptr());
                 raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
@@ -316,11 +317,11 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// The name and flags of a method's parameter; `sequence` counts from 1, and 0 is what the method returns.
+    /// Defines the name and flags of a method's parameter; `sequence` counts from 1, and 0 is the return value.
     ///
     /// # Safety
-    /// `method` is one that this profiler has defined, or no row describes this parameter yet, and nobody relies on there being
-    /// none. See [`MetadataEmit`] for what comes of it otherwise.
+    /// This profiler has defined `method`; or this parameter has no row yet, and no code depends on that. See [`MetadataEmit`]
+    /// for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -342,11 +343,12 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A field of `class`, without a constant value.
+    /// Defines a field of `class`, without a constant value.
     ///
     /// # Safety
-    /// `class` is a type that this profiler has defined. In any other, no code and no native structure may rely on its layout: it
-    /// is not in System.Private.CoreLib, not passed to native code, and its module is not precompiled. See [`MetadataEmit`] for what comes of it otherwise.
+    /// This profiler has defined `class`; or no code and no native structure depends on its layout: it is not in
+    /// System.Private.CoreLib, not passed to native code, and its module is not precompiled. See [`MetadataEmit`] for the
+    /// consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -370,12 +372,12 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A custom attribute at `owner`. The constructor is a method definition or a member reference; the value is encoded as
-    /// ECMA-335 II.23.3 says.
+    /// Attaches a custom attribute to `owner`. The constructor is a method definition or a member reference; the value is
+    /// encoded as in ECMA-335 II.23.3.
     ///
     /// # Safety
-    /// The attribute says to the runtime, and to whatever reads it, nothing that existing code was not compiled for, and the value
-    /// fits the constructor. See [`MetadataEmit`] for what comes of it otherwise.
+    /// The runtime and all readers of the attribute learn nothing from it that contradicts the assumptions of existing code,
+    /// and the value fits the constructor. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -396,12 +398,12 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// The native function that a method without a body stands for.
+    /// Maps a method without a body to a native function.
     ///
     /// # Safety
-    /// Managed code that can call `method` can call `function` with whatever the method's signature lets through: the function has
-    /// to have that signature and to be safe to call with any such arguments. Existing code that calls the method already must
-    /// be right with it, too. See [`MetadataEmit`] for what comes of it otherwise.
+    /// Managed code that can call `method` can call `function` with all arguments that the method's signature allows: the
+    /// function must have that signature and be safe to call with any of these arguments. Existing code that already calls the
+    /// method must work with the function, too. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -428,14 +430,14 @@ impl fmt::Debug for MetadataEmit<'_> {
     }
 }
 
-/// `ELEMENT_TYPE_END`: of a field or parameter without a constant.
+/// `ELEMENT_TYPE_END`: the type of a field or parameter without a constant.
 const NO_VALUE: u32 = 0;
 
-/// The token that a call defines.
+/// Makes a call that defines a token, and checks the token.
 fn define<T>(call: &'static str, kind: impl Fn(u32) -> T, ask: impl Fn(*mut u32) -> HRESULT) -> Result<T> {
     let mut token = 0;
     Error::check(ask(&mut token), call)?;
-    // A success that gives nothing would otherwise be found out when the code runs.
+    // Otherwise a success without a token would be noticed only when the code runs.
     if Token::from_raw(token).is_nil() {
         return Err(Error::new(E_INVALIDARG, call));
     }

@@ -1,4 +1,4 @@
-//! Generic parameters and what they are constrained to.
+//! Generic parameters and their constraints.
 
 use corprof_sys as sys;
 
@@ -7,13 +7,13 @@ use super::{GenericParam, GenericParamConstraint, Token};
 use crate::error::{Error, Result};
 use crate::ffi::buffer::read_utf16;
 
-/// What the metadata says about a generic parameter.
+/// A generic parameter in the metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct GenericParamProps {
     /// Its token.
     pub token: GenericParam,
-    /// Its place, counted from 0.
+    /// Its index, counted from 0.
     pub index: u32,
     /// Its name.
     pub name: String,
@@ -24,8 +24,8 @@ pub struct GenericParamProps {
 }
 
 impl MetadataImport<'_> {
-    /// The generic parameters of a type or method that the module defines, in their order. Those of a nested type include
-    /// the ones of the types around it.
+    /// The generic parameters of a type or method that the module defines, in order. Those of a nested type include the
+    /// parameters of its enclosing types.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -42,7 +42,7 @@ impl MetadataImport<'_> {
         Ok(params)
     }
 
-    /// The name, place and owner of a generic parameter.
+    /// The name, index and owner of a generic parameter.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.

@@ -1,7 +1,7 @@
 //! [`MetadataImport`]: the runtime's reader of one module's metadata.
 //!
-//! Each method asks about one token and answers with owned values: the runtime's memory goes away with the module. The
-//! questions are in the files beside this one, by what is asked about; `IMetaDataImport2` itself, for the rest, is behind
+//! Each method asks about one token and returns owned values, because the runtime's memory is freed with the module. The
+//! questions are in the files beside this one, by subject; `IMetaDataImport2` itself is available through
 //! [`MetadataImport::as_raw`].
 
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::error::Result;
 use crate::ffi::buffer::read_utf16;
 use crate::session::liveness::Lifeline;
 
-/// The metadata of one module, to read.
+/// Reads the metadata of one module.
 ///
-/// From [`InCallback::metadata`](crate::context::InCallback::metadata). It reads the module's own memory, and so cannot
-/// outlive the callback that it was asked for in; asking again is cheap.
+/// Get it from [`InCallback::metadata`](crate::context::InCallback::metadata). It reads the module's own memory, and so cannot
+/// outlive its callback; getting it again is cheap.
 ///
 /// ```
 /// # use corprof::prelude::*;
@@ -43,8 +43,8 @@ pub struct MetadataImport<'cb> {
 }
 
 // SAFETY: the runtime makes this object with `MDThreadSafetyOn` (GetMDPublicInterfaceFromInternal, coreclr/md/enc/
-// mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers of
-// the same metadata, and the reference count is interlocked (RegMeta::AddRef). Nothing in it belongs to a thread.
+// mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers of the
+// same metadata, and the reference count is interlocked (RegMeta::AddRef). No part of it belongs to a thread.
 unsafe impl Send for MetadataImport<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MetadataImport<'_> {}
@@ -54,23 +54,23 @@ impl MetadataImport<'_> {
         Self { metadata: Metadata { raw, module }, _cb: PhantomData }
     }
 
-    /// The runtime's interface itself, for questions that have no safe form yet.
+    /// The runtime's interface itself, for calls that have no safe form yet.
     ///
     /// # Safety
-    /// A copy of it must not be kept: it reads the memory of the module.
+    /// Do not keep a copy: it reads the memory of the module.
     pub unsafe fn as_raw(&self) -> &sys::IMetaDataImport2 {
         &self.metadata.raw
     }
 
-    /// Whether the module can certainly not be unloaded.
+    /// Whether the module can never be unloaded.
     pub(crate) fn is_sure_to_stay(&self) -> bool {
         self.metadata.module.is_sure_to_stay()
     }
 
-    /// The module's name, as it was compiled: usually its file's name.
+    /// The module's name from its compilation: usually its file's name.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "GetScopeProps")]
     pub fn module_name(&self) -> Result<String> {
         let raw = self.raw()?;
@@ -93,15 +93,15 @@ impl MetadataImport<'_> {
         self.metadata.loaded()
     }
 
-    /// All tokens that an enumeration of this very object gives: see [`raw::tokens`] for what `list` is asked for. It may
-    /// write the handle, the count, and at most as many tokens as there is room for.
+    /// All tokens of an enumeration of this very object: [`raw::tokens`] says what `list` must do. It may write the handle, the
+    /// count, and at most as many tokens as there is room for.
     pub(super) fn tokens<T>(
         &self,
         call: &'static str,
         kind: impl Fn(u32) -> T,
         list: impl FnMut(*mut sys::HCORENUM, *mut u32, u32, *mut u32) -> HRESULT,
     ) -> Result<Vec<T>> {
-        // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
+        // SAFETY: the handle comes from an enumeration of this very object, and has no other user.
         raw::tokens(call, kind, list, |handle| unsafe { self.metadata.raw.CloseEnum(handle) })
     }
 }

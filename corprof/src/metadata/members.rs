@@ -1,4 +1,4 @@
-//! Methods, fields and parameters of the module, and the members of other types that it names.
+//! Methods, fields and parameters of the module, and the members of other types that it refers to.
 
 use corprof_sys as sys;
 
@@ -9,7 +9,7 @@ use super::{Constant, FieldDef, MemberRef, MethodDef, MethodSpec, ParamDef, Toke
 use crate::error::{Error, Result};
 use crate::ffi::buffer::{Units, read_units, read_utf16};
 
-/// What the metadata says about a method that the module defines.
+/// A method that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MethodProps {
@@ -21,13 +21,13 @@ pub struct MethodProps {
     pub flags: sys::CorMethodAttr,
     /// How it is implemented.
     pub impl_flags: sys::CorMethodImpl,
-    /// Where its body lies in the module, as a relative virtual address; 0 if it has none.
+    /// The relative virtual address of its body in the module; 0 if it has none.
     pub code_rva: u32,
     /// Its signature: see [`MethodSignature`](super::signature::MethodSignature).
     pub signature: Vec<u8>,
 }
 
-/// What the metadata says about a method or field of another type.
+/// A reference to a method or field of another type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MemberRefProps {
@@ -39,7 +39,7 @@ pub struct MemberRefProps {
     pub signature: Vec<u8>,
 }
 
-/// What the metadata says about a field that the module defines.
+/// A field that the module defines.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct FieldProps {
@@ -55,15 +55,15 @@ pub struct FieldProps {
     pub constant: Option<Constant>,
 }
 
-/// What the metadata says about a parameter.
+/// A parameter in the metadata.
 ///
-/// Only named parameters need have a row, and others may have none.
+/// Only named parameters need a row; others may have none.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct ParamProps {
     /// The method that takes it.
     pub method: MethodDef,
-    /// Its place: 0 is what the method returns, 1 the first parameter (not `this`).
+    /// Its index: 0 is the return value, 1 the first parameter (not `this`).
     pub sequence: u32,
     /// Its name.
     pub name: String,
@@ -79,11 +79,11 @@ pub struct ParamProps {
 pub struct MethodSpecProps {
     /// The generic method: a definition or a reference.
     pub parent: Token,
-    /// Its arguments: see [`Type::decode_method_spec`](super::signature::Type::decode_method_spec).
+    /// Its type arguments: see [`Type::decode_method_spec`](super::signature::Type::decode_method_spec).
     pub signature: Vec<u8>,
 }
 
-/// [`MethodProps`], where the call has put them.
+/// [`MethodProps`], borrowed from the results of the call.
 pub(crate) struct MethodRow<'a> {
     pub(crate) class: TypeDef,
     pub(crate) name: &'a Units,
@@ -94,7 +94,7 @@ pub(crate) struct MethodRow<'a> {
 }
 
 impl MetadataImport<'_> {
-    /// The methods that a type declares; those of `TypeDef::NIL` are the global ones.
+    /// The methods that a type declares; for `TypeDef::NIL` the global ones.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -110,8 +110,7 @@ impl MetadataImport<'_> {
     /// The methods of this name that a type declares.
     ///
     /// # Errors
-    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that has a NUL inside or
-    /// is too long.
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that contains a NUL or is too long.
     #[doc(alias = "EnumMethodsWithName")]
     pub fn methods_named(&self, class: TypeDef, name: &str) -> Result<Vec<MethodDef>> {
         let raw = self.raw()?;
@@ -143,13 +142,14 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// As [`method`](Self::method), in place: the module stays loaded until `read` returns.
+    /// Like [`method`](Self::method), read in place: the module stays loaded until `read` returns.
     #[inline]
     pub(crate) fn read_method<R>(&self, method: MethodDef, read: impl FnOnce(&MethodRow<'_>) -> R) -> Result<R> {
         let raw = self.raw()?;
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
         let (mut name, mut blob) = (Units::new(), Blob::default());
-        // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps nothing.
+        // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps
+        // nothing.
         unsafe {
             read_units("GetMethodProps", &mut name, |start, room, count| {
                 raw.GetMethodProps(
@@ -172,12 +172,12 @@ impl MetadataImport<'_> {
             flags: sys::CorMethodAttr::from_bits_retain(flags),
             impl_flags: sys::CorMethodImpl::from_bits_retain(impl_flags),
             code_rva,
-            // SAFETY: the call that succeeded just now filled it in, and `raw` keeps the module loaded to the end.
+            // SAFETY: the successful call above has filled it in, and `raw` keeps the module loaded to the end.
             signature: unsafe { blob.bytes() },
         }))
     }
 
-    /// The fields that a type declares; those of `TypeDef::NIL` are the global ones.
+    /// The fields that a type declares; for `TypeDef::NIL` the global ones.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -221,7 +221,7 @@ impl MetadataImport<'_> {
             class: TypeDef::from_raw(class),
             name,
             flags: sys::CorFieldAttr::from_bits_retain(flags),
-            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            // SAFETY: the successful call above has filled it in, and the module is still loaded.
             signature: unsafe { blob.copy() },
             // SAFETY: the same.
             constant: unsafe { constant.read() },
@@ -241,7 +241,7 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The name, place, flags and default value of a parameter.
+    /// The name, index, flags and default value of a parameter.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -272,7 +272,7 @@ impl MetadataImport<'_> {
             sequence,
             name,
             flags: sys::CorParamAttr::from_bits_retain(flags),
-            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            // SAFETY: the successful call above has filled it in, and the module is still loaded.
             constant: unsafe { constant.read() },
         })
     }
@@ -315,14 +315,14 @@ impl MetadataImport<'_> {
                 )
             }
         })?;
-        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        // SAFETY: the successful call above has filled it in, and the module is still loaded.
         Ok(MemberRefProps { parent: Token::from_raw(parent), name, signature: unsafe { blob.copy() } })
     }
 
-    /// The generic methods with type arguments that the module names.
+    /// The generic methods with type arguments that the module refers to.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumMethodSpecs")]
     pub fn method_specs(&self) -> Result<Vec<MethodSpec>> {
         let raw = self.raw()?;
@@ -344,7 +344,7 @@ impl MetadataImport<'_> {
         // SAFETY: the call writes the local and the two halves of the blob, and keeps nothing.
         let code = unsafe { raw.GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
         Error::check(code, "GetMethodSpecProps")?;
-        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        // SAFETY: the successful call above has filled it in, and the module is still loaded.
         Ok(MethodSpecProps { parent: Token::from_raw(parent), signature: unsafe { blob.copy() } })
     }
 }

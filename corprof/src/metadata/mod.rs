@@ -1,9 +1,9 @@
-//! Metadata: what a module says about its types and members.
+//! Metadata: a module's own description of its types and members.
 //!
-//! [`MetadataImport`] asks a module's metadata, [`MetadataEmit`] adds to it, [`Token`] and its kin name rows of it,
-//! [`signature`] decodes the blobs that describe types and methods. All of it dies with the module. The questions are in
-//! files by what is asked about: `types`, `members`, `properties`, `generics`, `attributes`, `references`, `strings`;
-//! `names` puts the answers together into text.
+//! [`MetadataImport`] reads a module's metadata, [`MetadataEmit`] adds to it, [`Token`] and its relatives identify rows,
+//! [`signature`] decodes the blobs that describe types and methods. All of it is freed with the module. The questions are in
+//! files by subject: `types`, `members`, `properties`, `generics`, `attributes`, `references`, `strings`; `names` makes text of
+//! the answers.
 
 mod attributes;
 mod constant;

@@ -9,7 +9,7 @@ use super::{Constant, Event, MethodDef, Property, Token, TypeDef};
 use crate::error::Result;
 use crate::ffi::buffer::read_utf16;
 
-/// What the metadata says about a property that the module defines.
+/// A property that the module defines.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct PropertyProps {
@@ -23,13 +23,13 @@ pub struct PropertyProps {
     pub signature: Vec<u8>,
     /// Its default value, if it has one.
     pub constant: Option<Constant>,
-    /// The method that sets it, if one does.
+    /// Its setter, if it has one.
     pub setter: Option<MethodDef>,
-    /// The method that gets it, if one does.
+    /// Its getter, if it has one.
     pub getter: Option<MethodDef>,
 }
 
-/// What the metadata says about an event that the module defines.
+/// An event that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EventProps {
@@ -45,7 +45,7 @@ pub struct EventProps {
     pub add: Option<MethodDef>,
     /// The method that removes a handler.
     pub remove: Option<MethodDef>,
-    /// The method that raises it; C# makes none.
+    /// The method that raises it; the C# compiler makes none.
     pub fire: Option<MethodDef>,
 }
 
@@ -100,7 +100,7 @@ impl MetadataImport<'_> {
             class: TypeDef::from_raw(class),
             name,
             flags: sys::CorPropertyAttr::from_bits_retain(flags),
-            // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+            // SAFETY: the successful call above has filled it in, and the module is still loaded.
             signature: unsafe { blob.copy() },
             // SAFETY: the same.
             constant: unsafe { constant.read() },

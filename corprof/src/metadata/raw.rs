@@ -1,4 +1,4 @@
-//! What all metadata calls share: blobs, enumerations, text to pass in.
+//! Shared code of all metadata calls: blobs, enumerations, names as arguments.
 
 use std::ops::Deref;
 
@@ -17,7 +17,7 @@ pub(super) struct Metadata<I> {
 }
 
 impl<I> Metadata<I> {
-    /// The interface, with the module kept loaded until the answer is dropped.
+    /// The interface; the module stays loaded until the guard is dropped.
     ///
     /// # Errors
     /// `COR_E_OBJECTDISPOSED`: the module has been unloaded.
@@ -27,7 +27,7 @@ impl<I> Metadata<I> {
     }
 }
 
-/// An interface to the metadata of a module that is loaded.
+/// An interface to the metadata of a module that is pinned.
 pub(super) struct Loaded<'a, I> {
     raw: &'a I,
     _module: Option<Pinned<'a, ModuleId>>,
@@ -42,7 +42,7 @@ impl<I> Deref for Loaded<'_, I> {
     }
 }
 
-/// Bytes of the module, as the runtime points to them.
+/// Bytes of the module that the runtime points to.
 pub(super) struct Blob {
     pub(super) start: sys::PCCOR_SIGNATURE,
     pub(super) size: u32,
@@ -55,31 +55,31 @@ impl Default for Blob {
 }
 
 impl Blob {
-    /// The bytes themselves, which the module cannot take away.
+    /// A copy of the bytes, which outlives the module.
     ///
     /// # Safety
-    /// A metadata call filled both fields in, and the module is still loaded.
+    /// A metadata call has filled both fields in, and the module is still loaded.
     pub(super) unsafe fn copy(&self) -> Vec<u8> {
-        // SAFETY: vouched for by the caller.
+        // SAFETY: the caller's promise.
         unsafe { self.bytes() }.to_vec()
     }
 
-    /// The bytes where they are.
+    /// The bytes in place.
     ///
     /// # Safety
-    /// A metadata call filled both fields in, and the module stays loaded while they are in use.
+    /// A metadata call has filled both fields in, and the module stays loaded while they are in use.
     #[inline]
     pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         if self.start.is_null() || self.size == 0 {
             return &[];
         }
-        // SAFETY: the metadata gives the start and size of a blob that lies wholly in the module's memory, and does not
-        // change a blob that it has given out.
+        // SAFETY: the metadata give the start and size of a blob that lies wholly in the module's memory, and do not change a
+        // blob that they have returned.
         unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }
     }
 }
 
-/// An enumeration of the runtime's, closed however its use ends.
+/// An enumeration of the runtime, closed on drop.
 struct Enumeration<C: FnMut(sys::HCORENUM)> {
     handle: sys::HCORENUM,
     close: C,
@@ -93,17 +93,17 @@ impl<C: FnMut(sys::HCORENUM)> Drop for Enumeration<C> {
     }
 }
 
-/// All tokens that one of the `Enum…` calls gives.
+/// All tokens that one of the `Enum…` calls returns.
 ///
-/// `list` gets (handle, first place, number of places, out count). The handle is null at first and the call's own later;
-/// `close` gets it at the end, if there is one.
+/// `list` receives (handle, start of the buffer, its length, out count). The handle is null at first and later the one that the
+/// call made; `close` receives it at the end, if there is one.
 pub(super) fn tokens<T>(
     call: &'static str,
     kind: impl Fn(u32) -> T,
     mut list: impl FnMut(*mut sys::HCORENUM, *mut u32, u32, *mut u32) -> HRESULT,
     close: impl FnMut(sys::HCORENUM),
 ) -> Result<Vec<T>> {
-    /// No table and no heap has more, for a token has 24 bits for them.
+    /// No table and no heap has more, because a token has 24 bits for the row.
     const MOST: usize = 1 << 24;
     let mut enumeration = Enumeration { handle: std::ptr::null_mut(), close };
     let mut all = Vec::new();
@@ -121,14 +121,15 @@ pub(super) fn tokens<T>(
     Ok(all)
 }
 
-/// How many UTF-16 units a name may have. The runtime makes UTF-8 of it on the calling thread's stack, three bytes for each
-/// unit (`UTF8STR` in md/inc/rwutil.h), and does not look how much there is left. Compilers end names at 1,023 bytes.
+/// The limit on UTF-16 units in a name, NUL included. The runtime converts a name to UTF-8 on the calling thread's stack, three
+/// bytes for each unit (`UTF8STR` in md/inc/rwutil.h), without checking how much stack is left. Compilers limit names to 1,023
+/// bytes.
 const LONGEST_NAME: usize = 4096;
 
-/// A name to pass to a call, with the NUL behind it.
+/// A name as an argument, with the NUL behind it.
 ///
 /// # Errors
-/// `E_INVALIDARG` for a name with a NUL inside, where the runtime would cut it, and for one that is too long for it.
+/// `E_INVALIDARG` for a name that contains a NUL, where the runtime would truncate it, and for one that is too long.
 pub(super) fn wide(call: &'static str, name: &str) -> Result<Vec<u16>> {
     let units = to_utf16(call, name)?;
     if units.len() > LONGEST_NAME {
@@ -137,15 +138,15 @@ pub(super) fn wide(call: &'static str, name: &str) -> Result<Vec<u16>> {
     Ok(units)
 }
 
-/// The length of a blob to pass to a call.
+/// The length of a blob as an argument.
 ///
 /// # Errors
-/// `E_INVALIDARG` for more than a call can be told of.
+/// `E_INVALIDARG` if it exceeds 32 bits.
 pub(super) fn length<T>(call: &'static str, blob: &[T]) -> Result<u32> {
     u32::try_from(blob.len()).map_err(|_| Error::new(E_INVALIDARG, call))
 }
 
-/// None where the call says that there is no such row.
+/// None if the call says that there is no such row.
 pub(super) fn found<T>(code: HRESULT, call: &'static str, value: T) -> Result<Option<T>> {
     if code == sys::CLDB_E_RECORD_NOTFOUND {
         return Ok(None);
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::error::{E_FAIL, S_FALSE, S_OK};
 
-    /// Gives the numbers up to `end`, a few at a time; the handle counts them.
+    /// Returns the numbers up to `end`, a few at a time; the handle counts them.
     fn numbers(end: usize) -> (Result<Vec<u32>>, usize) {
         let mut closed = 0;
         let read = tokens(

@@ -9,7 +9,7 @@ use super::{Assembly, AssemblyRef, ExportedType, Module, ModuleRef, Token, TypeD
 use crate::error::{E_NOINTERFACE, Error, Result};
 use crate::ffi::buffer::read_utf16;
 
-/// What an assembly is called, in its own manifest or where another refers to it.
+/// The identity of an assembly, in its own manifest or in a reference to it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AssemblyIdentity {
     /// Its simple name.
@@ -18,21 +18,21 @@ pub struct AssemblyIdentity {
     pub version: [u16; 4],
     /// The culture of a satellite assembly; empty for all others.
     pub culture: String,
-    /// Its public key in its own manifest; in a reference usually the key's token of eight bytes. Empty if it has none.
+    /// Its public key in its own manifest; in a reference usually the key's token of eight bytes. Empty if it has no key.
     pub public_key: Vec<u8>,
-    /// Whether `public_key` is the whole key, and more.
+    /// Flags; one says whether `public_key` is the whole key.
     pub flags: sys::CorAssemblyFlags,
 }
 
-/// A type that the assembly gives out but another module defines.
+/// A type that the assembly exports but another module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ExportedTypeProps {
-    /// Its name: with the namespace, without the enclosing types.
+    /// Its name with the namespace, without the enclosing types.
     pub name: String,
-    /// Where it is: another assembly to which it was moved, a file of this one, or the exported type that encloses it.
+    /// Its location: the assembly that it was moved to, a file of this assembly, or the exported type that encloses it.
     pub implementation: Token,
-    /// Its token in that file, which is a hint at most; nil for another assembly's.
+    /// Its token in that file, only a hint; nil for a type in another assembly.
     pub definition: TypeDef,
     /// Visibility, and whether it was moved to another assembly.
     pub flags: sys::CorTypeAttr,
@@ -46,15 +46,15 @@ pub struct PinvokeMap {
     pub flags: sys::CorPinvokeMap,
     /// The function's name.
     pub name: String,
-    /// The library's.
+    /// The library's token.
     pub module: ModuleRef,
 }
 
 impl MetadataImport<'_> {
-    /// The other modules that the module refers to; the libraries of native functions are among them.
+    /// The other modules that the module refers to, including native libraries.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumModuleRefs")]
     pub fn module_refs(&self) -> Result<Vec<ModuleRef>> {
         let raw = self.raw()?;
@@ -80,7 +80,7 @@ impl MetadataImport<'_> {
     /// The token of the module itself.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "GetModuleFromScope")]
     pub fn module(&self) -> Result<Module> {
         let raw = self.raw()?;
@@ -91,7 +91,7 @@ impl MetadataImport<'_> {
         Ok(Module::from_raw(token))
     }
 
-    /// The native function behind a method; none if there is none.
+    /// The native function behind a method; none for other methods.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -113,10 +113,10 @@ impl MetadataImport<'_> {
         }
     }
 
-    /// The assembly whose manifest this module carries; none if it carries none.
+    /// The assembly, if this module has its manifest.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "GetAssemblyFromScope")]
     pub fn assembly(&self) -> Result<Option<Assembly>> {
         let mut token = 0;
@@ -125,7 +125,7 @@ impl MetadataImport<'_> {
         found(code, "GetAssemblyFromScope", Assembly::from_raw(token))
     }
 
-    /// What an assembly calls itself.
+    /// The identity of an assembly in its own manifest.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -134,7 +134,7 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyProps", |start, room, count, data, key, size, flags| {
             let mut hash = 0;
-            // SAFETY: the call writes the local, what `identity` passes, and at most `room` units of text; keeps nothing.
+            // SAFETY: the call writes the local, the outputs of `identity`, and at most `room` units of text; it keeps nothing.
             unsafe { import.GetAssemblyProps(assembly.as_raw(), key, size, &mut hash, start, room, count, data, flags) }
         })
     }
@@ -142,7 +142,7 @@ impl MetadataImport<'_> {
     /// The assemblies that the module refers to.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumAssemblyRefs")]
     pub fn assembly_refs(&self) -> Result<Vec<AssemblyRef>> {
         let (import, _loaded) = self.assembly_import()?;
@@ -153,12 +153,12 @@ impl MetadataImport<'_> {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
                 unsafe { import.EnumAssemblyRefs(handle, start, room, count) }
             },
-            // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
+            // SAFETY: the handle comes from an enumeration of this very object, and has no other user.
             |handle| unsafe { import.CloseEnum(handle) },
         )
     }
 
-    /// What the module calls an assembly that it refers to.
+    /// The identity of an assembly that the module refers to.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -168,7 +168,8 @@ impl MetadataImport<'_> {
         identity("GetAssemblyRefProps", |start, room, count, data, key, size, flags| {
             let reference = reference.as_raw();
             let (mut hash, mut hash_size) = (std::ptr::null(), 0);
-            // SAFETY: the call writes the locals, what `identity` passes, and at most `room` units of text; keeps nothing.
+            // SAFETY: the call writes the locals, the outputs of `identity`, and at most `room` units of text; it keeps
+            // nothing.
             unsafe {
                 import.GetAssemblyRefProps(
                     reference,
@@ -186,10 +187,10 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The types that the assembly gives out but other modules define: those that were moved to another assembly, mostly.
+    /// The types that the assembly exports but other modules define: mostly types that were moved to another assembly.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumExportedTypes")]
     pub fn exported_types(&self) -> Result<Vec<ExportedType>> {
         let (import, _loaded) = self.assembly_import()?;
@@ -200,16 +201,15 @@ impl MetadataImport<'_> {
                 // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
                 unsafe { import.EnumExportedTypes(handle, start, room, count) }
             },
-            // SAFETY: the handle comes from an enumeration of this very object, and is used by nobody else.
+            // SAFETY: the handle comes from an enumeration of this very object, and has no other user.
             |handle| unsafe { import.CloseEnum(handle) },
         )
     }
 
-    /// The exported type of this name, which is with the namespace and without `enclosing`'s; none if there is none.
+    /// The exported type with this name, which includes the namespace but not `enclosing`; none if it does not exist.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
-    /// too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
     #[doc(alias = "FindExportedTypeByName")]
     pub fn find_exported_type(&self, name: &str, enclosing: Option<ExportedType>) -> Result<Option<ExportedType>> {
         const CALL: &str = "FindExportedTypeByName";
@@ -221,7 +221,7 @@ impl MetadataImport<'_> {
         found(code, CALL, ExportedType::from_raw(token))
     }
 
-    /// The name and whereabouts of an exported type.
+    /// The name and location of an exported type.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -259,7 +259,7 @@ impl MetadataImport<'_> {
     }
 }
 
-/// The numbers and pointers of an assembly's name, with nothing in them.
+/// The numbers and pointers of an assembly's identity, all empty.
 pub(super) const NO_DATA: sys::ASSEMBLYMETADATA = sys::ASSEMBLYMETADATA {
     usMajorVersion: 0,
     usMinorVersion: 0,
@@ -292,7 +292,7 @@ fn identity(
         data = NO_DATA;
         ask(start, room, count, &mut data, &mut key, &mut size, &mut flags)
     })?;
-    // The culture has a buffer of its own, inside the structure, and so a reading of its own.
+    // The culture has a buffer of its own inside the structure, and so needs a separate read.
     let culture = read_utf16(call, |start, room, count| {
         data = sys::ASSEMBLYMETADATA { szLocale: start, cbLocale: room, ..NO_DATA };
         let mut unused = 0;
@@ -306,7 +306,7 @@ fn identity(
         name,
         version: [data.usMajorVersion, data.usMinorVersion, data.usBuildNumber, data.usRevisionNumber],
         culture,
-        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        // SAFETY: the successful call above has filled it in, and the module is still loaded.
         public_key: unsafe { blob.copy() },
         flags: sys::CorAssemblyFlags::from_bits_retain(flags),
     })

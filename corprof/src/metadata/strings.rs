@@ -1,4 +1,4 @@
-//! Literal strings and stand-alone signatures: what only instructions refer to.
+//! Literal strings and stand-alone signatures, to which only instructions refer.
 
 use super::import::MetadataImport;
 use super::raw::Blob;
@@ -10,7 +10,7 @@ impl MetadataImport<'_> {
     /// The literal strings of the module (`ldstr`).
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumUserStrings")]
     pub fn user_strings(&self) -> Result<Vec<UserString>> {
         let raw = self.raw()?;
@@ -20,8 +20,7 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// A literal string. Half of a surrogate pair, which such a string may hold, becomes U+FFFD:
-    /// [`user_string_units`](Self::user_string_units) keeps it.
+    /// A literal string. An unpaired surrogate becomes U+FFFD: [`user_string_units`](Self::user_string_units) keeps it.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -30,24 +29,24 @@ impl MetadataImport<'_> {
         Ok(String::from_utf16_lossy(&self.user_string_units(string)?))
     }
 
-    /// A literal string as the UTF-16 units it consists of, which need not be text.
+    /// A literal string as UTF-16 units, which may be ill-formed.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
     #[doc(alias = "GetUserString")]
     pub fn user_string_units(&self, string: UserString) -> Result<Vec<u16>> {
         let raw = self.raw()?;
-        // No NUL ends it, and there may be some inside.
+        // It does not end with a NUL, and may contain some.
         read_list("GetUserString", |room, count, start| {
             // SAFETY: the call writes the count and at most `room` units, and keeps nothing.
             unsafe { raw.GetUserString(string.as_raw(), start, room, count) }
         })
     }
 
-    /// The signatures that stand alone: of methods' local variables and of `calli` instructions.
+    /// The stand-alone signatures: of methods' local variables and of `calli` instructions.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumSignatures")]
     pub fn signatures(&self) -> Result<Vec<StandAloneSignature>> {
         let raw = self.raw()?;
@@ -57,7 +56,7 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// A signature that stands alone: see [`Signature::decode`](super::signature::Signature::decode).
+    /// A stand-alone signature: see [`Signature::decode`](super::signature::Signature::decode).
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -68,7 +67,7 @@ impl MetadataImport<'_> {
         // SAFETY: the call writes the two halves of the blob and keeps nothing.
         let code = unsafe { raw.GetSigFromToken(signature.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetSigFromToken")?;
-        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        // SAFETY: the successful call above has filled it in, and the module is still loaded.
         Ok(unsafe { blob.copy() })
     }
 }

@@ -1,4 +1,4 @@
-//! Types: those of the module, and those that it names elsewhere.
+//! Types: those of the module, and those of other modules that it refers to.
 
 use corprof_sys as sys;
 
@@ -8,42 +8,42 @@ use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 use crate::error::{Error, Result};
 use crate::ffi::buffer::{Units, read_units};
 
-/// What the metadata says about a type that the module defines.
+/// A type that the module defines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TypeDefProps {
-    /// Its name: with the namespace, without the enclosing types, with the arity suffix (`` List`1 ``).
+    /// Its name with the namespace, without the enclosing types, with the arity suffix (`` List`1 ``).
     pub name: String,
     /// Visibility, layout, semantics.
     pub flags: sys::CorTypeAttr,
-    /// What it derives from; none for interfaces, `<Module>` and `System.Object`.
+    /// Its base type; none for interfaces, `<Module>` and `System.Object`.
     pub extends: Option<TypeDefOrRef>,
 }
 
 impl TypeDefProps {
-    /// Whether another type encloses it.
+    /// Whether it is a nested type.
     pub fn is_nested(&self) -> bool {
         is_nested(self.flags)
     }
 }
 
-/// Whether these are the flags of a type that another encloses.
+/// Whether these are the flags of a nested type.
 pub(crate) fn is_nested(flags: sys::CorTypeAttr) -> bool {
     // The visibilities of nested types are the greater values of this field.
     (flags & sys::tdVisibilityMask).bits() >= sys::tdNestedPublic.bits()
 }
 
-/// What the metadata says about a type of another module or assembly.
+/// A reference to a type of another module or assembly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TypeRefProps {
-    /// Where it is: an assembly or module reference, the module itself, or the reference to the type that encloses it.
+    /// Its location: an assembly or module reference, the module itself, or the reference to its enclosing type.
     pub scope: Token,
-    /// Its name: with the namespace, without the enclosing types, with the arity suffix.
+    /// Its name with the namespace, without the enclosing types, with the arity suffix.
     pub name: String,
 }
 
-/// What the metadata says about an interface that a type implements.
+/// An interface that a type implements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InterfaceImplProps {
@@ -54,10 +54,10 @@ pub struct InterfaceImplProps {
 }
 
 impl MetadataImport<'_> {
-    /// The types that the module defines, nested ones too, in the order of their tokens; without `<Module>`.
+    /// The types that the module defines, including nested ones, in the order of their tokens; without `<Module>`.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumTypeDefs")]
     pub fn type_defs(&self) -> Result<Vec<TypeDef>> {
         let raw = self.raw()?;
@@ -67,12 +67,11 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The type that the module defines under this name, which is with the namespace and without `enclosing`'s; none if
-    /// there is none.
+    /// The type that the module defines under this name, which includes the namespace but not `enclosing`; none if it does not
+    /// exist.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
-    /// too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
     #[doc(alias = "FindTypeDefByName")]
     pub fn find_type_def(&self, name: &str, enclosing: Option<TypeDef>) -> Result<Option<TypeDef>> {
         let raw = self.raw()?;
@@ -98,7 +97,7 @@ impl MetadataImport<'_> {
         Ok(TypeDefProps { name, flags, extends: TypeDefOrRef::from_token(extends) })
     }
 
-    /// As [`type_def`](Self::type_def): the flags and the base; the name goes into `name`, which is empty.
+    /// Like [`type_def`](Self::type_def): returns the flags and the base; writes the name to `name`, which is empty.
     #[inline]
     pub(crate) fn read_type_def(&self, definition: TypeDef, name: &mut Units) -> Result<(sys::CorTypeAttr, Token)> {
         let raw = self.raw()?;
@@ -113,7 +112,7 @@ impl MetadataImport<'_> {
         Ok((sys::CorTypeAttr::from_bits_retain(flags), Token::from_raw(extends)))
     }
 
-    /// The type that encloses a nested type; none if it is not nested.
+    /// The enclosing type of a nested type; none if it is not nested.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -127,7 +126,7 @@ impl MetadataImport<'_> {
         Ok(enclosing.filter(|enclosing| !enclosing.is_nil()))
     }
 
-    /// The interfaces that a type says it implements: ask [`interface_impl`](Self::interface_impl) for each.
+    /// The interfaces that a type declares: call [`interface_impl`](Self::interface_impl) for each.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -140,7 +139,7 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// Which type implements which interface.
+    /// The type and the interface of an implementation.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -154,10 +153,10 @@ impl MetadataImport<'_> {
         Ok(InterfaceImplProps { class: TypeDef::from_raw(class), interface: Token::from_raw(interface) })
     }
 
-    /// The types of other modules that the module names.
+    /// The types of other modules that the module refers to.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumTypeRefs")]
     pub fn type_refs(&self) -> Result<Vec<TypeRef>> {
         let raw = self.raw()?;
@@ -167,12 +166,11 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The reference to a type of this name, which is with the namespace, in `scope`: an assembly or module reference, or
+    /// The reference to a type with this name, which includes the namespace, in `scope`: an assembly or module reference, or
     /// the reference to the enclosing type; none if the module has no such reference.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`); `E_INVALIDARG` for a name that has a NUL inside or is
-    /// too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
     #[doc(alias = "FindTypeRef")]
     pub fn find_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<Option<TypeRef>> {
         let raw = self.raw()?;
@@ -184,7 +182,7 @@ impl MetadataImport<'_> {
         found(code, CALL, TypeRef::from_raw(token))
     }
 
-    /// The name and whereabouts of a type of another module.
+    /// The name and location of a type of another module.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -197,7 +195,7 @@ impl MetadataImport<'_> {
         Ok(TypeRefProps { scope, name })
     }
 
-    /// As [`type_ref`](Self::type_ref): the scope; the name goes into `name`, which is empty.
+    /// Like [`type_ref`](Self::type_ref): returns the scope; writes the name to `name`, which is empty.
     pub(crate) fn read_type_ref(&self, reference: TypeRef, name: &mut Units) -> Result<Token> {
         let raw = self.raw()?;
         let mut scope = 0;
@@ -210,10 +208,10 @@ impl MetadataImport<'_> {
         Ok(Token::from_raw(scope))
     }
 
-    /// The types that only a signature can spell.
+    /// The types that only a signature can express.
     ///
     /// # Errors
-    /// What the runtime answers for metadata that is broken (`CLDB_E_…`).
+    /// The runtime's error about broken metadata (`CLDB_E_…`).
     #[doc(alias = "EnumTypeSpecs")]
     pub fn type_specs(&self) -> Result<Vec<TypeSpec>> {
         let raw = self.raw()?;
@@ -223,7 +221,7 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The signature of a type that only a signature can spell: see [`Type::decode`](super::signature::Type::decode).
+    /// The signature of a type that only a signature can express: see [`Type::decode`](super::signature::Type::decode).
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -234,7 +232,7 @@ impl MetadataImport<'_> {
         // SAFETY: the call writes the two halves of the blob and keeps nothing.
         let code = unsafe { raw.GetTypeSpecFromToken(spec.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetTypeSpecFromToken")?;
-        // SAFETY: the call that succeeded just now filled it in, and the module is still loaded.
+        // SAFETY: the successful call above has filled it in, and the module is still loaded.
         Ok(unsafe { blob.copy() })
     }
 }

@@ -1,29 +1,29 @@
-//! Which generic arguments belong where in a name: pure functions on text.
+//! Assigns generic arguments to the levels of a name: pure functions on text.
 //!
-//! The runtime gives the arguments of a nested type in one list, those of the enclosing types first. How many each level
-//! takes is written behind the backtick of its metadata name (`` Dictionary`2 ``).
+//! The runtime gives the arguments of a nested type in one list, those of the enclosing types first. The number at each level
+//! is written behind the backtick of its metadata name (`` Dictionary`2 ``).
 
 use super::spelling::Spelling;
 use super::text::Text;
 
 /// A type's metadata name without its arity suffix, and that arity.
 ///
-/// A backtick with anything but a number behind it belongs to the name.
+/// A backtick without a number behind it belongs to the name.
 pub(super) fn split_arity(name: &str) -> (&str, usize) {
     match name.rsplit_once('`') {
         Some((plain, arity)) if !plain.is_empty() && arity.bytes().all(|b| b.is_ascii_digit()) => {
-            // An empty or absurdly large number does not parse, and is left in the name.
+            // An empty or absurdly large number does not parse, and stays in the name.
             arity.parse().map_or((name, 0), |arity| (plain, arity))
         }
         _ => (name, 0),
     }
 }
 
-/// Where the arguments of a type and of those around it go, of which `text` is given one after the other, the outermost first:
-/// `` N.Outer`1 `` and `` Inner`1 `` with `int32` and `string` make `N.Outer<int32>+Inner<string>`.
+/// Inserts the arguments of a type and its enclosing types into their names, given in `text` one after another, the outermost
+/// first: `` N.Outer`1 `` and `` Inner`1 `` with `int32` and `string` make `N.Outer<int32>+Inner<string>`.
 #[derive(Clone, Copy)]
 pub(super) struct Levels {
-    /// Without arguments the suffixes stay, for they are all that is known; C# writes them as it does in `typeof`: `Outer<,>`.
+    /// Whether there are no arguments: then the suffixes stay; C# writes them as in `typeof`: `Outer<,>`.
     is_open: bool,
     spelling: Spelling,
 }
@@ -33,11 +33,10 @@ impl Levels {
         Self { is_open: arguments == 0, spelling }
     }
 
-    /// How many of the arguments that are left belong to the level that `text` names from `start` on. Its suffix is taken
-    /// away or respelt.
+    /// Ends the level whose name begins at `start` in `text`; returns how many of the remaining arguments belong to it. Its
+    /// suffix is removed or respelt.
     ///
-    /// Arguments that no suffix claims go to the innermost type, and a suffix that claims more than there are gets what is
-    /// left.
+    /// Arguments that no suffix claims go to the innermost type, and a suffix that claims too many gets the remaining ones.
     pub(super) fn end(self, text: &mut Text, start: usize, is_innermost: bool, left: usize) -> usize {
         if self.is_open && self.spelling == Spelling::Il {
             return 0;
@@ -49,7 +48,7 @@ impl Levels {
             text.truncate(plain);
             return if is_innermost { left } else { arity.min(left) };
         }
-        // The number is the profiled program's, and not to be believed if it is absurd.
+        // The number comes from the profiled program, and an absurd one is ignored.
         if (1..=64).contains(&arity) {
             text.truncate(plain);
             text.push('<');
@@ -110,12 +109,12 @@ mod tests {
 
     #[test]
     fn names_that_disagree_with_their_arguments_lose_none() {
-        // No suffix (some compilers and obfuscators): the innermost takes what nobody claims.
+        // No suffix (some compilers and obfuscators): the innermost takes the unclaimed arguments.
         assert_eq!(chain(&["Outer", "Inner"], &["int32"]), "Outer+Inner<int32>");
         assert_eq!(chain(&["Outer`1", "Inner"], &["int32", "string"]), "Outer<int32>+Inner<string>");
-        // Too few.
+        // Too few arguments.
         assert_eq!(chain(&["Outer`3", "Inner`1"], &["int32"]), "Outer<int32>+Inner");
-        // None at all: the open type.
+        // No arguments: the open type.
         assert_eq!(chain(&["Outer`1", "Inner`1"], &NONE), "Outer`1+Inner`1");
         assert_eq!(chain(&[], &["int32"]), "");
     }

@@ -1,10 +1,10 @@
-//! Names for what the runtime only numbers.
+//! Names for the runtime's identifiers.
 //!
 //! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
-//! A name is worked out once and kept until what it names goes away, so asking again is cheap. What cannot be found out is
-//! said in the name, in angle brackets; no look-up fails. `spell` puts names together in a `text`, in one of two ways that
-//! `spelling` knows; `source` has the questions. The answers are kept in `corprof/src/session/names/`. A look-up asks the runtime
-//! with no lock held, and takes none for a name that is known.
+//! A name is made once and kept until the thing that it names is unloaded, so asking again is cheap. No look-up fails: unknown
+//! parts appear in the name, in angle brackets. `spell` puts names together in a `text`, in one of the two ways of `spelling`;
+//! `source` asks the runtime. Names are kept in `corprof/src/session/names/`. A look-up calls the runtime with no lock held,
+//! and takes no lock for a known name.
 
 mod generics;
 mod source;
@@ -25,21 +25,21 @@ use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
 
-/// The names of functions, classes, modules and assemblies, each looked up once: from
+/// The names of functions, classes, modules and assemblies, each made once: see
 /// [`InCallback::names`](crate::InCallback::names).
 ///
-/// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`,
-/// `method void *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their
-/// actual arguments, or the names of their parameters where the runtime does not tell; instantiations that share their
-/// code show `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
+/// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`, `method void
+/// *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their actual arguments, or
+/// the names of their parameters if the runtime does not give the arguments; instantiations that share their code show
+/// `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
 ///
-/// [`csharp`](Self::csharp) gives the same in the words of C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types
-/// with a dot.
+/// [`csharp`](Self::csharp) spells the same names in C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types with a
+/// dot.
 ///
-/// What could not be found out reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`, and is asked again the next time.
+/// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time.
 ///
-/// A name that is known costs well under 100 ns, with no lock and no allocation. All the same, no name may be looked up while
-/// anything is suspended: one that is not known yet takes both.
+/// A known name costs well under 100 ns, with no lock and no allocation. All the same, look up no name while threads are
+/// suspended: a name that is not known yet takes both.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InCallback<'a>,
@@ -61,7 +61,7 @@ impl<'a> Names<'a> {
         Self { cx, kept, spelling: Spelling::Il }
     }
 
-    /// The same names as C# writes them: `Namespace.Outer<int>.Inner<string>.Method<T>(ref int, string[], int?)`.
+    /// The same names in the spelling of C#: `Namespace.Outer<int>.Inner<string>.Method<T>(ref int, string[], int?)`.
     ///
     /// Keywords stand for the core library's types inside a name only: the class itself is `System.Int32`. Constructors and
     /// accessors keep their metadata names (`.ctor`, `get_Item`), and every by-ref parameter reads `ref`.
@@ -78,8 +78,8 @@ impl<'a> Names<'a> {
 
     /// The name of a function: `Namespace.Type<int32>.Method<string>(int32, string[])`.
     ///
-    /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; it is asked about each time, for its
-    /// identifier may be another's soon.
+    /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; the runtime is asked each time, because its
+    /// identifier may soon belong to another function.
     pub fn function(self, function: FunctionId) -> Name {
         let known = self.kept.known.now();
         match self.spelling.table(&known).get(function) {
@@ -105,18 +105,18 @@ impl<'a> Names<'a> {
     /// The name of a method as its module defines it, generic parameters by their own names:
     /// `Namespace.Type<T>.Method<U>(T, U[])`.
     ///
-    /// Worked out anew each time: a method that runs has a [`FunctionId`], and [`function`](Self::function) for it.
+    /// Made anew each time: for a running method use its [`FunctionId`] with [`function`](Self::function).
     pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
         let known = self.kept.known.now();
         Speller::new(&self.live(&known), self.spelling).method_def(module, method)
     }
 
-    /// The name of a module: that of its file without the directory, or else the one that its metadata gives.
+    /// The name of a module: its file name without the directory, or else the name in its metadata.
     pub fn module(self, module: ModuleId) -> Name {
         let known = self.kept.known.now();
         let metadata_name = || self.live(&known).metadata(module).and_then(|m| m.module_name());
         remember(&known, module, || match self.cx.module_info(module) {
-            // Emitted in memory: no file, but the metadata has a name.
+            // A module emitted in memory has no file, but a name in its metadata.
             Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
             Ok(info) => (file_name(&info.path).into(), true),
             Err(error) => known_or(Err(error), "module", module.as_raw()),
@@ -138,7 +138,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The name that is known, or the one worked out now, which is kept if it will last.
+/// The known name; otherwise makes it now, and keeps it if it will stay valid.
 fn remember(known: &Known, key: impl Key, work_out: impl FnOnce() -> (Name, bool)) -> Name {
     if let Some(kept) = known.il.get(key) {
         return kept.name.clone();
@@ -150,11 +150,11 @@ fn remember(known: &Known, key: impl Key, work_out: impl FnOnce() -> (Name, bool
     name
 }
 
-/// A simple name, or what is known instead, and whether it may be kept.
+/// A simple name, or a replacement; and whether it may be kept.
 fn known_or(name: Result<String>, what: &str, id: usize) -> (Name, bool) {
     match name {
         Ok(name) if !name.is_empty() => (name.into(), true),
-        // The runtime answered, and there is no name: that will not change.
+        // The runtime has answered that there is no name: that will not change.
         Ok(_) => (format!("<nameless {what} {id:#x}>").into(), true),
         Err(error) => (format!("<unknown {what} {id:#x}: {}>", code_name(&error)).into(), false),
     }

@@ -1,4 +1,4 @@
-//! Where the parts of a name come from: the runtime and its metadata, or a test's own world.
+//! The source of the parts of a name: the runtime and its metadata, or a test's made-up world.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -14,16 +14,16 @@ use crate::info::{ArrayClass, ClassInfo, FunctionInfo};
 use crate::metadata::{MetadataImport, MethodDef, Token, TypeDef, TypeRef, TypeSpec, is_nested};
 use crate::session::names::{CachedImport, CachedName, Known, UnloadableImports};
 
-/// The questions whose answers make up a name. Each may fail, and the name then says so.
+/// The questions for the parts of a name. Each may fail, and the name then says so.
 ///
-/// Names of types are given in an empty `name`, so that the text of a whole name is allocated once.
+/// Names of types are written to an empty `name`, so that the text of a whole name is allocated once.
 pub(super) trait Source {
     fn function_info(&self, function: FunctionId) -> Result<FunctionInfo>;
     fn dynamic_function_name(&self, function: FunctionId) -> Result<String>;
     fn class_info(&self, class: ClassId) -> Result<ClassInfo>;
     fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>>;
 
-    /// Lets a method be read in place: the type that declares it, its name and its signature.
+    /// Reads a method in place: the type that declares it, its name and its signature.
     fn method<R>(
         &self,
         module: ModuleId,
@@ -39,9 +39,9 @@ pub(super) trait Source {
     /// The names of the generic parameters of a type or method, in order.
     fn generic_params(&self, module: ModuleId, owner: Token) -> Result<Vec<String>>;
 
-    /// The class's name if it is known already.
+    /// The class's name, if it is known already.
     fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>>;
-    /// Takes note of a name that was found in full: the function's, and of the class, which ends there.
+    /// Keeps a complete name: the function's, and the class's, which is its beginning up to the given end.
     fn learn(&self, name: &Name, function: Option<FunctionId>, class: Option<(ClassId, usize)>);
 }
 
@@ -49,10 +49,10 @@ pub(super) trait Source {
 pub(super) struct Live<'a, 'cb> {
     cx: &'a InCallback<'cb>,
     passing: &'a UnloadableImports,
-    /// What was known when the look-up began, and gets what it finds out.
+    /// The known names as of the beginning of the look-up; new ones are inserted here.
     known: &'a Known,
     spelling: Spelling,
-    /// The metadata asked last: most of a name comes from one module.
+    /// The last metadata used: most of a name comes from one module.
     last: Cell<Option<(ModuleId, &'a MetadataImport<'static>)>>,
 }
 
@@ -104,7 +104,7 @@ impl<'a, 'cb> Live<'a, 'cb> {
     fn other_metadata(&self, module: ModuleId) -> Result<Arc<MetadataImport<'static>>> {
         let ticket = match self.passing.get(&module).map(CachedImport::downcast) {
             Ok(Ok(import)) => return Ok(import),
-            // Nobody else keeps anything there.
+            // Only this file keeps values there.
             Ok(Err(_)) => None,
             Err(ticket) => Some(ticket),
         };

@@ -1,9 +1,9 @@
 //! Puts a name together from its parts.
 //!
-//! The text is written from left to right into one buffer. A part that cannot be had is replaced by text in angle brackets that
-//! says why, and the speller remembers that something is missing: such a name is not worth keeping. Names may be endless
-//! (metadata and type arguments are the profiled program's, and nest as they like), so both depth and the work spent on one
-//! name are limited; what does not fit becomes an ellipsis. How types of signatures are spelt, is in `types`.
+//! The text is written from left to right into one buffer. An unknown part is replaced by text in angle brackets with the
+//! reason, and the speller remembers that the name is incomplete and not worth keeping. Names may be endless (metadata and type
+//! arguments come from the profiled program, and nest without limit), so both the depth and the work spent on one name are
+//! limited; an ellipsis replaces the rest. `types` spells the types of signatures.
 
 mod types;
 
@@ -23,17 +23,17 @@ use crate::metadata::signature::cursor::Reader;
 use crate::metadata::signature::{Primitive, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 
-/// How deeply types may be nested in one name: type arguments, arrays, specs within specs.
+/// The nesting limit for types in one name: type arguments, arrays, specs within specs.
 const MAX_DEPTH: usize = 48;
-/// How many types may enclose one another. A longer chain is a circle in broken metadata.
+/// The limit on enclosing types. A longer chain is a cycle in broken metadata.
 const MAX_LEVELS: usize = 32;
-/// How many bytes of text may be written for one name, intermediate ones included.
+/// The limit on bytes of text written for one name, intermediate ones included.
 const MAX_WORK: usize = 64 * 1024;
-/// The class of global methods, which metadata calls nil as often as by its name.
+/// The class of global methods, for which metadata use nil as often as this name.
 const GLOBAL: &str = "<Module>";
 const ELLIPSIS: &str = "\u{2026}";
 
-/// What generic parameters stand for: arguments, or the parameters' names where the arguments are unknown.
+/// The meaning of generic parameters: arguments, or the parameters' names if the arguments are unknown.
 enum Arguments {
     Known(Vec<ClassId>),
     Named(Vec<String>),
@@ -54,7 +54,7 @@ impl Arguments {
 enum Rest<'r, 'b> {
     Known(&'r [ClassId]),
     Named(&'r [String]),
-    /// So many that come next in a signature.
+    /// This many, which come next in a signature.
     Spelt(&'r mut Reader<'b>, usize, &'r Scope<'r>),
 }
 
@@ -68,7 +68,7 @@ impl Rest<'_, '_> {
     }
 }
 
-/// What generic parameters stand for, within one module's metadata.
+/// The meaning of generic parameters, within one module's metadata.
 struct Scope<'a> {
     module: ModuleId,
     type_arguments: &'a Arguments,
@@ -79,15 +79,15 @@ pub(super) struct Speller<'s, S: Source> {
     source: &'s S,
     spelling: Spelling,
     text: Text,
-    /// Something could not be found out.
+    /// Whether a part is unknown.
     missing: bool,
-    /// The identifier may name something else before anybody is told.
+    /// Whether the identifier may be reused without a callback.
     passing: bool,
-    /// A limit was reached; from then on nothing more is spelt.
+    /// Whether a limit was reached; from then on nothing more is spelt.
     cut: bool,
     depth: usize,
     work: usize,
-    /// The class that the text begins with and where its name ends, if it was found out on the way of a function's.
+    /// The class whose name begins the text, with the end of that name, if a function's name led to it.
     declaring: Option<(ClassId, usize)>,
 }
 
@@ -106,12 +106,12 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    /// Whether the name is worth keeping: it says all there is to say, or all that will ever fit, and stays true.
+    /// Whether the name is worth keeping: it is complete, or as complete as it can get, and stays true.
     pub(super) fn is_lasting(&self) -> bool {
         !self.missing && !self.passing
     }
 
-    /// Whether all that has been spelt so far is there.
+    /// Whether everything spelt so far is complete.
     fn is_whole(&self) -> bool {
         !self.missing && !self.cut
     }
@@ -142,13 +142,13 @@ impl<'s, S: Source> Speller<'s, S> {
         name
     }
 
-    /// Spells a class, and takes note of it.
+    /// Spells a class, and keeps its name.
     fn class(&mut self, class: ClassId) {
         self.nested(|this| {
             if let Some(name) = this.source.known_class(class) {
                 return this.push(&name);
             }
-            // The outer name's gaps are no reason not to keep this one.
+            // Gaps in the outer name do not prevent keeping this one.
             let outer_missing = mem::take(&mut this.missing);
             let start = this.text.len();
             this.unlearnt_class(class);
@@ -198,11 +198,11 @@ impl<'s, S: Source> Speller<'s, S> {
         self.spelling.argument(&mut self.text, start);
     }
 
-    /// The declaring class of a method; returns its arguments or, where they are unknown, its parameters' names.
+    /// Spells the declaring class of a method; returns its arguments or, if they are unknown, its parameters' names.
     fn declaring_class(&mut self, class: Option<ClassId>, module: ModuleId, token: TypeDef) -> Arguments {
         if let Some(class) = class {
             let known = self.source.known_class(class);
-            // A class that has arguments shows them, so this one has none, and there is nothing to ask.
+            // A class with arguments shows them, so this one has none, and the runtime need not be asked.
             if let Some(name) = &known
                 && !name.contains('<')
             {
@@ -220,7 +220,7 @@ impl<'s, S: Source> Speller<'s, S> {
                     });
                     return Arguments::Known(info.type_args);
                 }
-                // The metadata still knows what it is called.
+                // The metadata still have its name.
                 Err(_) => self.missing = true,
             }
         }
@@ -243,7 +243,7 @@ impl<'s, S: Source> Speller<'s, S> {
     fn method(&mut self, class: Option<ClassId>, module: ModuleId, token: MethodDef, type_args: &[ClassId]) {
         let source = self.source;
         let read = source.method(module, token, |declaring, name, signature| {
-            // Counted before what may be long, so that it is in the name whatever else does not fit.
+            // Counted before the long parts, so that it is in the name whatever else does not fit.
             let is_fit = self.has_room(name.len());
             let type_arguments = self.declaring_class(class, module, declaring);
             self.push_dot();
@@ -263,7 +263,7 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    /// Global methods have a class too, [`GLOBAL`], so only a class that nobody named is empty.
+    /// Global methods have a class too, [`GLOBAL`], so only a class without a name is empty.
     fn push_dot(&mut self) {
         if !self.text.is_empty() {
             self.text.push('.');
@@ -277,11 +277,11 @@ impl<'s, S: Source> Speller<'s, S> {
         if count == 0 {
             return;
         }
-        // Names and classes have no signature that could be wrong.
+        // Names and classes involve no signature that could be malformed.
         let _ = self.push_arguments(&mut rest, count);
     }
 
-    /// `<int32, string>`, of the first arguments that are left; nothing for none.
+    /// Writes `<int32, string>`, from the first of the remaining arguments; writes nothing for none.
     fn push_arguments(&mut self, rest: &mut Rest<'_, '_>, count: usize) -> Spelt {
         if count == 0 {
             return Ok(());
@@ -292,7 +292,7 @@ impl<'s, S: Source> Speller<'s, S> {
                 self.text.push_str(", ");
             }
             if self.cut {
-                // One for the place that it takes, and for the reader.
+                // The ellipsis takes the argument's place.
                 self.text.push_str(ELLIPSIS);
                 break;
             }
@@ -318,11 +318,11 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     fn type_def(&mut self, module: ModuleId, token: TypeDef, mut arguments: Rest<'_, '_>) {
-        // The arguments are of no signature that could be wrong.
+        // The arguments involve no signature that could be malformed.
         let _ = self.type_levels(token, &mut arguments, |this, token| this.type_def_level(module, token));
     }
 
-    /// A type's own name, and which encloses it. Not a part of what calls itself again, for the room that the name takes.
+    /// A type's own name, and its enclosing type. A separate function, because its buffer is large and its caller recursive.
     #[inline(never)]
     fn type_def_level(&mut self, module: ModuleId, token: TypeDef) -> Outer<TypeDef> {
         let mut name = Units::new();
@@ -344,14 +344,14 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    /// The same of a type that is defined elsewhere.
+    /// The same for a type that is defined elsewhere.
     #[inline(never)]
     fn type_ref_level(&mut self, module: ModuleId, token: TypeRef) -> Outer<TypeRef> {
         let mut name = Units::new();
         match self.source.type_ref(module, token, &mut name) {
             Ok(scope) => {
                 self.push_name(&name);
-                // A nested type's reference hangs on that of its enclosing type; any other scope is a module.
+                // The scope of a nested type's reference is the reference to its enclosing type; any other scope is a module.
                 let is_nested = scope.table() == Some(Table::TypeRef) && !scope.is_nil();
                 let outer = if is_nested { TypeRef::try_from(scope).ok() } else { None };
                 outer.map_or(Outer::None, Outer::At)
@@ -363,7 +363,7 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    /// A type with those that enclose it and the arguments of all. `level` appends the name of one.
+    /// A type with its enclosing types and the arguments of all. `level` appends the name of one.
     fn type_levels<T: Copy + Into<Token>>(
         &mut self,
         token: T,
@@ -413,7 +413,7 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 
     fn dynamic_function(&mut self, function: FunctionId) {
-        // The runtime uses the identifiers of dead dynamic methods again, so their names are not kept.
+        // The runtime reuses the identifiers of dead dynamic methods, so their names are not kept.
         self.passing = true;
         let name = self.source.dynamic_function_name(function).unwrap_or_default();
         self.text.push_str(match name.as_str() {
@@ -425,7 +425,7 @@ impl<'s, S: Source> Speller<'s, S> {
         self.text.push('>');
     }
 
-    /// One level down, unless that is too deep.
+    /// Goes one level down, unless that is too deep.
     fn nested(&mut self, spell: impl FnOnce(&mut Self)) {
         if self.cut || self.depth >= MAX_DEPTH {
             self.cut = true;
@@ -436,24 +436,24 @@ impl<'s, S: Source> Speller<'s, S> {
         let start = self.text.len();
         spell(self);
         self.depth -= 1;
-        // What was built out of parts costs again: each level of nesting may keep a copy of them.
+        // Text built from parts counts again: each level of nesting may keep a copy of it.
         self.work = self.work.saturating_add(self.text.len().saturating_sub(start));
     }
 
-    /// Counts so much text. Says no if the name is too long already.
+    /// Counts this much text. Returns `false` if the name is already too long.
     fn has_room(&mut self, length: usize) -> bool {
         self.work = self.work.saturating_add(length);
         self.cut |= self.work > MAX_WORK;
         !self.cut
     }
 
-    /// A piece of text, unless the name is too long already.
+    /// Appends text, unless the name is already too long.
     fn push(&mut self, piece: &str) {
         let piece = if self.has_room(piece.len()) { piece } else { ELLIPSIS };
         self.text.push_str(piece);
     }
 
-    /// The same for a name as the runtime gave it.
+    /// The same for a name from the runtime.
     fn push_name(&mut self, name: &Units) {
         if self.has_room(name.len()) {
             self.text.push_units(name);
@@ -479,17 +479,17 @@ impl<'s, S: Source> Speller<'s, S> {
     }
 }
 
-/// What encloses a type.
+/// The enclosing type of a type.
 enum Outer<T> {
     None,
     At(T),
     Unknown(Error),
 }
 
-/// What is wrong with the signature that is spelt, if anything.
+/// An error if the signature being spelt is malformed.
 type Spelt = std::result::Result<(), SignatureError>;
 
-/// The short form of an error: its code's name, or the code.
+/// The short form of an error: the name of its code, or the code.
 pub(super) fn code_name(error: &Error) -> String {
     error.name().map_or_else(|| format!("{:#010x}", error.code().0), str::to_owned)
 }

@@ -1,10 +1,10 @@
-//! The two ways of writing a type: as IL assembly does, and as C# does.
+//! The two spellings of types: those of IL assembly and of C#.
 
 use super::text::Text;
 use crate::metadata::signature::{CallingConvention, Primitive};
 use crate::session::names::{CachedName, Known, Table};
 
-/// How types are written inside a name.
+/// The spelling of types inside a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spelling {
     /// `Outer<int32>+Inner`, `T&`, `string[][,]`
@@ -13,7 +13,7 @@ pub(super) enum Spelling {
     CSharp,
 }
 
-/// By how many bytes the names of types that have an element type of their own are found.
+/// The size of the table of element types with a keyword.
 const ELEMENTS: usize = 0x20;
 
 const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
@@ -29,7 +29,7 @@ const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
 }
 
 impl Spelling {
-    /// Where names in this spelling are kept.
+    /// The table that keeps names in this spelling.
     #[inline]
     pub(super) fn table(self, known: &Known) -> &Table<CachedName> {
         match self {
@@ -38,7 +38,7 @@ impl Spelling {
         }
     }
 
-    /// The type that a signature's byte stands for, if it needs no more than that.
+    /// The keyword of a signature's byte, if the byte is a whole type.
     #[inline]
     pub(super) fn element(self, element: u8) -> Option<&'static str> {
         const NAMES: [[Option<&str>; ELEMENTS]; 2] = [elements(Spelling::Il), elements(Spelling::CSharp)];
@@ -67,7 +67,7 @@ impl Spelling {
         }
     }
 
-    /// Between a type and one that it encloses.
+    /// The separator between a type and one that it encloses.
     pub(super) const fn nested(self) -> char {
         match self {
             Self::Il => '+',
@@ -75,7 +75,8 @@ impl Spelling {
         }
     }
 
-    /// A class inside another name, which is what `text` says from `start` on: the core library's types by their keywords.
+    /// Respells the class whose name begins at `start` in `text`, inside another name: the core library's types get their
+    /// keywords.
     pub(super) fn argument(self, text: &mut Text, start: usize) {
         let full = text.get(start..).unwrap_or_default();
         if let Some(keyword) = self.keyword(full) {
@@ -89,7 +90,7 @@ impl Spelling {
         }
     }
 
-    /// A class in a signature, where the types that have an element type of their own are not given by name.
+    /// The same for a class in a signature, where types with an element type do not appear by name.
     pub(super) fn named(self, text: &mut Text, start: usize) {
         if self == Self::CSharp {
             self.argument(text, start);
@@ -104,7 +105,7 @@ impl Spelling {
         }
     }
 
-    /// Before and behind the type that a by-ref refers to.
+    /// The text before and behind the type that a by-ref refers to.
     pub(super) const fn by_ref(self) -> (&'static str, &'static str) {
         match self {
             Self::Il => ("", "&"),
@@ -112,13 +113,13 @@ impl Spelling {
         }
     }
 
-    /// Makes an array of what `text` says from `start` on. IL writes the dimensions of the outer array last, C# first.
+    /// Makes an array of the type that begins at `start` in `text`. IL writes the dimensions of the outer array last, C# first.
     pub(super) fn array(self, text: &mut Text, start: usize, rank: u32) {
         let at = match self {
             Self::Il => text.len(),
             Self::CSharp => start + start_of_dimensions(text.get(start..).unwrap_or_default()),
         };
-        // The runtime allows 32; whatever else is asked for is not worth the memory.
+        // The runtime allows 32; a greater number is not worth the memory.
         match rank.clamp(1, 32) as usize - 1 {
             0 if at == text.len() => text.push_str("[]"),
             0 => text.insert_str(at, "[]"),
@@ -126,7 +127,7 @@ impl Spelling {
         }
     }
 
-    /// What stands for arguments of any number and type.
+    /// The text for arguments of any number and type.
     pub(super) const fn variable_arguments(self) -> &'static str {
         match self {
             Self::Il => "...",
@@ -134,7 +135,7 @@ impl Spelling {
         }
     }
 
-    /// What a pointer to a function of this convention begins with.
+    /// The text before and inside a pointer to a function of this convention.
     pub(super) const fn function_pointer(self, convention: CallingConvention) -> (&'static str, &'static str) {
         match self {
             Self::Il => ("method ", il_convention(convention)),
@@ -145,14 +146,14 @@ impl Spelling {
 
 const NULLABLE: &str = "System.Nullable<";
 
-/// Whether this is `System.Nullable<int>` and the like, for which C# writes `int?`.
+/// Whether this is `System.Nullable<…>` with its argument, for which C# writes `int?`.
 fn is_nullable(full: &str) -> bool {
     let Some(inner) = full.strip_prefix(NULLABLE).and_then(|rest| rest.strip_suffix('>')) else { return false };
     let mut depth = 0_usize;
     for byte in inner.bytes() {
         match byte {
             b'<' => depth += 1,
-            // Else the last bracket closes something else.
+            // Otherwise the last bracket closes something else.
             b'>' if depth == 0 => return false,
             b'>' => depth -= 1,
             _ => {}
@@ -161,12 +162,12 @@ fn is_nullable(full: &str) -> bool {
     !inner.is_empty()
 }
 
-/// Where the `[]`s at the end of an array's name begin.
+/// The start of the `[]`s at the end of an array's name.
 fn start_of_dimensions(text: &str) -> usize {
     text.trim_end_matches(['[', ']', ',']).len()
 }
 
-/// The words of IL assembly for a function pointer's convention, with a space behind.
+/// The convention of a function pointer in IL assembly, with a space behind.
 const fn il_convention(convention: CallingConvention) -> &'static str {
     match convention {
         CallingConvention::Default | CallingConvention::VarArg => "",

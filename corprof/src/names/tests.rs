@@ -1,4 +1,4 @@
-//! Names out of a small made-up world: no runtime is needed to put text together.
+//! Names in a small made-up world: putting text together needs no runtime.
 
 mod csharp;
 mod world;
@@ -139,7 +139,7 @@ fn functions_without_metadata() {
     world.dynamic.insert(function_id(3), String::new());
     let expected = ["<dynamic method lambda_method>", "<stub IL_STUB_PInvoke>", "<dynamic method>", "<dynamic method>"];
     for (id, expected) in (1..).zip(expected) {
-        // Never kept: the identifier may be another's soon.
+        // Never kept: the identifier may soon belong to another method.
         assert_eq!(world.name_of(id), (expected.to_owned(), false));
     }
 }
@@ -165,7 +165,7 @@ fn what_is_missing_is_said_and_not_kept() {
     world.function(1, Some(0x60), method_def(1), &[]);
     assert_eq!(incomplete(&world, 1), "N.Plain.<unknown method 0x06000001: CORPROF_E_DATAINCOMPLETE>");
 
-    // The class is not loaded far enough, but the metadata knows its name.
+    // The class is not loaded far enough, but the metadata have its name.
     world.add_method(2, type_def(4), "M", NOTHING, &[]);
     world.function(2, Some(0xdead), method_def(2), &[]);
     assert_eq!(incomplete(&world, 2), "N.Outer<T>.M()");
@@ -185,7 +185,7 @@ fn what_is_missing_is_said_and_not_kept() {
     world.class(0x70, 4, &[0xdead]);
     assert_eq!(world.class_name(0x70), "N.Outer<<unknown class 0xdead: CORPROF_E_DATAINCOMPLETE>>");
     assert!(!world.learnt.borrow().contains_key(&class_id(0x70)));
-    // One that failed does not keep its neighbours from being kept.
+    // A failed argument does not prevent keeping its neighbours.
     world.class(0x71, 5, &[0xdead, STRING]);
     world.learnt.borrow_mut().clear();
     world.class_name(0x71);
@@ -277,7 +277,7 @@ fn hostile_signatures_only_make_odd_names() {
         world.add_method(1, type_def(5), "M", &signature, &["V"]);
         let (name, _) = world.name_of(1);
         assert!(name.starts_with("N.Outer<int32>+Inner<string>.M"), "{signature:x?}: {name}");
-        // What is wrong is said as the decoder says it, unless it lies behind what did not fit.
+        // The error has the decoder's text, unless it lies behind the part that did not fit.
         if !name.contains('…') {
             let problem = MethodSignature::decode(&signature).err().map(|error| format!("(<{error}>)"));
             let said = name.find("(<bad signature").and_then(|at| name.get(at..));

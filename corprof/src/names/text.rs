@@ -1,4 +1,4 @@
-//! [`Text`]: what a name is put together in.
+//! [`Text`]: the buffer in which a name is put together.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -7,15 +7,15 @@ use std::ptr;
 
 use crate::ffi::buffer::Units;
 
-/// Room for nearly every name.
+/// Enough for nearly every name.
 const USUAL_BYTES: usize = 256;
 
-/// A text that grows, on the stack unless it is longer than nearly all names are.
+/// A growing text, on the stack unless it is longer than nearly all names.
 pub(super) struct Text {
-    /// As far as `length` says, whole characters.
+    /// The first `length` bytes are whole characters.
     usual: [MaybeUninit<u8>; USUAL_BYTES],
     length: usize,
-    /// The whole text instead, once it has been that long.
+    /// Replaces the array once the text has grown beyond it.
     long: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl Text {
     pub(super) fn push_str(&mut self, piece: &str) {
         match self.room().get_mut(..piece.len()) {
             Some(room) => {
-                // SAFETY: there is room for so many bytes, of which nobody else has any.
+                // SAFETY: there is room for this many bytes, and the two do not overlap.
                 unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), room.as_mut_ptr().cast(), piece.len()) };
                 self.length += piece.len();
             }
@@ -42,7 +42,7 @@ impl Text {
         self.push_str(letter.encode_utf8(&mut [0; 4]));
     }
 
-    /// Appends text as the runtime gave it.
+    /// Appends text from the runtime.
     #[inline]
     pub(super) fn push_units(&mut self, units: &Units) {
         match units.narrow_to(self.room()) {
@@ -51,7 +51,7 @@ impl Text {
         }
     }
 
-    /// Takes away what is behind `end`, where a character begins.
+    /// Removes the text behind `end`, which is a character boundary.
     pub(super) fn truncate(&mut self, end: usize) {
         if !self.is_char_boundary(end) {
             return;
@@ -62,21 +62,21 @@ impl Text {
         }
     }
 
-    /// Takes away what is behind `start`, and returns it.
+    /// Removes the text behind `start`, and returns it.
     pub(super) fn split_off(&mut self, start: usize) -> String {
         let rest = self.get(start..).unwrap_or_default().to_owned();
         self.truncate(start);
         rest
     }
 
-    /// Puts `piece` before what is behind `at`.
+    /// Inserts `piece` at `at`.
     pub(super) fn insert_str(&mut self, at: usize, piece: &str) {
         let rest = self.split_off(at);
         self.push_str(piece);
         self.push_str(&rest);
     }
 
-    /// What is left on the stack, which is nothing once the text has been long.
+    /// The free part of the array; empty once the text has moved to the heap.
     #[inline]
     fn room(&mut self) -> &mut [MaybeUninit<u8>] {
         let used = if self.long.is_some() { USUAL_BYTES } else { self.length };
@@ -97,8 +97,8 @@ impl Deref for Text {
     fn deref(&self) -> &str {
         match (&self.long, self.usual.get(..self.length)) {
             (Some(long), _) => long,
-            // SAFETY: so many bytes have been written, all by `push_str` and `push_units`, which write whole characters, and been
-            // cut between two of them at most.
+            // SAFETY: this many bytes have been written, all by `push_str` and `push_units`, which write whole characters, and
+            // truncated only at character boundaries.
             (None, Some(bytes)) => unsafe { str::from_utf8_unchecked(&*(ptr::from_ref(bytes) as *const [u8])) },
             (None, None) => "",
         }

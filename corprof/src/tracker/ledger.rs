@@ -1,31 +1,31 @@
-//! The tracker's books: addresses, and what a collection under way makes of them. Knows nothing of the runtime.
+//! The tracker's record of addresses, updated by the reports of a collection. Independent of the runtime.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::info::GenerationRange;
 
-/// Which object is where. A collection's reports carry numbers without gaps, so that a missed one is noticed.
+/// The address of each object. The reports of a collection have consecutive numbers, so that a missed one is noticed.
 #[derive(Default, Debug)]
 pub(super) struct Ledger {
     objects: HashMap<u64, usize>,
     last_id: u64,
-    /// The last report that the addresses take account of.
+    /// The last report that the addresses include.
     settled: u64,
     collection: Option<Collection>,
 }
 
-/// A collection that has been heard to start and not to finish.
+/// A collection that has started and not finished.
 #[derive(Debug)]
 struct Collection {
     /// The number of the report of its start.
     start: u64,
-    /// The ranges that it collects; none when they are not known.
+    /// The ranges that it collects; none if they are unknown.
     collected: Option<Vec<GenerationRange>>,
-    /// The reports of survivors that have been taken account of.
+    /// The reports of survivors so far.
     heard: HashSet<u64>,
-    /// The objects by address, as they were at the start.
+    /// The objects by address, as of the start.
     before: BTreeMap<usize, Vec<u64>>,
-    /// Where the objects are that have survived.
+    /// The new addresses of the objects that have survived.
     after: HashMap<u64, usize>,
 }
 
@@ -34,14 +34,14 @@ impl Ledger {
         self.objects.len()
     }
 
-    /// Brings the books up to `report`, by letting go of everything if something has been missed; false in the middle of a
+    /// Brings the record up to `report`; if a report was missed, drops all objects. Returns `false` in the middle of a
     /// collection.
     fn settle(&mut self, report: u64) -> bool {
         if self.settled == report && self.collection.is_none() {
             return true;
         }
         if let Some(collection) = &self.collection {
-            // Reports are only missed for certain when the next collection starts or this one is found to have ended.
+            // A missed report is certain only when the next collection starts, or this one is found to have ended.
             if report >= collection.start && report - collection.start <= collection.heard.len() as u64 {
                 return false;
             }
@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// The address, or none if the object is gone; nothing at all in the middle of a collection.
+    /// The address; the inner none if the object is gone, the outer in the middle of a collection.
     pub(super) fn find(&mut self, id: u64, report: u64) -> Option<Option<usize>> {
         self.settle(report).then(|| self.objects.get(&id).copied())
     }
@@ -85,10 +85,10 @@ impl Ledger {
         self.collection = Some(Collection { start: report, collected, heard, before, after });
     }
 
-    /// Ranges of survivors: where they began, where they begin now, how long they are.
+    /// Ranges of survivors: old start, new start, length.
     pub(super) fn survived(&mut self, report: u64, ranges: impl Iterator<Item = (usize, usize, usize)>) {
         let Some(collection) = &mut self.collection else { return };
-        // 0: an older form of a report.
+        // Number 0: an older form of a report.
         if report == 0 || !collection.heard.insert(report) {
             return;
         }
@@ -121,7 +121,7 @@ impl Ledger {
                 *address = moved;
                 return true;
             }
-            // No report says that it lives, so it does if the collection has left its generation alone.
+            // No report says that it lives, so it lives if its generation was not collected.
             collected.as_ref().is_some_and(|ranges| ranges.iter().all(|range| !range.contains(*address)))
         });
     }
@@ -149,7 +149,7 @@ mod tests {
         ledger.started(1, Some(vec![range(0x1000, 0x1000)]));
         assert_eq!(ledger.find(first, 1), None, "in the middle of a collection");
         assert_eq!(ledger.track(0x5000, 1), None);
-        // The ranges overlap old places of others: 0x1050 goes to where 0x1000 was.
+        // The ranges overlap the old addresses of others: 0x1050 moves to the old address of 0x1000.
         ledger.survived(2, [(0x1000, 0x0f00, 0x40), (0x1040, 0x0ff0, 0x40)].into_iter());
         ledger.finished(3);
         assert_eq!(ledger.find(first, 3), Some(Some(0x0f00)));

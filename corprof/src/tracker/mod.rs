@@ -1,7 +1,7 @@
-//! Objects that stay findable across collections, on runtimes without handles (before .NET 7).
+//! Tracks objects across collections, on runtimes without handles (before .NET 7).
 //!
-//! A collection moves objects and tells of it in ranges. An [`ObjectTracker`] is fed those callbacks and keeps the addresses
-//! of chosen objects up to date:
+//! A collection moves objects and reports it in ranges. An [`ObjectTracker`] receives those callbacks and updates the addresses
+//! of its objects:
 //!
 //! ```
 //! # use corprof::args::{GcReason, Generations, MovedRanges, SurvivingRanges};
@@ -34,8 +34,8 @@
 //! }
 //! ```
 //!
-//! corprof counts these callbacks itself. A tracker that has missed one, or was not fed for as long as collections went
-//! unmonitored, lets go of all its objects instead of giving out addresses where they no longer are.
+//! corprof counts these callbacks itself. A tracker that has missed one, or received none while collections were not monitored,
+//! drops all its objects instead of returning wrong addresses.
 
 mod ledger;
 
@@ -53,21 +53,21 @@ use crate::session::reports;
 
 use ledger::Ledger;
 
-/// The name that a tracker has for an object.
+/// A tracker's id for an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct TrackedId(u64);
 
-/// Keeps chosen objects findable across collections; see the [module](self).
+/// Finds its objects across collections; see the [module](self).
 ///
 /// Tracking does not keep an object alive.
 #[derive(Default, Debug)]
 pub struct ObjectTracker {
-    /// Never held across a call that may start a collection, nor across one into the user's code.
+    /// Never held across a call that may start a collection, nor across a call of the user's code.
     ledger: Mutex<Ledger>,
 }
 
 impl ObjectTracker {
-    /// A tracker of nothing.
+    /// An empty tracker.
     pub fn new() -> Self {
         Self::default()
     }
@@ -76,56 +76,60 @@ impl ObjectTracker {
         unpoisoned(self.ledger.lock())
     }
 
-    /// Follows `object` from now on.
+    /// Tracks `object` from now on.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in the middle of a collection, or where none is held up.
-    /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `MONITOR_GC` is off, so nobody would hear where the object goes.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in the middle of a collection, or in a callback that does not hold up
+    /// collections. `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `MONITOR_GC` is off, so that moves are not reported.
     pub fn track(&self, cx: &InCallback<'_>, object: ObjectId<'_>) -> Result<TrackedId> {
         const CALL: &str = "track";
         cx.check_still(CALL)?;
         if !cx.event_mask()?.contains(EventMask::MONITOR_GC) {
-            return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL)
-                .about("tracker", "with MONITOR_GC off nobody hears where objects go: ask for it in `initialize`"));
+            return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL).about(
+                "tracker",
+                "with MONITOR_GC off the runtime does not report moves: turn it on in `initialize`",
+            ));
         }
         let id = self.ledger().track(object.as_raw(), reports());
         id.map(TrackedId).ok_or(Self::unsettled(CALL))
     }
 
-    /// Follows the object no longer.
+    /// Stops tracking the object.
     pub fn untrack(&self, id: TrackedId) {
         self.ledger().untrack(id.0);
     }
 
-    /// Where the object is; none if it has been collected or let go of.
+    /// The object; none if it was collected or dropped from the tracker.
     ///
     /// # Errors
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in the middle of a collection (between `garbage_collection_started` and
-    /// `garbage_collection_finished`, which must have been fed first), or where none is held up.
+    /// `garbage_collection_finished`, which must be passed to the tracker first), or in a callback that does not hold up
+    /// collections.
     pub fn find<'cx>(&self, cx: &'cx InCallback<'_>, id: TrackedId) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "find";
         cx.check_still(CALL)?;
         match self.ledger().find(id.0, reports()) {
-            // SAFETY: the ledger has followed the object through every collection up to this one, and `check_still` says that
+            // SAFETY: the ledger has tracked the object through every collection up to this one, and `check_still` says that
             // nothing moves it while `cx` is borrowed.
             Some(address) => Ok(address.and_then(|address| unsafe { ObjectId::from_raw(address) })),
             None => Err(Self::unsettled(CALL)),
         }
     }
 
-    /// How many objects are followed.
+    /// The number of tracked objects.
     pub fn len(&self) -> usize {
         self.ledger().len()
     }
 
-    /// Whether none is.
+    /// Whether no object is tracked.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// To be called from the callback of this name, with its arguments.
+    /// Call this in the callback of this name, with its arguments.
     pub fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>) {
-        // Without the bounds it is not known what this collection leaves alone, and nothing is taken for alive.
+        // Without the bounds, the generations that this collection leaves alone are unknown, and no unreported object counts as
+        // alive.
         let ranges = cx.generation_bounds().ok();
         let collected = ranges.map(|ranges| {
             ranges.into_iter().filter(|range| generations.contains(range.generation)).collect::<Vec<_>>()
@@ -133,19 +137,19 @@ impl ObjectTracker {
         self.ledger().started(cx.report(), collected);
     }
 
-    /// To be called from `moved_references2`. The runtime makes `moved_references` as well, which says nothing new.
+    /// Call this in `moved_references2`. The runtime makes `moved_references` as well, with the same content.
     pub fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
         let ranges = ranges.iter().map(|range| (range.old_start, range.new_start, range.length));
         self.ledger().survived(cx.report(), ranges);
     }
 
-    /// To be called from `surviving_references2`. The runtime makes `surviving_references` as well, which says nothing new.
+    /// Call this in `surviving_references2`. The runtime makes `surviving_references` as well, with the same content.
     pub fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
         let ranges = ranges.iter().map(|range| (range.start, range.start, range.length));
         self.ledger().survived(cx.report(), ranges);
     }
 
-    /// To be called from the callback of this name, before objects are looked for there.
+    /// Call this in the callback of this name, before `find` there.
     pub fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
         self.ledger().finished(cx.report());
     }

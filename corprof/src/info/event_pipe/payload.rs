@@ -1,8 +1,8 @@
-//! The values of an event's fields, as they go over the wire.
+//! The values of an event's fields, encoded for the wire.
 
 use windows_core::GUID;
 
-/// The values of an event's fields, one after the other.
+/// The values of an event's fields, one after another.
 ///
 /// ```
 /// # use corprof::info::EventPipePayload;
@@ -25,14 +25,14 @@ macro_rules! numbers {
 }
 
 impl EventPipePayload {
-    /// No field yet.
+    /// A payload without fields.
     pub const fn new() -> Self {
         Self { bytes: Vec::new() }
     }
 
     numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-    /// Adds a truth value.
+    /// Adds a Boolean.
     pub fn bool(&mut self, value: bool) -> &mut Self {
         self.u32(u32::from(value))
     }
@@ -50,19 +50,19 @@ impl EventPipePayload {
         self.u16(0)
     }
 
-    /// Adds bytes as they are: for an array the number of its elements as a `u16`, and the elements.
+    /// Adds raw bytes: for an array the number of its elements as a `u16`, and the elements.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(bytes);
         self
     }
 
-    /// Starts over, and keeps the memory.
+    /// Removes all fields, and keeps the memory.
     pub fn clear(&mut self) -> &mut Self {
         self.bytes.clear();
         self
     }
 
-    /// What has been added.
+    /// The encoded fields.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,4 +1,4 @@
-//! Providers of one's own, the events that they define, and who listens.
+//! The profiler's own providers, their events, and listeners to their state.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ use crate::report;
 use super::{EventPipeLevel, EventPipePayload};
 use crate::info::nested::Nested;
 
-/// What a field of an event is.
+/// The type of an event's field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "they are the primitive types of .NET")]
@@ -63,9 +63,9 @@ impl EventPipeType {
 pub struct EventPipeField<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is, or what its elements are.
+    /// Its type, or the type of its elements.
     pub kind: EventPipeType,
-    /// Whether it is a list of them. Needs .NET 6.
+    /// Whether it is an array. Needs .NET 6.
     pub is_array: bool,
 }
 
@@ -74,47 +74,47 @@ pub struct EventPipeField<'a> {
 pub struct EventPipeEventDefinition<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its number within the provider.
+    /// Its id within the provider.
     pub id: u32,
-    /// The groups it belongs to, which a session can choose by.
+    /// The kinds that it belongs to; sessions select by these bits.
     pub keywords: u64,
-    /// Its version, which goes up when fields are added.
+    /// Its version, which increases when fields are added.
     pub version: u32,
-    /// How urgent it is.
+    /// Its level.
     pub level: EventPipeLevel,
-    /// What it marks in a longer activity: 1 the start, 2 the stop, 0 neither.
+    /// Its role in a longer activity: 1 the start, 2 the stop, 0 neither.
     pub opcode: u8,
-    /// Whether the stack is recorded with it.
+    /// Whether to record the stack with it.
     pub needs_stack: bool,
     /// Its fields, in the order of its payload.
     pub fields: &'a [EventPipeField<'a>],
 }
 
-/// What those who listen to a provider want of it.
+/// The combined request of all sessions that listen to a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EventPipeProviderState<'a> {
-    /// Whether anybody listens at all.
+    /// Whether any session listens.
     pub is_enabled: bool,
-    /// The level that they want, by number.
+    /// The requested level, as a number.
     pub level: u8,
-    /// The keywords that they want: any of these.
+    /// The requested keywords: an event needs any of these.
     pub match_any_keywords: u64,
-    /// The keywords that they want: all of these.
+    /// The requested keywords: an event needs all of these.
     pub match_all_keywords: u64,
-    /// What else they ask for, as it was written.
+    /// The argument of the sessions, as raw bytes.
     pub filter: &'a [u8],
 }
 
-/// Hears of it when sessions begin or cease to listen to a provider.
+/// Called when the sessions that listen to a provider change.
 ///
-/// The runtime passes nothing along by which one provider's calls could be told from another's, so there is no `self`: a type
-/// stands for one provider, and keeps in a `static` what it is told.
+/// The runtime passes no value by which the calls of two providers could be told apart, so there is no `self`: a type stands
+/// for one provider, and keeps its state in a `static`.
 pub trait EventPipeProviderListener {
-    /// Sessions have begun or ceased to listen, or want something else.
+    /// A session has begun or stopped listening, or has changed its request.
     ///
-    /// This is called on any thread, perhaps before the call that makes the provider has returned. A panic is reported and goes
-    /// no further.
+    /// Called on any thread, perhaps before the call that makes the provider has returned. A panic is reported and goes no
+    /// further.
     fn changed(state: EventPipeProviderState<'_>);
 }
 
@@ -127,7 +127,7 @@ unsafe extern "system" fn changed<L: EventPipeProviderListener>(
     filter: *mut sys::COR_PRF_FILTER_DATA,
     _data: *mut c_void,
 ) {
-    // SAFETY: the filter is null or describes bytes that live for the length of this call.
+    // SAFETY: the filter is null or describes bytes that live until this call returns.
     let filter = unsafe {
         filter
             .as_ref()
@@ -137,18 +137,18 @@ unsafe extern "system" fn changed<L: EventPipeProviderListener>(
     let state = EventPipeProviderState { is_enabled, level, match_any_keywords, match_all_keywords, filter };
     crate::session::panics::catch(
         || L::changed(state),
-        || report::line(format_args!("the listener {} panicked; the application runs on", std::any::type_name::<L>())),
+        || report::line(format_args!("the listener {} panicked; the application goes on", std::any::type_name::<L>())),
     );
 }
 
 impl Info {
-    /// Writes an event of one's own; nothing happens if no session listens.
+    /// Writes an event of the profiler's own; does nothing if no session listens.
     ///
-    /// The payload must hold the fields of the event's definition, in their order: the runtime passes it on unseen.
+    /// The payload must have the fields of the event's definition, in their order: the runtime passes it on unchecked.
     ///
-    /// While a session of this profiler's listens, the call makes
-    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock that this
-    /// callback takes ([`sync`](crate::sync)).
+    /// While a session of this profiler listens, the call makes
+    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock that
+    /// this callback takes ([`sync`](crate::sync)).
     #[doc = contract!(EventPipeWriteEvent)]
     #[doc(alias = "EventPipeWriteEvent")]
     pub fn event_pipe_write_event(
@@ -164,8 +164,8 @@ impl Info {
         let size = u32::try_from(bytes.len()).map_err(|_| Error::new(E_INVALIDARG, CALL))?;
         let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
         let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: events live as long as their provider, which is this profiler's and is never deleted; the data are read during
-        // the call, and the GUIDs may be null.
+        // SAFETY: events live as long as their provider, which belongs to this profiler and is never deleted; the data are read
+        // during the call, and the GUIDs may be null.
         let code = unsafe {
             let count = u32::from(size != 0);
             info.EventPipeWriteEvent(event.as_raw(), count, &data, pointer(activity), pointer(related_activity))
@@ -175,11 +175,11 @@ impl Info {
 }
 
 impl InTriggers<'_> {
-    /// Makes a provider, whose events sessions can ask for by its name.
+    /// Makes a provider. Sessions request its events by its name.
     #[doc = contract!(EventPipeCreateProvider)]
     ///
-    /// `E_INVALIDARG`: the name has a NUL inside. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: providers are made from within each other's
-    /// `event_pipe_provider_created`.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created` makes
+    /// providers recursively.
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
@@ -193,11 +193,12 @@ impl InTriggers<'_> {
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Makes a provider as [`event_pipe_create_provider`](Self::event_pipe_create_provider) does, and has `L` told who listens.
+    /// Makes a provider like [`event_pipe_create_provider`](Self::event_pipe_create_provider), with `L` as the listener to its
+    /// state.
     #[doc = contract!(EventPipeCreateProvider2)]
     ///
-    /// `E_INVALIDARG`: the name has a NUL inside. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: providers are made from within each other's
-    /// `event_pipe_provider_created`.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created` makes
+    /// providers recursively.
     #[doc(alias = "EventPipeCreateProvider2")]
     pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
         &mut self,
@@ -214,10 +215,10 @@ impl InTriggers<'_> {
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Adds a kind of event to a provider that this profiler has made.
+    /// Adds a kind of event to a provider of this profiler.
     #[doc = contract!(EventPipeDefineEvent)]
     ///
-    /// `E_INVALIDARG`: a name has a NUL inside.
+    /// `E_INVALIDARG`: a name contains a NUL.
     #[doc(alias = "EventPipeDefineEvent")]
     pub fn event_pipe_define_event(
         &mut self,
@@ -240,8 +241,8 @@ impl InTriggers<'_> {
             })
             .collect();
         let mut defined = 0;
-        // SAFETY: the provider is this profiler's, as no other has an identifier that lives so long, and nobody deletes it; all
-        // texts end with a NUL and outlive the call, which writes one id.
+        // SAFETY: the provider belongs to this profiler, as no other provider's identifier lives so long, and is never deleted;
+        // all texts end with a NUL and outlive the call, which writes one id.
         let code = unsafe {
             info.EventPipeDefineEvent(
                 provider.as_raw(),

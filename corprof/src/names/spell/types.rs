@@ -1,4 +1,4 @@
-//! Types as signatures spell them, read where they lie.
+//! Spells the types of signatures, read in place.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ impl<S: Source> Speller<'_, S> {
         self.text.push(')');
     }
 
-    /// `int32, string[]`: what comes behind the return type.
+    /// `int32, string[]`: the part of a signature after the return type.
     pub(super) fn parameters(&mut self, reader: &mut Reader<'_>, head: MethodHead, scope: &Scope<'_>) -> Spelt {
         let is_variable = head.convention == CallingConvention::VarArg;
         let mut had_sentinel = false;
@@ -68,9 +68,9 @@ impl<S: Source> Speller<'_, S> {
         Ok(())
     }
 
-    /// A type as a signature spells it. Custom modifiers are left out.
+    /// A type of a signature. Custom modifiers are left out.
     ///
-    /// Once the name is cut, the reader may be anywhere.
+    /// Once the name is cut, the position of the reader is undefined.
     #[inline]
     pub(super) fn spelt(&mut self, reader: &mut Reader<'_>, scope: &Scope<'_>) -> Spelt {
         if let Some(name) = reader.next_if(|element| self.spelling.element(element)) {
@@ -127,7 +127,7 @@ impl<S: Source> Speller<'_, S> {
             element::VAR => self.parameter(scope.type_arguments, reader.unsigned()?, "!"),
             element::MVAR => self.parameter(scope.method_arguments, reader.unsigned()?, "!!"),
             element::FNPTR => self.function_pointer(reader, scope)?,
-            // The handle may come from a broken file as well as from the runtime, so nobody may be asked about it.
+            // The handle may come from a broken file as well as from the runtime, so the runtime cannot be asked about it.
             element::INTERNAL => {
                 let handle = reader.pointer()?;
                 self.push(&format!("<type handle {handle:#x}>"));
@@ -173,7 +173,7 @@ impl<S: Source> Speller<'_, S> {
                     }
                     Err(error) => self.unknown("type", token, &error),
                 }
-                // An instantiation of one, which no compiler makes: what it is made of says all there is to say.
+                // An instantiation of a type that cannot be generic, which no compiler makes: the arguments are skipped.
                 if let Rest::Spelt(reader, count, _) = arguments
                     && !self.cut
                 {

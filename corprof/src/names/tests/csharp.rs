@@ -1,4 +1,4 @@
-//! The same names in the words of C#.
+//! The same names in C#.
 
 use corprof_sys as sys;
 
@@ -9,7 +9,7 @@ use crate::names::spell::Speller;
 use crate::names::spelling::Spelling;
 
 fn function(world: &World, id: usize) -> Name {
-    // What was learnt may be in the other spelling: the runtime's side keeps them apart, the made-up world does not.
+    // A kept name may be in the other spelling: the runtime's tables are separate, the made-up world has one.
     world.learnt.borrow_mut().clear();
     let mut speller = Speller::new(world, Spelling::CSharp);
     let name = speller.function(function_id(id));

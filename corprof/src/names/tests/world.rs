@@ -1,4 +1,4 @@
-//! The made-up world: one module, and the classes and functions made of it.
+//! The made-up world: one module, with its classes and functions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ pub(super) fn method_def(row: u32) -> MethodDef {
     MethodDef::from_raw(0x0600_0000 | row)
 }
 
-/// What is not there answers `ABSENT`.
+/// Anything that is missing returns `ABSENT`.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) functions: HashMap<FunctionId, FunctionInfo>,
