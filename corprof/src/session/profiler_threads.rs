@@ -186,14 +186,16 @@ mod tests {
         let threads = threads();
         let slot = threads.slot("sleeper").unwrap();
         let sleepers = Arc::clone(&threads);
+        let (slept, has_slept) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn(move || {
             slot.take();
             let threads = sleepers;
             assert!(!threads.sleep(Duration::from_millis(1)), "no stop was requested");
+            slept.send(()).unwrap();
             assert!(threads.sleep(Duration::from_secs(3600)));
             std::thread::sleep(Duration::from_millis(20));
         });
-        std::thread::sleep(Duration::from_millis(10));
+        has_slept.recv().unwrap();
         threads.stop();
         threads.wait(Duration::from_secs(60));
         assert!(threads.state().running.is_empty());
