@@ -1,22 +1,23 @@
-//! Contexts: the proof of standing in a place from which the runtime allows a call.
+//! Contexts: each proves that the calling thread is in a place where the runtime allows certain calls.
 //!
-//! A callback gets a context as its first argument, and the calls are methods of contexts. Which context offers a call is
-//! read off the contract table (corprof-sys/gen/contracts.toml), so a call that the runtime would refuse does not compile:
+//! A callback receives a context as its first argument, and the calls are methods of contexts. The contract table
+//! (corprof-sys/gen/contracts.toml) decides which context offers a call, so a call that the runtime would refuse does not
+//! compile:
 //!
 //! | context | who has it | offers |
 //! |---|---|---|
-//! | [`Info`] | anybody, on any thread | calls that the runtime answers everywhere (async) |
-//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and those that hand out objects | those of `Info`, and calls from inside a callback that let no collection in |
-//! | [`InTriggers`] | the other callbacks | those of `InCallback`, and by `&mut self` calls that start a collection or let one in |
-//! | [`InInitialize`] | `initialize` | those of `InTriggers`, and what can be asked for at start-up only |
-//! | [`InAttach`] | `initialize_for_attach` | those of `InTriggers`, and the [`Detacher`] |
-//! | [`ProfilerThread`] | a thread that the profiler has had made | those of `InTriggers`, and what no callback may ask for, such as a collection |
-//! | [`InHook`] | enter, leave and tailcall hooks | those of `Info`, and whose hook it is |
-//! | [`InSlowHook`] | the same hooks, if they are told arguments and results | those of `InCallback` |
+//! | [`Info`] | all code, on any thread | calls that the runtime answers everywhere (async) |
+//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and callbacks with objects | the calls of `Info`, and calls inside a callback that let no collection in |
+//! | [`InTriggers`] | the other callbacks | the calls of `InCallback`, and by `&mut self` calls that start a collection or let one in |
+//! | [`InInitialize`] | `initialize` | the calls of `InTriggers`, and those that work at start-up only |
+//! | [`InAttach`] | `initialize_for_attach` | the calls of `InTriggers`, and the [`Detacher`] |
+//! | [`ProfilerThread`] | a thread that the profiler has made | the calls of `InTriggers`, and those that no callback may make, such as a collection |
+//! | [`InHook`] | enter, leave and tailcall hooks | the calls of `Info`, and the hooked function |
+//! | [`InSlowHook`] | the same hooks, if they receive arguments and results | the calls of `InCallback` |
 //!
-//! Each dereferences to the one above it, `InHook` to [`Info`], `InSlowHook` to [`InCallback`], `InAttach` and
-//! `ProfilerThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave
-//! its thread:
+//! Each dereferences to the one above it, with these exceptions: `InHook` dereferences to [`Info`], `InSlowHook` to
+//! [`InCallback`], `InAttach` and `ProfilerThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave its
+//! thread:
 //!
 //! ```compile_fail,E0277
 //! # use corprof::prelude::*;
@@ -25,8 +26,8 @@
 //! }
 //! ```
 //!
-//! That a call takes `&mut` is what enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex)
-//! borrows the context, so no collection can start while it lives.
+//! The `&mut` of a call enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex) borrows the context,
+//! so no collection can start while the guard lives.
 //!
 //! [`Detacher`]: crate::detach::Detacher
 
@@ -44,42 +45,43 @@ use crate::hooks::{InHook, InSlowHook};
 use crate::profiler_thread::ProfilerThread;
 use crate::session::{Info, WalkStart};
 
-/// Whether objects stay where they are while a context lives.
+/// Whether objects may move while a context lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Heap {
-    /// A collection may move or free them at any time, or does so now.
+    /// A collection may move or free objects at any time, or is doing so.
     Moves,
-    /// The thread holds collections up, or the context is inside of one that has not begun or is done moving.
+    /// The thread holds collections up, or the context is inside a collection that has not begun to move objects or has
+    /// finished moving them.
     Still,
-    /// As [`Still`](Self::Still) if collections are monitored, which rules out those that run beside the application.
+    /// Like [`Still`](Self::Still) if collections are monitored, which rules out collections that run beside the application.
     StillIfMonitored,
-    /// As [`Still`](Self::Still), but a collection is marking what is alive, by a bit in the first word of each object.
+    /// Like [`Still`](Self::Still), but a collection is marking live objects, by a bit in the first word of each.
     StillAndMarked,
 }
 
-/// What has called the profiler, and so where the own stack begins.
+/// The caller of the profiler, which decides where a walk of the own stack begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     /// The runtime, which knows where managed code has called it.
     Callback,
-    /// Managed code, by way of the runtime's wrapper: with the registers there, if the wrapper has noted them.
+    /// Managed code, through the runtime's wrapper: with the registers there, if the wrapper has saved them.
     SlowHook(Option<WalkStart>),
 }
 
-/// The calling thread is inside a callback from which no collection may be started.
+/// The context of a callback from which no collection may start.
 ///
-/// Offers the calls that the contract table marks *sync* and not *triggers*, besides everything that [`Info`] offers.
+/// Offers the calls that the contract table marks *sync* and not *triggers*, and all calls of [`Info`].
 pub struct InCallback<'cb> {
     info: &'cb Info,
     heap: Heap,
-    /// The number of the collection callback that this is the context of; 0 for other callbacks.
+    /// The number of this collection callback; 0 for other callbacks.
     report: u64,
     place: Place,
     /// The permission belongs to the thread that the runtime called.
     _not_send: PhantomData<*mut ()>,
 }
 
-/// The calling thread is inside a callback from which a collection may be started.
+/// The context of a callback from which a collection may start.
 ///
 /// Calls that may start one take `&mut self`: no lock guard ([`sync::Mutex`](crate::sync::Mutex)) and no [`ObjectId`]
 /// can be held across them.
@@ -89,14 +91,15 @@ pub struct InTriggers<'cb> {
     inner: InCallback<'cb>,
 }
 
-/// The calling thread is inside `initialize`: the one moment for immutable event flags and enter/leave hooks.
+/// The context of `initialize`: only here can immutable event flags and enter/leave hooks be set.
 pub struct InInitialize<'cb> {
     inner: InTriggers<'cb>,
 }
 
-/// The calling thread is inside `initialize_for_attach`: the profiler has come to an application that runs already.
+/// The context of `initialize_for_attach`: the profiler was attached to a running application.
 ///
-/// What can be asked for at start-up only, as hooks and immutable event flags, is not offered here, for the runtime refuses it.
+/// It does not offer the calls that work at start-up only, such as hooks and immutable event flags: the runtime refuses them
+/// here.
 pub struct InAttach<'cb> {
     inner: InTriggers<'cb>,
 }
@@ -110,15 +113,15 @@ impl<'cb> InCallback<'cb> {
     /// The context of a place in which `heap` is true of the heap.
     ///
     /// # Safety
-    /// Until the context is gone, the calling thread is where the runtime answers sync calls that start no collection: inside a
-    /// callback, or on a thread without managed code. Where `heap` is not [`Heap::Moves`], no collection moves or frees objects
-    /// meanwhile, as long as nothing is called that lets one in.
+    /// Until the context is dropped, the calling thread is in a place where the runtime answers sync calls that start no
+    /// collection: inside a callback, or on a thread without managed code. If `heap` is not [`Heap::Moves`], no collection
+    /// moves or frees objects meanwhile, as long as no call lets one in.
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info, heap: Heap, report: u64) -> Self {
         Self { info, heap, report, place: Place::Callback, _not_send: PhantomData }
     }
 
-    /// The same in a slow hook, which walks from there.
+    /// The same in a slow hook, where walks begin at `start`.
     #[inline]
     pub(crate) fn in_slow_hook(self, start: Option<WalkStart>) -> Self {
         Self { place: Place::SlowHook(start), ..self }
@@ -134,15 +137,15 @@ impl<'cb> InCallback<'cb> {
         self.info
     }
 
-    /// Which of the callbacks about moving objects this is the context of, so that a tracker notices a missed one.
+    /// The number of this callback among those about moving objects, so that a tracker notices a missed one.
     pub(crate) fn report(&self) -> u64 {
         self.report
     }
 
-    /// An error if objects may move or go while this context lives.
+    /// An error if objects may move or be freed while this context lives.
     ///
-    /// Unlike what else a context allows, this is no matter of types: the callbacks around a collection are in a heap that
-    /// stands still or not, depending on what the profiler monitors.
+    /// Types cannot check this, unlike other permissions: during the callbacks around a collection objects may move or not,
+    /// depending on the events that the profiler monitors.
     pub(crate) fn check_still(&self, call: &'static str) -> Result<()> {
         let is_still = match self.heap {
             Heap::Moves => false,
@@ -159,7 +162,7 @@ impl<'cb> InCallback<'cb> {
         ))
     }
 
-    /// An error if objects are marked, in a call in which the runtime would take the mark for a part of the object's class.
+    /// An error if objects are marked: the runtime would take the mark for a part of the object's class.
     pub(crate) fn check_unmarked(&self, call: &'static str) -> Result<()> {
         if self.heap != Heap::StillAndMarked {
             return Ok(());
@@ -176,11 +179,11 @@ impl<'cb> InTriggers<'cb> {
     /// The context of a place in which a collection may start.
     ///
     /// # Safety
-    /// Until the context is gone, the calling thread is where the runtime answers all sync calls: inside a callback of which the
-    /// contract table says so, or on a thread without managed code.
+    /// Until the context is dropped, the calling thread is in a place where the runtime answers all sync calls: inside a
+    /// callback for which the contract table says so, or on a thread without managed code.
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
-        // SAFETY: the caller's promise is more than is asked for.
+        // SAFETY: the caller promises more than is needed.
         Self { inner: unsafe { InCallback::new(info, Heap::Moves, 0) } }
     }
 }
@@ -189,7 +192,7 @@ impl<'cb> InInitialize<'cb> {
     /// The context of `initialize`.
     ///
     /// # Safety
-    /// Until the context is gone, the calling thread is inside `Initialize`.
+    /// Until the context is dropped, the calling thread is inside `Initialize`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: `Initialize` is a callback from which the runtime answers all sync calls.
         Self { inner: unsafe { InTriggers::new(info) } }
@@ -200,7 +203,7 @@ impl<'cb> InAttach<'cb> {
     /// The context of `initialize_for_attach`.
     ///
     /// # Safety
-    /// Until the context is gone, the calling thread is inside `InitializeForAttach`.
+    /// Until the context is dropped, the calling thread is inside `InitializeForAttach`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: `InitializeForAttach` is a callback from which the runtime answers all sync calls.
         Self { inner: unsafe { InTriggers::new(info) } }
@@ -271,7 +274,7 @@ contexts!(InCallback InTriggers InInitialize InAttach);
 
 /// A context of a callback, for [`sync::Mutex`](crate::sync::Mutex).
 ///
-/// `Info` is none: whoever holds only an `Info` could keep a lock and start a collection through a context beside it.
+/// `Info` is none: code with only an `Info` could keep a lock and start a collection through a context beside it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the context of a callback",
     note = "a lock is taken with the callback's own `cx`, so that the compiler sees that no call which may start a garbage \

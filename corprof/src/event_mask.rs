@@ -1,7 +1,7 @@
-//! Which events a profiler asks for, and when which flag may be asked for.
+//! The event mask: which events a profiler receives, and when each flag may be set.
 //!
-//! The flags and their rules are generated from the contract table; here is what is done with them. The mask is usually
-//! nobody's business: `#[callbacks]` derives it from the callbacks that are there ([`EventSet::mask`]).
+//! The flags and their rules are generated from the contract table. Profilers rarely set the mask themselves: `#[callbacks]`
+//! derives it from the implemented callbacks ([`EventSet::mask`]).
 
 use corprof_sys as sys;
 
@@ -9,39 +9,39 @@ use crate::error::{E_FAIL, Error, Result};
 use crate::generated::events::{ALTERNATIVES, FLAGS};
 pub use crate::generated::events::{Event, EventMask};
 
-/// What the contract table says of one flag.
+/// The contract table's row of one flag.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag {
     pub(crate) mask: EventMask,
     pub(crate) name: &'static str,
     /// Only in `initialize`.
     pub(crate) immutable: bool,
-    /// For a profiler that attached to a running application.
+    /// Allowed for a profiler that was attached to a running application.
     pub(crate) after_attach: bool,
-    /// A later runtime lifts a rule that older ones have, so the runtime is the one to refuse.
+    /// Whether a later runtime lifts a rule of older ones: then corprof lets the runtime refuse.
     pub(crate) is_lifted: bool,
 }
 
-/// The flags that the runtime takes in `initialize` only, and with which it does not detach a profiler. `is_lenient`: it is .NET 10
-/// or later, which has lifted both for some of them.
+/// The flags that the runtime accepts in `initialize` only, and with which it does not detach a profiler. `is_lenient`: the
+/// runtime is .NET 10 or later, which has lifted both rules for some of them.
 pub(crate) fn immutable_flags(is_lenient: bool) -> impl Iterator<Item = (EventMask, &'static str)> {
     FLAGS.iter().filter(move |flag| flag.immutable || flag.is_lifted && !is_lenient).map(|flag| (flag.mask, flag.name))
 }
 
-/// When a mask is asked for, which decides what may be in it.
+/// When a mask is set, which decides which flags it may contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     /// Inside `initialize`.
     Initialize,
     /// Any time after it.
     Running,
-    /// A profiler that attached, at any time.
+    /// A profiler that was attached, at any time.
     Attached,
 }
 
 impl EventMask {
-    /// These events and what the SDK itself must hear of then: the ends of modules, threads and dynamic methods, after which
-    /// their identifiers, and names and metadata that were kept, would be those of dead memory.
+    /// These events plus those that the SDK itself needs then: the ends of modules, threads and dynamic methods. Without them,
+    /// their identifiers and the cached names and metadata would refer to freed memory.
     pub(crate) fn with_bookkeeping(self) -> Self {
         let mut mask = self | Self::MONITOR_MODULE_LOADS | Self::MONITOR_THREADS;
         if self.contains(Self::MONITOR_JIT_COMPILATION) {
@@ -50,7 +50,7 @@ impl EventMask {
         mask
     }
 
-    /// Whether the SDK hears of the ends of all dynamic methods that it has heard of.
+    /// Whether the SDK sees the ends of all dynamic methods whose beginning it has seen.
     pub(crate) fn watches_dynamic_methods(self) -> bool {
         self.contains(Self::MONITOR_JIT_COMPILATION | Self::HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS)
     }
@@ -59,37 +59,37 @@ impl EventMask {
         Self::from_bits_retain(u64::from(low) | u64::from(high) << 32)
     }
 
-    /// The low and the high word, as `SetEventMask2` takes them.
+    /// The low and the high word, as arguments of `SetEventMask2`.
     pub fn words(self) -> (u32, u32) {
         (self.bits() as u32, (self.bits() >> 32) as u32)
     }
 
-    /// What the runtime must have meant when it refused `wanted` with a code that says nothing.
+    /// Explains the runtime's refusal of `wanted` when its code does not.
     pub(crate) fn explain(error: Error, current: Self, wanted: Self) -> Error {
         let differs = |flag: &&Flag| flag.is_lifted && current.contains(flag.mask) != wanted.contains(flag.mask);
         match FLAGS.iter().find(differs) {
             Some(flag) => {
-                let rule = "up to .NET 9 this flag can be turned on or off in `initialize` only: ask for it there";
+                let rule = "up to .NET 9 this flag can be turned on or off in `initialize` only: set it there";
                 error.about(flag.name, rule)
             }
             None => error,
         }
     }
 
-    /// Whether `wanted` may be asked for when `current` is in force.
+    /// Checks whether `wanted` may be set while `current` is in force.
     ///
     /// # Errors
-    /// The code that the runtime would answer, with the first flag that breaks a rule, and the rule.
+    /// The code that the runtime would return, with the first flag that breaks a rule, and the rule.
     pub(crate) fn check(current: Self, wanted: Self, phase: Phase) -> Result<()> {
         for flag in FLAGS {
             let differs = current.contains(flag.mask) != wanted.contains(flag.mask);
             let (code, rule) = match phase {
                 Phase::Running if flag.immutable && differs => {
-                    (E_FAIL, "this flag can be turned on or off in `initialize` only: ask for it there")
+                    (E_FAIL, "this flag can be turned on or off in `initialize` only: set it there")
                 }
                 Phase::Attached if !flag.after_attach && wanted.contains(flag.mask) => (
                     sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER,
-                    "this flag is not allowed for a profiler that attached: load the profiler at start-up to use it",
+                    "this flag is not allowed for an attached profiler: load the profiler at start-up to use it",
                 ),
                 _ => continue,
             };
@@ -124,12 +124,12 @@ impl EventSet {
         self.0 & 1 << event as u8 != 0
     }
 
-    /// The first of these callbacks whose event a profiler that attached cannot have.
+    /// The first of these callbacks whose event an attached profiler cannot receive.
     const fn first_forbidden_by_attach(self) -> Option<Event> {
         let mut at = 0;
         while at < ALTERNATIVES.len() {
             let event = Event::ALL[at];
-            // The first is what `mask` asks for.
+            // `mask` sets the first.
             if self.contains(event) && !ALTERNATIVES[at].is_empty() && !are_allowed_after_attach(ALTERNATIVES[at][0]) {
                 return Some(event);
             }
@@ -145,9 +145,9 @@ impl EventSet {
 
     /// The smallest mask with which the runtime makes these callbacks.
     ///
-    /// Where several flags enable a callback, one that the others need anyway is used; else the cheapest. So the two
-    /// callbacks around a collection ask for `HIGH_BASIC_GC`, which leaves concurrent collection on, unless another callback
-    /// needs `MONITOR_GC`.
+    /// If several flags enable a callback, it uses one that the others need anyway, otherwise the cheapest. So the two
+    /// callbacks around a collection set `HIGH_BASIC_GC`, which leaves concurrent collection on, unless another callback needs
+    /// `MONITOR_GC`.
     pub fn mask(self) -> EventMask {
         let alternatives = |event: Event| ALTERNATIVES.get(event as usize).copied().unwrap_or_default();
         let mut mask = EventMask::empty();
@@ -166,7 +166,7 @@ impl EventSet {
     }
 }
 
-/// Whether a profiler that attached may ask for these flags.
+/// Whether an attached profiler may set these flags.
 const fn are_allowed_after_attach(mask: EventMask) -> bool {
     let mut at = 0;
     while at < FLAGS.len() {
@@ -178,7 +178,7 @@ const fn are_allowed_after_attach(mask: EventMask) -> bool {
     true
 }
 
-/// Stops the build of a profiler that can be attached and has a callback that no attached profiler gets.
+/// Stops the build of a profiler that can be attached and has a callback that no attached profiler receives.
 #[allow(clippy::panic, reason = "it runs at compile time only")]
 pub(crate) const fn assert_attachable(events: EventSet) {
     if !events.contains(Event::InitializeForAttach) {
@@ -190,7 +190,7 @@ pub(crate) const fn assert_attachable(events: EventSet) {
         let parts = [
             "the profiler has `initialize_for_attach` and `",
             event.method(),
-            "`, whose event the runtime refuses a profiler that attached: leave one of them out",
+            "`, whose event the runtime refuses to an attached profiler: leave one of them out",
         ];
         let mut part = 0;
         while part < parts.len() {
@@ -205,7 +205,7 @@ pub(crate) const fn assert_attachable(events: EventSet) {
         }
         match std::str::from_utf8(text.split_at(length).0) {
             Ok(text) => panic!("{}", text),
-            Err(_) => panic!("the profiler can be attached, and has a callback that no attached profiler gets"),
+            Err(_) => panic!("the profiler can be attached, and has a callback that no attached profiler receives"),
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The identifiers that the runtime hands out.
+//! The runtime's identifiers.
 //!
-//! Each is a non-zero number with a type of its own, so that they cannot be mixed up; where the runtime may say "none" with
-//! a 0, corprof says `Option`. An identifier is only a name for something in the runtime, and dies with it: its
-//! documentation names the callback after which it must no longer be used. [`ObjectId`] is an address that the next
-//! collection may change, and so carries a lifetime.
+//! Each is a non-zero number with a type of its own, so that they cannot be mixed up; where the runtime may pass 0 for "none",
+//! corprof uses `Option`. An identifier names something in the runtime, and dies with it: its documentation names the callback
+//! after which it must no longer be used. [`ObjectId`] is an address that the next collection may change, and so has a
+//! lifetime.
 //!
 //! # Dead identifiers
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that was there. So corprof tracks what can
-//! die, and a call that is given a dead one answers with `COR_E_OBJECTDISPOSED` ([`ErrorKind::Gone`](crate::error::ErrorKind))
-//! instead of passing it on; a call under way holds the end up. Identifiers may be kept and compared as long as one likes. But
-//! the runtime uses addresses again: an identifier that was dead may one day name something else.
+//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So corprof tracks the
+//! identifiers that can die, and a call with a dead one returns `COR_E_OBJECTDISPOSED`
+//! ([`ErrorKind::Gone`](crate::error::ErrorKind)); while a call is under way, the end of its identifier waits. Identifiers may
+//! be kept and compared without a limit. But the runtime reuses addresses: a dead identifier may later name something else.
 //!
-//! What goes with a module is refused when `module_unload_started` returns; names that were known before then stay known until
-//! `module_unload_finished`, and a class may be asked about once more in its `class_unload_started`. Before .NET 10 the runtime
-//! does not say over which types shared generic code was made ([`FunctionInfo::class`](crate::info::FunctionInfo) is none). Such
-//! a function is known to stay if its code lies on a page with code that stays, which it nearly always does. Otherwise, if it was
-//! first seen after a module was loaded that goes now, it is looked for when it is next asked about; while the module goes, which
-//! takes a millisecond, the call waits for that, 50 ms at most, and then refuses it.
+//! Identifiers that go with a module are refused once `module_unload_started` has returned. Names that were known before stay
+//! known until `module_unload_finished`, and a class is usable once more in its `class_unload_started`. Before .NET 10 the
+//! runtime does not say over which types shared generic code was made ([`FunctionInfo::class`](crate::info::FunctionInfo) is
+//! none). Such a function is known to stay if its code lies on a page with code that stays, which it nearly always does.
+//! Otherwise, if the function was first seen after the unloading module was loaded, corprof looks for it at the next call about
+//! it. While the module is being unloaded, which takes a millisecond, the call waits, 50 ms at most, and then returns an error.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ macro_rules! ids {
         impl $name {
             /// The identifier with this value, unless it is 0, which the runtime uses for "none".
             ///
-            /// Not public: a number that the runtime did not hand out would make it read memory that is not there.
+            /// Not public: an invented number would make the runtime read memory that is not mapped.
             pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
                 match NonZeroUsize::new(raw) {
                     Some(id) => Some(Self(id)),
@@ -41,7 +41,7 @@ macro_rules! ids {
                 }
             }
 
-            /// The value that goes over the wire.
+            /// The value passed to the runtime.
             pub const fn as_raw(self) -> usize {
                 self.0.get()
             }
@@ -116,12 +116,11 @@ impl NativeCode {
     }
 }
 
-/// An identifier about which nothing can be asked: what it names is not there yet, or not any more, or stands still just now.
+/// An identifier that no call accepts: the thing that it names is not yet loaded, unloaded, or suspended.
 ///
-/// The runtime does not refuse such questions, it follows the identifier into memory that is not what it takes it for. So
-/// callbacks at the beginning of a loading and at the end of an unloading get identifiers in this form, which can be
-/// compared and printed, and which no call accepts. While threads are stopped one by one, even to take note of one that was not
-/// heard of before would ask for memory (suspension rule 3).
+/// The runtime does not refuse such calls; it follows the identifier into memory of something else. So callbacks at the
+/// beginning of a load and at the end of an unload receive identifiers in this form, which can only be compared and printed.
+/// While threads are stopped one by one, even recording a new identifier would allocate memory (suspension rule 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Inert<I>(pub(crate) I);
@@ -139,22 +138,23 @@ impl<I: fmt::LowerHex> fmt::LowerHex for Inert<I> {
 }
 
 impl<I> From<I> for Inert<I> {
-    /// What is there now may be compared with what was there once.
+    /// An identifier that is valid now can be compared with a kept one.
     fn from(id: I) -> Self {
         Self(id)
     }
 }
 
-/// Which of several bodies of a function: 0 is the one that it was loaded with, others come of ReJIT requests.
+/// Identifies one of several bodies of a function: 0 is the one that it was loaded with, others come from ReJIT requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct ReJitId(pub usize);
 
 /// An EventPipe provider.
 ///
-/// One that this profiler has made lives as long as the process: `EventPipeProviderId<'static>`. Callbacks are given those of
-/// the application as well, which deletes them: an `EventSource` is disposed of or collected. So these end with their callback.
-/// What has to be kept of one is its name ([`event_pipe_provider_info`](crate::Info::event_pipe_provider_info)):
+/// A provider that this profiler has made lives as long as the process: `EventPipeProviderId<'static>`. Callbacks also receive
+/// providers of the application, which deletes them when it disposes of an `EventSource` or collects it. So those identifiers
+/// end with their callback. Keep the provider's name instead
+/// ([`event_pipe_provider_info`](crate::Info::event_pipe_provider_info)):
 ///
 /// ```compile_fail,E0521
 /// # use corprof::id::EventPipeProviderId;
@@ -178,7 +178,7 @@ pub struct EventPipeProviderId<'cb> {
 impl EventPipeProviderId<'_> {
     /// The provider with this number, unless it is 0.
     ///
-    /// Whoever calls this vouches, by the lifetime, that the provider is not deleted while the identifier is in use.
+    /// The caller vouches, by the lifetime, that the provider is not deleted while the identifier is in use.
     pub(crate) const fn from_raw(raw: usize) -> Option<Self> {
         match NonZeroUsize::new(raw) {
             Some(id) => Some(Self { id, _valid: PhantomData }),
@@ -186,7 +186,7 @@ impl EventPipeProviderId<'_> {
         }
     }
 
-    /// The value that goes over the wire. As a number it may be kept and compared.
+    /// The value passed to the runtime. As a number it may be kept and compared.
     pub const fn as_raw(self) -> usize {
         self.id.get()
     }
@@ -204,26 +204,27 @@ impl fmt::LowerHex for EventPipeProviderId<'_> {
     }
 }
 
-/// A session of EventPipe that this profiler has started, until it is stopped.
+/// An EventPipe session that this profiler has started, until it is stopped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct EventPipeSessionId(pub(crate) u64);
 
 impl EventPipeSessionId {
-    /// The value that goes over the wire.
+    /// The value passed to the runtime.
     pub const fn as_raw(self) -> u64 {
         self.0
     }
 }
 
-/// An object on the managed heap: its address now.
+/// An object on the managed heap: its current address.
 ///
-/// The next collection may move or free the object, so an `ObjectId` cannot outlive the callback that hands it out, and the
-/// callbacks that do so get a context from which no call can trigger a collection.
+/// The next collection may move or free the object, so an `ObjectId` cannot outlive its callback, and callbacks with objects
+/// have a context from which no call can start a collection.
 ///
 /// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
-/// [`create_handle`](crate::InCallback::create_handle) makes from .NET 7 on; on older runtimes have an
-/// [`ObjectTracker`](crate::tracker::ObjectTracker) follow it from collection to collection. The identifier itself does not keep:
+/// [`create_handle`](crate::InCallback::create_handle) makes from .NET 7 on; on older runtimes let an
+/// [`ObjectTracker`](crate::tracker::ObjectTracker) follow it from collection to collection. The identifier itself cannot be
+/// kept:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;
@@ -273,6 +274,6 @@ impl fmt::LowerHex for ObjectId<'_> {
     }
 }
 
-// The arrays of some callbacks are read in place, so an identifier must look like the number on the wire, 0 included.
+// The arrays of some callbacks are read in place, so an identifier must have the layout of the number on the wire, 0 included.
 static_assertions::assert_eq_size!(Option<ObjectId<'static>>, usize);
 static_assertions::assert_eq_size!(Option<ClassId>, usize);

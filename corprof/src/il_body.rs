@@ -1,7 +1,7 @@
 //! The shape of a method body: header, code and data sections, as ECMA-335 II.25.4 lays them out.
 //!
-//! The runtime reads a body from its first byte as far as the body says it goes. So before a profiler's body is handed over,
-//! it is measured here: what it says of its own length must be its length. What the instructions do is not looked at.
+//! The runtime reads a body from its first byte as far as its header says. So corprof checks a profiler's body before the call:
+//! the length in its header must be its real length. The instructions are not checked.
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -28,19 +28,19 @@ const SMALL_CLAUSE: usize = 12;
 /// Sections begin on a multiple of this, counted from the header, which itself lies on one.
 const ALIGNMENT: usize = 4;
 
-/// Which instruction of a function's first body an instruction of its new body stands for, for debuggers.
+/// Maps an instruction of a function's first body to one of its new body, for debuggers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IlMapEntry {
-    /// Where the old instruction is, counted in bytes from the start of the old code.
+    /// The offset of the old instruction, in bytes from the start of the old code.
     pub old_offset: u32,
-    /// Where the new one is, counted in bytes from the start of the new code.
+    /// The offset of the new instruction, in bytes from the start of the new code.
     pub new_offset: u32,
     /// Whether the two do the same.
     pub is_accurate: bool,
 }
 
 impl IlMapEntry {
-    /// The entries, as they go over the wire, and how many there are.
+    /// The entries in their wire form, and their number.
     pub(crate) fn to_wire(entries: &[Self], call: &'static str) -> Result<(Vec<sys::COR_IL_MAP>, u32)> {
         let count = u32::try_from(entries.len()).map_err(|_| Error::new(E_INVALIDARG, call))?;
         let wire = entries.iter().map(|entry| sys::COR_IL_MAP {
@@ -52,7 +52,7 @@ impl IlMapEntry {
     }
 }
 
-/// `Ok` with the length of `body` if it is as long as it says: header, code, and sections.
+/// `Ok` with the length of `body` if it has the length that it says: header, code, and sections.
 pub(crate) fn check_body(body: &[u8], call: &'static str) -> Result<u32> {
     match (length(body), u32::try_from(body.len())) {
         (Some(length), Ok(wire_length)) if length == body.len() => Ok(wire_length),
@@ -61,7 +61,7 @@ pub(crate) fn check_body(body: &[u8], call: &'static str) -> Result<u32> {
     }
 }
 
-/// How many bytes the body at the start of `bytes` has, or nothing if it does not end within them.
+/// The length of the body at the start of `bytes`, or none if it does not end within them.
 fn length(bytes: &[u8]) -> Option<usize> {
     let &first = bytes.first()?;
     let end = if first & 0b11 == TINY {
@@ -90,7 +90,7 @@ fn fat_length(bytes: &[u8], has_sections: bool) -> Option<usize> {
         } else {
             (usize::from(low) | usize::from(middle) << 8 | usize::from(high) << 16, FAT_CLAUSE)
         };
-        // A length that covers no header would make the runtime read this section for ever.
+        // A length less than the header's would make the runtime read this section for ever.
         if length < SECTION_HEADER {
             return None;
         }

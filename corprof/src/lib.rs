@@ -1,7 +1,7 @@
 //! Write profilers for .NET in Rust.
 //!
-//! A profiler is a shared library that the .NET runtime loads into an application and calls back: a class loads, a method is
-//! compiled, a thread ends, an exception flies. With corprof it is a struct, a derive and the callbacks one cares about:
+//! A profiler is a shared library that the .NET runtime loads into an application and calls: a class loads, a method is
+//! compiled, a thread ends, an exception is thrown. With corprof it is a struct, a derive and the callbacks that you need:
 //!
 //! ```
 //! use corprof::prelude::*;
@@ -20,22 +20,22 @@
 //! }
 //! ```
 //!
-//! Where to read on: [`Callbacks`] for what can be heard of, [`context`] for what can be asked from where, [`id`] for what
-//! identifiers mean and when they die, [`sync`] for locks. [The book] tells it in order.
+//! Read on: [`Callbacks`] for the events, [`context`] for which calls are allowed where, [`id`] for the identifiers and their
+//! lifetimes, [`sync`] for locks. [The book] explains everything in order.
 //!
-//! What the profiling API forbids does not compile; what cannot be known at compile time is a named [`Error`]; and a panic ends
-//! the profiler, not the application. What corprof cannot keep from the application is a profiler that aborts, overflows its
-//! stack or does not return; and [`id`] names the one thing that the types do not prove yet.
+//! Code that breaks a rule of the profiling API does not compile; a failure that only shows at run time is a named [`Error`];
+//! and a panic ends the profiler, not the application. corprof cannot protect the application from a profiler that aborts,
+//! overflows its stack or does not return; and [`id`] names the one rule that the types do not prove yet.
 //!
 //! # Features
 //!
-//! - `testing`: the fake CLR (`corprof::testing`), by which a profiler is tested without .NET. It is for `[dev-dependencies]`;
-//!   no feature is on by default.
+//! - `testing`: the fake CLR (`corprof::testing`), which tests a profiler without .NET. It is for `[dev-dependencies]`; no
+//!   feature is on by default.
 //!
 //! [The book]: https://corprof.example/corprof/blob/main/book/src/introduction.md
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The derive names this crate from outside.
+// The derive refers to this crate by its external name.
 #[cfg(test)]
 extern crate self as corprof;
 
@@ -70,13 +70,13 @@ pub mod tracker;
 pub mod walk;
 pub mod wrong_context;
 
-// Last, so that messages of the compiler name types by their own modules.
+// Last, so that compiler messages name types by their own modules.
 pub mod prelude;
 
 pub use corprof_events as events;
 pub use corprof_macros::{Profiler, callbacks};
 pub use corprof_sys as sys;
-/// What raw calls take and answer: `HRESULT`, `BOOL`, `GUID` and `Interface`, in the version that [`sys`] uses.
+/// Argument and result types of raw calls: `HRESULT`, `BOOL`, `GUID` and `Interface`, in the version that [`sys`] uses.
 pub use windows_core;
 pub use windows_core::GUID as Guid;
 

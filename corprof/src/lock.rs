@@ -2,8 +2,8 @@
 
 use std::sync::{LockResult, PoisonError};
 
-/// What a lock guards, also after a panic under it: a panic ends the profiler, and what looks at the data afterwards only puts
-/// things away.
+/// The data under a lock, even after a panic: a panic disables the profiler, and code that uses the data afterwards only cleans
+/// up.
 #[inline]
 pub(crate) fn unpoisoned<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What most profilers need: `use corprof::prelude::*;`.
+//! The items that most profilers need: `use corprof::prelude::*;`.
 //!
 //! Everything else is imported by its module: arguments of rarer callbacks from [`args`](crate::args), rarer identifiers from
 //! [`id`](crate::id), values of hooks from [`hooks::values`](crate::hooks::values), the sampler from [`walk`](crate::walk).

@@ -1,4 +1,4 @@
-//! What makes a struct a profiler, and how a library exports it.
+//! The traits of a profiler.
 
 use windows_core::GUID;
 
@@ -9,7 +9,7 @@ pub use crate::generated::callbacks::Callbacks;
 /// The callbacks that a profiler implements: written by [`#[callbacks]`](macro@crate::callbacks).
 #[diagnostic::on_unimplemented(
     message = "`#[callbacks]` is missing on `impl Callbacks for {Self}`",
-    label = "which of its callbacks are implemented is not known",
+    label = "the implemented callbacks are unknown",
     note = "write `#[callbacks]` above the `impl Callbacks for {Self}` block: it turns on the events of the callbacks in it"
 )]
 pub trait Subscriber {
@@ -21,13 +21,14 @@ pub trait Subscriber {
 ///
 /// [`#[derive(Profiler)]`](derive@crate::Profiler) writes the implementation, and exports it from the library.
 pub trait Profiler: Callbacks {
-    /// The number that stands in `CORECLR_PROFILER`.
+    /// The CLSID, as in `CORECLR_PROFILER`.
     const CLSID: GUID;
     /// The struct's name, for messages.
     const NAME: &'static str;
-    /// The least `ICorProfilerInfo` that the profiler can do with. An older runtime goes on without it and says so.
+    /// The oldest `ICorProfilerInfo` version that the profiler accepts. An older runtime runs without the profiler and reports
+    /// that.
     const MIN_INFO: u8 = 5;
 
-    /// A new profiler, before it is told anything.
+    /// Makes a new profiler, before any callback.
     fn create() -> Self;
 }

@@ -1,8 +1,8 @@
-//! What corprof itself has to say goes to standard error, one line at a time, and never fails.
+//! Writes corprof's own messages to standard error, one line at a time. It never fails.
 
 use std::io::Write;
 
-/// Writes `corprof: message` and a line end in one piece; a closed standard error is not our problem to raise.
+/// Writes `corprof: message` and a line end in one piece; errors of standard error are ignored.
 pub(crate) fn line(message: std::fmt::Arguments<'_>) {
     crate::suspension::forbid("standard error");
     let text = format!("corprof: {message}\n");

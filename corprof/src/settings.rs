@@ -1,7 +1,7 @@
 //! Settings of a profiler: environment variables, checked when the profiler starts.
 //!
-//! A profiler is loaded by variables and set up by them. What is wrong in one should be said at once, with the variable, its
-//! value and the cure, and not when the application ends and its profile cannot be written:
+//! Environment variables both load and configure a profiler. Report a wrong one at once, with the variable, its value and the
+//! cure, and not when the application ends and its profile cannot be written:
 //!
 //! ```
 //! use corprof::{prelude::*, settings::Setting, walk::Mode};
@@ -14,7 +14,7 @@
 //! # settings().unwrap();
 //! ```
 //!
-//! With `PEEK_HZ=0` this answers `PEEK_HZ=0: give a number from 0.1 to 10000`.
+//! With `PEEK_HZ=0` this returns the error `PEEK_HZ=0: give a number from 0.1 to 10000`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -24,15 +24,15 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// An environment variable that sets something.
+/// An environment variable with a setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
     variable: String,
     value: Option<OsString>,
 }
 
-/// The settings of a profiler that can be attached as well: a process that runs already has its environment, so the data of the
-/// attach bring settings, a line `NAME=VALUE` each.
+/// The settings of a profiler that can also be attached: a running process already has its environment, so the data of the
+/// attach contain settings, one line `NAME=VALUE` each.
 ///
 /// ```
 /// # use corprof::{prelude::*, settings::Settings};
@@ -48,16 +48,16 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of the environment and no others: for `initialize`.
+    /// The settings of the environment alone: for `initialize`.
     #[must_use]
     pub fn of_environment() -> Self {
         Self::default()
     }
 
-    /// Those of an attach's data, and for those that it does not have, the environment: for `initialize_for_attach`.
+    /// The settings in the data of an attach, and the environment for those that the data lack: for `initialize_for_attach`.
     ///
     /// # Errors
-    /// If the data are no text in UTF-8, or a line is not of the form `NAME=VALUE`.
+    /// If the data are not UTF-8 text, or a line does not have the form `NAME=VALUE`.
     pub fn of_attach(data: &[u8]) -> Result<Self, SettingError> {
         let refused = |value: &str, cure: &str| SettingError {
             variable: "the attach's data".to_owned(),
@@ -76,7 +76,7 @@ impl Settings {
         Ok(Self { given: given.collect::<Result<_, _>>()? })
     }
 
-    /// The setting that this variable makes.
+    /// The setting in this variable.
     #[must_use]
     pub fn of(&self, variable: &str) -> Setting {
         self.given.get(variable).map_or_else(|| Setting::of(variable), |value| Setting::with_value(variable, value))
@@ -90,35 +90,35 @@ impl Settings {
 pub struct SettingError {
     /// The variable.
     pub variable: String,
-    /// What it holds.
+    /// Its value.
     pub value: String,
-    /// What is wrong with that, and what to give instead.
+    /// The problem, and what to set instead.
     pub cure: String,
 }
 
 impl Setting {
-    /// The setting that this variable makes.
+    /// The setting in this variable.
     #[must_use]
     pub fn of(variable: &str) -> Self {
         Self { variable: variable.to_owned(), value: std::env::var_os(variable) }
     }
 
-    /// A setting with a value that does not come from the environment: a default that is to be checked as well.
+    /// A setting whose value does not come from the environment: a default that must be checked as well.
     #[must_use]
     pub fn with_value(variable: &str, value: impl Into<OsString>) -> Self {
         Self { variable: variable.to_owned(), value: Some(value.into()) }
     }
 
-    /// The same, with this value where the variable is not set.
+    /// The same setting; this is its value if the variable is not set.
     #[must_use]
     pub fn or(self, default: impl Into<OsString>) -> Self {
         Self { value: self.value.or_else(|| Some(default.into())), ..self }
     }
 
-    /// One of several words; the first of them where the variable is not set.
+    /// One of several words; the first of them if the variable is not set.
     ///
     /// # Errors
-    /// If it is none of them, or there are none.
+    /// If the value is none of the words, or there are no words.
     pub fn word<T: Clone>(&self, words: &[(&str, T)]) -> Result<T, SettingError> {
         let found = match self.text()? {
             Some(text) => words.iter().find(|(word, _)| *word == text),
@@ -135,10 +135,10 @@ impl Setting {
         })
     }
 
-    /// A number in this range; `default` where the variable is not set.
+    /// A number in this range; `default` if the variable is not set.
     ///
     /// # Errors
-    /// If it is no number, or not in the range.
+    /// If it is no number, or outside the range.
     pub fn number<T>(&self, default: T, range: RangeInclusive<T>) -> Result<T, SettingError>
     where
         T: FromStr + PartialOrd + Display,
@@ -148,10 +148,10 @@ impl Setting {
         number.ok_or_else(|| self.error(format_args!("give a number from {} to {}", range.start(), range.end())))
     }
 
-    /// What `parse` makes of the value, or of `default` where the variable is not set.
+    /// The result of `parse` for the value, or for `default` if the variable is not set.
     ///
     /// # Errors
-    /// What `parse` says, with the variable and its value.
+    /// The error of `parse`, with the variable and its value.
     pub fn parsed<T, E: Display>(
         &self,
         default: &str,
@@ -160,18 +160,18 @@ impl Setting {
         parse(self.text()?.unwrap_or(default)).map_err(|error| self.error(error))
     }
 
-    /// A path, of something that may not be there; none where the variable is not set.
+    /// A path, which need not exist; none if the variable is not set.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         self.value.as_ref().filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
-    /// A file that is to be written; none where the variable is not set.
+    /// A file to write; none if the variable is not set.
     ///
-    /// Nothing is written yet: an existing file stays as it is, and a new one is not there afterwards.
+    /// This writes nothing: an existing file does not change, and a new file does not exist afterwards.
     ///
     /// # Errors
-    /// If there is no such folder, it is itself a folder, or it cannot be written.
+    /// If its folder does not exist, it is itself a folder, or it cannot be written.
     pub fn output(&self) -> Result<Option<PathBuf>, SettingError> {
         let Some(value) = &self.value else { return Ok(None) };
         let path = PathBuf::from(value);
@@ -187,7 +187,7 @@ impl Setting {
         let opened = OpenOptions::new().append(true).create(true).open(&path);
         opened.map_err(|error| self.error(format_args!("cannot be written ({error}): give another file")))?;
         if is_new {
-            let _ = fs::remove_file(&path); // it will be made anew
+            let _ = fs::remove_file(&path); // the profiler makes it when it writes
         }
         Ok(Some(path))
     }
@@ -198,7 +198,7 @@ impl Setting {
         value.to_str().map(Some).ok_or_else(|| self.error("give text in UTF-8"))
     }
 
-    /// An error of this setting's: `cure` says what to give instead.
+    /// An error about this setting: `cure` says what to set instead.
     pub fn error(&self, cure: impl Display) -> SettingError {
         let value = self.value.as_deref().unwrap_or_default().display().to_string();
         SettingError { variable: self.variable.clone(), value, cure: cure.to_string() }

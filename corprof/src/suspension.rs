@@ -1,10 +1,9 @@
-//! The time in which threads of the application stand still.
+//! The time in which threads of the application are suspended.
 //!
-//! Whoever stops threads may hold up the very one that has a lock of the allocator or of a log, so from the stop to the
-//! resumption no memory is asked for, no lock taken and nothing printed (suspension rule 3). What is done in between is in
-//! `strategy/`, and is written so that it can do nothing of the sort; and so that this is tested and not only meant, the
-//! thread that has stopped others is marked: a test's allocator and corprof's own locks look at the mark
-//! ([`testing::suspension`](crate::testing::suspension)).
+//! A stopped thread may hold a lock of the allocator or of a log. So from the stop to the resumption no memory may be
+//! allocated, no lock taken and nothing printed (suspension rule 3). The code that runs in between is in `strategy/`, and is
+//! written accordingly. To test that, the thread that has stopped others is marked: a test's allocator and corprof's own locks
+//! check the mark ([`testing::suspension`](crate::testing::suspension)).
 
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,11 +15,11 @@ use crate::system;
 #[cfg(feature = "testing")]
 static STOPPER: AtomicUsize = AtomicUsize::new(0);
 
-/// How often something was touched that must not be.
+/// How many times the rule was broken.
 #[cfg(feature = "testing")]
 static VIOLATIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread is about to stop others, until this is dropped.
+/// Marks the calling thread as having stopped others, until it is dropped.
 pub(crate) struct Mark(());
 
 impl Mark {
@@ -38,7 +37,7 @@ impl Drop for Mark {
     }
 }
 
-/// Called where `_what` is touched, which must not be while the calling thread has stopped others.
+/// Called where `_what` is touched, which is forbidden while the calling thread has stopped others.
 #[inline]
 pub(crate) fn forbid(_what: &'static str) {
     #[cfg(feature = "testing")]
@@ -53,7 +52,7 @@ pub(crate) fn is_here() -> bool {
     STOPPER.load(SeqCst) == system::thread_key()
 }
 
-/// How often [`forbid`] found the calling thread to have stopped others.
+/// How many times [`forbid`] was called on a thread that had stopped others.
 #[cfg(feature = "testing")]
 pub(crate) fn violations() -> usize {
     VIOLATIONS.load(SeqCst)
@@ -67,7 +66,7 @@ mod tests {
     fn what_is_touched_counts_on_the_thread_that_has_stopped_others_and_only_then() {
         let before = violations();
         forbid("nothing");
-        // Samplers of other tests stop threads of theirs meanwhile, and the mark is one for the process: now and then it is lost.
+        // Samplers of other tests stop their threads meanwhile, and the process has one mark: now and then it is lost.
         let is_counted = |_| {
             let before = violations();
             let mark = Mark::set();

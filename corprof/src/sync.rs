@@ -1,5 +1,5 @@
-//! A lock that cannot be held while a garbage collection starts (suspension rule 3), and [`ThreadState`], which does without
-//! one for all threads.
+//! A lock that cannot be held while a garbage collection starts (suspension rule 3), and [`ThreadState`], a value for each
+//! thread that needs no common lock.
 //!
 //! A thread that holds a lock and makes a call which may start a collection can wait for other managed threads to stop,
 //! while one of those waits for the lock: the application hangs. The guard here borrows the callback's context, and calls
@@ -26,10 +26,10 @@
 //! | [`event_pipe_write_event`](crate::Info::event_pipe_write_event) | `event_pipe_event_delivered` | while a session listens to the provider |
 //! | any call in which the runtime writes an event of its own | `event_pipe_event_delivered` | while a session listens to that event |
 //!
-//! [`Mutex`] knows which thread holds it, and panics there instead of waiting for ever; the message names both places. The
-//! adapter catches the panic as it does any other: the profiler is silent from then on, and the application goes on. The
-//! standard library's `Mutex` waits for ever in this place, and so does the application. Keep what such a callback needs under
-//! a lock of its own, or end the guard before the call.
+//! [`Mutex`] knows which thread holds it, and panics in this case instead of waiting for ever; the message names both places.
+//! The adapter catches the panic like any other: the profiler is disabled, and the application goes on. The standard library's
+//! `Mutex` would wait for ever, and the application with it. Keep the data of such a callback under a lock of its own, or drop
+//! the guard before the call.
 
 pub(crate) mod thread_end;
 mod thread_state;
@@ -50,7 +50,7 @@ pub use thread_state::{Merge, ThreadState};
 
 /// A mutual exclusion lock whose guard borrows the context of the callback that takes it.
 ///
-/// A panic while it is held does not poison it: the profiler goes quiet then, and only `shutdown` looks at the data again.
+/// A panic while it is held does not poison it: the profiler is disabled then, and only `shutdown` sees the data again.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized> {
     holder: Holder,
@@ -66,11 +66,11 @@ pub struct MutexGuard<'a, T: ?Sized> {
 
 /// The thread that holds a lock, and the place where it took it.
 ///
-/// Relaxed loads and stores are enough: a thread only compares `thread` with its own key, which nobody else stores, and reads
-/// `place` only after that comparison has found its own store.
+/// Relaxed loads and stores are enough: a thread only compares `thread` with its own key, which no other thread stores, and
+/// reads `place` only after that comparison has found its own store.
 #[derive(Default)]
 struct Holder {
-    /// The [`system::thread_key`], or 0 while nobody holds the lock.
+    /// The [`system::thread_key`] of the holder, or 0 while the lock is free.
     thread: AtomicUsize,
     /// From a `&'static Location`, or null before the first time.
     place: AtomicPtr<Location<'static>>,
@@ -81,38 +81,35 @@ impl Holder {
         Self { thread: AtomicUsize::new(0), place: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// The calling thread has the lock.
+    /// The calling thread has taken the lock.
     #[inline]
     fn set(&self, place: &'static Location<'static>) {
         self.place.store(ptr::from_ref(place).cast_mut(), Relaxed);
         self.thread.store(system::thread_key(), Relaxed);
     }
 
-    /// The calling thread is about to give the lock back.
+    /// The calling thread is about to release the lock.
     #[inline]
     fn clear(&self) {
         self.thread.store(0, Relaxed);
     }
 
-    /// Panics if the calling thread has the lock already.
+    /// Panics if the calling thread already holds the lock.
     #[track_caller]
     fn forbid_second_time(&self) {
         if self.thread.load(Relaxed) != system::thread_key() {
             return;
         }
-        // SAFETY: `set` alone writes it, from a reference that is good for ever, or nobody has.
+        // SAFETY: only `set` writes it, from a reference that is always valid; it may be null.
         let first = unsafe { self.place.load(Relaxed).as_ref() };
         second_time(first);
     }
 }
 
-/// A lock would be waited for by the thread that holds it.
+/// Panics in place of a wait for a lock that the calling thread itself holds.
 #[cold]
 #[track_caller]
-#[allow(
-    clippy::panic,
-    reason = "waiting would hang the application; whoever called the user's code catches this panic"
-)]
+#[allow(clippy::panic, reason = "waiting would hang the application; the caller of the user's code catches this panic")]
 fn second_time(first: Option<&Location<'_>>) -> ! {
     let second = Location::caller();
     let first: &dyn fmt::Display = first.map_or(&"an unknown place", |place| place as &dyn fmt::Display);
@@ -138,18 +135,18 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock.
     ///
-    /// A test under the fake CLR has no context: it looks by `corprof::testing::FakeClr::lock`.
+    /// A test under the fake CLR has no context: use `corprof::testing::FakeClr::lock`.
     ///
     /// # Panics
-    /// If the calling thread holds this lock already, as it could never get it a second time. This happens when a call under
-    /// the lock makes a callback that takes the same lock: see the [module](self).
+    /// If the calling thread holds this lock already. This happens when a call under the lock makes a callback that takes the
+    /// same lock: see the [module](self).
     #[track_caller]
     #[inline]
     pub fn lock<'a>(&'a self, _cx: &'a impl Context) -> MutexGuard<'a, T> {
         self.lock_anywhere()
     }
 
-    /// For those who know that no collection starts while the guard lives, whatever the types say.
+    /// For callers that know that no collection starts while the guard lives, whatever the types say.
     #[track_caller]
     #[inline]
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
@@ -163,7 +160,7 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { holder: &self.holder, guard, _context: PhantomData }
     }
 
-    /// As [`lock_anywhere`](Self::lock_anywhere), when somebody has the lock.
+    /// Like [`lock_anywhere`](Self::lock_anywhere), when the lock is held.
     #[cold]
     #[track_caller]
     fn wait(&self) -> sync::MutexGuard<'_, T> {
@@ -171,7 +168,7 @@ impl<T: ?Sized> Mutex<T> {
         unpoisoned(self.data.lock())
     }
 
-    /// The data, without locking: `&mut self` says that nobody else has it.
+    /// The data, without locking: `&mut self` proves exclusive access.
     pub fn get_mut(&mut self) -> &mut T {
         unpoisoned(self.data.get_mut())
     }
@@ -216,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    /// What a second lock on this thread panics with.
+    /// The panic message of a second lock on this thread.
     fn second_lock(lock: &Mutex<u32>) -> String {
         let panic = catch_unwind(AssertUnwindSafe(|| drop(lock.lock_anywhere()))).unwrap_err();
         panic.downcast_ref::<String>().unwrap().clone()

@@ -1,15 +1,15 @@
-//! What the compiler says of a call that is made in the wrong context.
+//! The compiler's messages for a call in the wrong context.
 //!
-//! A method that a context lacks would only be "not found". So [`Info`], to which every context dereferences, has a
-//! hidden method for each of them, under a bound that it does not meet: the message begins with the cure, and the bound names
-//! the rule. These methods can never be called. A test (`tests/ledger.rs`) checks that none is missing.
+//! For a method that a context lacks, the compiler would only say "not found". So [`Info`], to which every context
+//! dereferences, has a hidden method for each of them, under a bound that it does not meet: the message begins with the cure,
+//! and the bound names the rule. These methods can never be called. A test (`tests/ledger.rs`) checks that none is missing.
 
 use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
 use crate::hooks::InSlowHook;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::Info;
 
-/// The calling thread is inside a callback: every callback's `cx` has the method, [`Info`] has not.
+/// The call needs a callback: every callback's `cx` has the method, [`Info`] has not.
 #[diagnostic::on_unimplemented(
     message = "this call needs the context of a callback: make it in a callback, on its `cx`",
     label = "not inside a callback, as far as the types tell"
@@ -25,10 +25,10 @@ impl InCallbackContext<'_> for ProfilerThread<'_> {}
 
 /// A garbage collection may start: [`InTriggers`] and the contexts that dereference to it have the method.
 ///
-/// Callbacks during a collection, a suspension or an unwind, and those that hand out objects, have an
-/// [`InCallback`], from which no collection may start: make the call in another callback, and keep the answer.
+/// Callbacks during a collection, a suspension or an unwind, and callbacks with objects, have an [`InCallback`], from which no
+/// collection may start: make the call in another callback, and keep the result.
 #[diagnostic::on_unimplemented(
-    message = "this call may start a garbage collection: make it in a callback that gets `InTriggers`, and keep the answer",
+    message = "this call may start a garbage collection: make it in a callback that gets `InTriggers`, and keep the result",
     label = "no garbage collection may start here"
 )]
 pub trait MayTriggerGc<'x> {}
@@ -38,9 +38,8 @@ impl MayTriggerGc<'_> for InInitialize<'_> {}
 impl MayTriggerGc<'_> for InAttach<'_> {}
 impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 
-/// The calling thread is one that corprof has made: only a [`ProfilerThread`] has the
-/// method, as the runtime refuses it in every callback. [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread) makes
-/// such a thread.
+/// The call needs a thread that corprof has made: only a [`ProfilerThread`] has the method, as the runtime refuses it in every
+/// callback. [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread) makes such a thread.
 #[diagnostic::on_unimplemented(
     message = "this call is refused in callbacks: make it on a thread of `cx.spawn_profiler_thread(name, |cx| …)`",
     label = "not on a profiler thread"
@@ -49,10 +48,10 @@ pub trait OnProfilerThread<'x> {}
 
 impl OnProfilerThread<'_> for ProfilerThread<'_> {}
 
-/// The application starts: only [`InInitialize`] has the method, as the runtime takes such a call at no other time,
-/// and never of a profiler that attached.
+/// The application is starting: only [`InInitialize`] has the method, as the runtime accepts such a call at no other time, and
+/// never from an attached profiler.
 #[diagnostic::on_unimplemented(
-    message = "this call is taken at start-up only: make it in `initialize`, of a profiler that is loaded with the application",
+    message = "this call is allowed at start-up only: make it in `initialize`, in a profiler that is loaded with the application",
     label = "not in `initialize`"
 )]
 pub trait AtStartUp<'x> {}
@@ -74,7 +73,7 @@ macro_rules! absent {
     )*)* };
 }
 
-// `wait` and `is_stopping` are left out: a message about profiler threads would surprise who misspelt another method.
+// Without `wait` and `is_stopping`: a message about profiler threads would surprise users who misspell another method.
 absent! {
     InCallbackContext {
         app_domain_static_address(class, field, app_domain)

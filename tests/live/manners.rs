@@ -37,7 +37,7 @@ fn a_panic_in_a_callback_is_reported_once_and_ends_the_profiler_only() -> Result
         let outcome = unharmed(&runtime, "PanicsInCallback", &[])?;
         says(
             &outcome,
-            &["callback 100", "the profiler PanicsInCallback panicked in class_load_finished and is quiet"],
+            &["callback 100", "the profiler PanicsInCallback panicked in class_load_finished and is disabled"],
         )?;
         says_nothing_of(&outcome, &["callback 101", "shutdown of a quiet profiler"])?;
     }
@@ -68,7 +68,7 @@ fn a_panic_in_drop_is_caught_at_the_end_and_after_a_refusal() -> Result<()> {
 fn a_panic_while_the_profiler_is_made_is_caught() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = unharmed(&runtime, "PanicsWhenMade", &[])?;
-        says(&outcome, &["in default\n", "PanicsWhenMade panicked while it was made: it is not loaded"])?;
+        says(&outcome, &["in default\n", "PanicsWhenMade panicked while it was being created: it is not loaded"])?;
     }
     Ok(())
 }
@@ -160,7 +160,7 @@ fn a_profiler_that_panicked_before_initialize_is_not_initialized() -> Result<()>
     for runtime in Runtime::all()? {
         let outcome = unharmed(&runtime, "PanicsEarly", &[])?;
         // .NET Core 3.1 does not ask.
-        let quiet = "the profiler PanicsEarly panicked in load_as_notification_only and is quiet";
+        let quiet = "the profiler PanicsEarly panicked in load_as_notification_only and is disabled";
         let asked = usize::from(runtime.major >= 8);
         ensure!(outcome.stderr.matches(quiet).count() == asked, "{outcome}");
         ensure!(outcome.stderr.matches("initialize of a quiet profiler").count() == 1 - asked, "{outcome}");
@@ -205,7 +205,7 @@ fn another_clsid_leaves_the_application_alone_and_says_what_to_mend() -> Result<
         let run = Run::new(&runtime, "Exit").args(["7", "2"]).profiler_with_clsid(LIBRARY, other);
         let outcome = run.run()?;
         outcome.exited_with(7)?;
-        says(&outcome, &["asked for the CLSID {7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0FFF}", "mend CORECLR_PROFILER"])?;
+        says(&outcome, &["asked for the CLSID {7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0FFF}", "correct CORECLR_PROFILER"])?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ fn panics_once(runtime: &Runtime, profiler: &str, callback: &str) -> Result<()> 
     let outcome = Run::new(runtime, "World").profiler_named("reentry", profiler).run()?;
     outcome.exited_with(0)?;
     ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
-    let report = format!("corprof: the profiler {profiler} panicked in {callback} and is quiet from now on");
+    let report = format!("corprof: the profiler {profiler} panicked in {callback} and is disabled");
     ensure!(outcome.stderr.matches(&report).count() == 1, "{outcome}");
     let message =
         outcome.stderr.lines().find(|line| line.contains("a corprof::sync::Mutex is locked twice on one thread"));

@@ -291,7 +291,7 @@ fn a_panic_in_a_round_leaves_the_application_running() -> Result<()> {
             Run::new(runtime, "Shares").args([time.to_string()]).profiler_named(LIBRARY, "PanicsInRound").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "done True\n", "{outcome}");
-        let told = "the profiler PanicsInRound panicked on its thread sampler and is quiet from now on";
+        let told = "the profiler PanicsInRound panicked on its thread sampler and is disabled";
         for told in [told, "in round 100"] {
             ensure_or_longer!(outcome.stderr.contains(told), "{outcome}");
             ensure!(outcome.stderr.matches(told).count() == 1, "{outcome}");

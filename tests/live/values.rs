@@ -333,7 +333,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
             ensure!(outcome.stderr.contains("or `ValueHooks::VALUES_BEFORE_NET_5` if that can be borne"), "{outcome}");
             continue;
         }
-        let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is quiet from now on";
+        let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is disabled";
         for text in ["with values\n", quiet] {
             ensure!(outcome.stderr.matches(text).count() == 1, "{text:?} once: {outcome}");
         }

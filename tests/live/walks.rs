@@ -113,7 +113,7 @@ fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -
             "registers of 5: ips true, stack true, Ok(())",
             "frame Chain.Inner(int32): same definition true, by its ip true, class true, args 0",
             "in a walk, at frame 3",
-            "the profiler Manners panicked in exception_thrown and is quiet from now on",
+            "the profiler Manners panicked in exception_thrown and is disabled",
         ] {
             ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
         }

@@ -202,8 +202,7 @@ fn threads_end_before_the_profilers_last_word() -> Result<()> {
 fn a_panic_on_a_profiler_thread_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = unharmed(&runtime, "PanicsOnProfilerThread")?;
-        let report =
-            "corprof: the profiler PanicsOnProfilerThread panicked on its thread panicker and is quiet from now on";
+        let report = "corprof: the profiler PanicsOnProfilerThread panicked on its thread panicker and is disabled";
         ensure!(outcome.stderr.matches(report).count() == 1, "{outcome}");
         ensure!(outcome.stderr.contains("the waiter was told"), "{outcome}");
         ensure!(!outcome.stderr.contains("shutdown of a quiet profiler"), "{outcome}");

@@ -1,6 +1,6 @@
 //! Bookkeeping around every callback: tracks live identifiers and evicts cached names.
 //!
-//! It runs before and after the user's method, and also where the profiler has no method for the event or is disabled.
+//! It runs before and after the user's method, even if the profiler has no method for the event or is disabled.
 
 use std::ffi::c_void;
 
@@ -32,7 +32,7 @@ pub(super) const fn needs_bookkeeping(event: Event) -> bool {
     is_about_identifiers || event.is_unwind_point()
 }
 
-/// Whether the first that an event tells is a function, which lives as long as the callback lasts.
+/// Whether the first argument of an event is a function, which lives as long as the callback lasts.
 #[inline]
 pub(super) const fn is_about_function(event: Event) -> bool {
     matches!(
@@ -46,7 +46,7 @@ pub(super) const fn is_about_function(event: Event) -> bool {
     )
 }
 
-/// Before the user's method. `subject` is the identifier that the event is about.
+/// Runs before the user's method. `subject` is the identifier that the event is about.
 #[inline]
 pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
@@ -82,13 +82,13 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
     }
 }
 
-/// After the user's method, which is the last that may ask about what goes.
+/// Runs after the user's method, which is the last that may make calls about something that is being unloaded.
 #[inline]
 pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleUnloadStarted => {
             info.liveness().module_going(info.runtime(), subject);
-            // The names of what goes are known until it is gone. The module's metadata is let go while it is there.
+            // Names stay known until the module is gone. Its metadata are released while they are still in memory.
             info.known_names().let_go();
         }
         Event::ClassUnloadStarted => info.liveness().class_gone(subject),
@@ -98,15 +98,14 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
     }
 }
 
-/// Gives the calling thread its state for hooks, whichever thread it is: that it runs managed code is sure, and that it is the
-/// new one is the rule.
+/// Gives the calling thread its state for hooks. It certainly runs managed code, and it is nearly always the new thread.
 fn prepare_hooks(info: &Info) {
     if let Some(hooks) = info.hooks() {
         hooks.prepare_thread();
     }
 }
 
-/// The name of a thread, which may come before the thread. By a way of its own, as there is more to it than one number.
+/// Records the name of a thread, which may come before the thread. A separate thunk, because it has more arguments than one id.
 ///
 /// # Safety
 /// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is null.

@@ -1,22 +1,22 @@
 //! A detach, step by step, on a thread of its own.
 //!
-//! The runtime counts its own callbacks and nothing else, so what of the profiler's runs elsewhere must have ended before the
-//! runtime is asked: afterwards it deletes the object that calls are made of. In this order, each step with the reason:
+//! The runtime counts only its own callbacks. All other code of the profiler must therefore have ended before the detach is
+//! requested: afterwards the runtime deletes the object that answers calls. The steps, with their reasons:
 //!
-//! 1. The profiler's threads are told to stop: a callback that waits for one of them is let go.
+//! 1. The profiler's threads are asked to stop: this releases a callback that waits for one of them.
 //! 2. The gate closes, and callbacks end. Until then they may use everything.
-//! 3. The threads end, samplers among them: nobody has a context any more, and so no identifier to be asked about.
-//! 4. Sessions of EventPipe are stopped: the runtime would go on delivering their events.
-//! 5. `shutdown` is called, and the profiler dropped, while the runtime still answers: it may write names, and frees handles.
-//! 6. Calls are closed: clones of `Info` live on, and answer with errors.
-//! 7. All events are turned off. Not before, as the ends of what is called about are events.
-//! 8. The runtime is asked.
+//! 3. The threads end, including samplers: then no context exists any more, and so no identifier to make calls about.
+//! 4. EventPipe sessions are stopped: otherwise the runtime would go on delivering their events.
+//! 5. `shutdown` is called and the profiler dropped, while the runtime still answers: it may look up names, and frees handles.
+//! 6. Calls are closed: clones of `Info` live on, and return errors.
+//! 7. All events are turned off. Not earlier, because the ends of things that calls are about are events.
+//! 8. The detach is requested.
 //!
-//! 9 is the runtime's: it waits until no thread is in a callback, tells `ProfilerDetachSucceeded`, and releases the object. The
-//! library stays in memory, for the ends of threads that keep something of it and for signals that are on their way.
+//! Step 9 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases the
+//! object. The library stays in memory, for threads that keep some of its data until they end, and for signals on their way.
 //!
-//! Waits have no end but that of the application: giving up half-way would leave a profiler that is neither there nor gone. They
-//! say once what they wait for, and hold nobody up.
+//! Only the end of the application ends a wait: giving up half-way would leave a profiler that is neither loaded nor gone. Each
+//! wait reports once what it waits for, and blocks no thread of the application.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -35,26 +35,26 @@ use crate::session::panics::catch;
 
 use super::Adapter;
 
-/// When the runtime looks whether callbacks have ended. When it is asked for less and wakes up late, it looks again after five
-/// seconds, and before .NET 5 after ten minutes.
+/// When the runtime checks whether callbacks have ended. If this is shorter and the runtime wakes up late, it checks again only
+/// after five seconds, and before .NET 5 after ten minutes.
 const EXPECTED: Duration = Duration::from_millis(300);
-/// How long a wait lasts before it is told of.
+/// How long a wait lasts before it is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long the gate is asked at a time, so that the end of the application is noticed meanwhile.
+/// How long one call to the gate waits, so that the end of the application is noticed in between.
 const SLICE: Duration = Duration::from_millis(50);
-/// How often something is looked at that nobody tells the end of.
+/// The polling interval for conditions without a notification.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl<P: Profiler> Adapter<P> {
     const FUNCTIONS: &'static Functions =
         &Functions { hold: hold::<P>, release: Self::release, check: check::<P>, run: run::<P> };
 
-    /// The object, for whoever detaches it.
+    /// The object, type-erased, for the detach.
     pub(super) fn as_object(&self) -> Object {
         Object { this: std::ptr::from_ref(self).cast_mut().cast(), functions: Self::FUNCTIONS }
     }
 
-    /// An error that names what keeps the runtime from detaching the profiler.
+    /// Returns an error that names the call or flag which keeps the runtime from detaching the profiler.
     fn check_detach(&self) -> Result<()> {
         let Some(info) = self.info.get() else { return Ok(()) };
         let error = |code, what, rule| Err(Error::new(code, DETACH).about(what, rule));
@@ -64,10 +64,10 @@ impl<P: Profiler> Adapter<P> {
             return error(code, "SetEnterLeaveFunctionHooks3", rule);
         }
         if let Some(call) = info.what_prevents_detach() {
-            return error(code, call, "after this call the runtime does not detach the profiler any more");
+            return error(code, call, "the runtime does not detach a profiler that has made this call");
         }
         if self.state.ending.stage() != Stage::Running {
-            return Ok(()); // why, is said by whoever goes on
+            return Ok(()); // the later steps report the reason
         }
         let immutable = info.current_event_mask()?.first_that_prevents_detach(self.state.ending.is_lenient());
         match immutable {
@@ -91,20 +91,20 @@ impl<P: Profiler> Adapter<P> {
         if !self.wait("its threads to end: poll `is_stopping` more often", || state.profiler_threads().have_ended()) {
             return;
         }
-        // A thread that has told its end may still have `Info`, in the ends of its thread-locals. What it drops there may take a
-        // while, and Shutdown does not wait for it.
+        // A thread that has reported its end may still have an `Info`, in destructors of its thread-locals. Those may take a
+        // while, and Shutdown does not wait for them.
         info.profiler_threads().join();
         if let Err(error) = info.stop_event_pipe_sessions() {
             ending.advance(Stage::Stays(error));
-            report::line(format_args!("the profiler {} is quiet, and stays: {error}", P::NAME));
+            report::line(format_args!("the profiler {} is disabled, and stays loaded: {error}", P::NAME));
             return;
         }
         if !ending.advance(Stage::LastWord) {
             return;
         }
         self.say_last_word(info, was_quiet);
-        let _ = info.stop_event_pipe_sessions(); // those that the last word has started
-        // SAFETY: the gate is closed and nobody is inside.
+        let _ = info.stop_event_pipe_sessions(); // those that `shutdown` has started
+        // SAFETY: the gate is closed and no thread is inside.
         unsafe { self.drop_profiler() };
         info.known_names().evict_all();
         info.seal_event_mask();
@@ -120,22 +120,23 @@ impl<P: Profiler> Adapter<P> {
         if was_quiet || info.profiler_threads().has_panicked() {
             return;
         }
-        // SAFETY: this thread never ran managed code: the runtime answers it all sync calls. Only what follows drops the profiler.
+        // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below drops the
+        // profiler.
         let last_word = || unsafe {
             let mut cx = InTriggers::new(info);
-            let _ = cx.initialize_current_thread(); // without it some calls are refused, which they say
+            let _ = cx.initialize_current_thread(); // if it fails, some calls return errors
             self.profiler().shutdown(&mut cx);
         };
         catch(last_word, || self.state.report_last_panic("shutdown"));
     }
 
-    /// Asks the runtime until it answers: it does not take the request before it has started.
+    /// Requests the detach until the runtime accepts or refuses: before it has started it does neither.
     fn ask(&self, info: &Info) {
         let ending = &self.state.ending;
         let expected = u32::try_from(EXPECTED.as_millis()).unwrap_or(u32::MAX);
         loop {
             let answer = ending.ask(|| {
-                // SAFETY: calls are closed to everybody else. The application has not ended, and Shutdown waits for this.
+                // SAFETY: calls are closed to all other code. The application has not ended, and Shutdown waits for this call.
                 unsafe { info.runtime().request_detach(expected) }
             });
             let Some(answer) = answer else { return };
@@ -150,7 +151,7 @@ impl<P: Profiler> Adapter<P> {
                 }
                 Err(error) => {
                     ending.advance(Stage::Stays(error));
-                    report::line(format_args!("the profiler {} is quiet, and stays: {error}", P::NAME));
+                    report::line(format_args!("the profiler {} is disabled, and stays loaded: {error}", P::NAME));
                     return;
                 }
                 Ok(()) => {
@@ -161,7 +162,7 @@ impl<P: Profiler> Adapter<P> {
         }
     }
 
-    /// Waits until something `is_done`, and says so if that takes long; `false` if the application ends first.
+    /// Waits until `is_done`, and reports a long wait; `false` if the application ends first.
     fn wait(&self, what: &str, mut is_done: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         let mut is_told = false;
@@ -180,7 +181,7 @@ impl<P: Profiler> Adapter<P> {
 }
 
 /// # Safety
-/// `this` is an [`Adapter`] of this `P`, whose last Release is not over.
+/// `this` is an [`Adapter`] of this `P`, whose last Release has not ended.
 unsafe fn hold<P: Profiler>(this: *mut c_void) -> bool {
     // SAFETY: the caller's promise.
     let references = unsafe { &Adapter::<P>::of(this).references };
@@ -196,16 +197,17 @@ unsafe fn check<P: Profiler>(this: *mut c_void) -> Result<()> {
 }
 
 /// # Safety
-/// `this` is an [`Adapter`] of this `P`, a reference is held, and this is the thread of the detach, of which there is one.
+/// `this` is an [`Adapter`] of this `P`, a reference is held, and this is the only thread of the detach.
 unsafe fn run<P: Profiler>(this: *mut c_void) {
     // SAFETY: the caller's promise.
     let adapter = unsafe { Adapter::<P>::of(this) };
-    let panicked = || report::line(format_args!("the profiler {} is quiet, and stays: a detach panicked", P::NAME));
+    let panicked =
+        || report::line(format_args!("the profiler {} is disabled, and stays loaded: its detach panicked", P::NAME));
     catch(|| adapter.detach(), panicked);
 }
 
 impl EventMask {
-    /// The first of these flags with which the runtime does not detach a profiler.
+    /// The first of these flags with which the runtime refuses to detach a profiler.
     fn first_that_prevents_detach(self, is_lenient: bool) -> Option<&'static str> {
         crate::event_mask::immutable_flags(is_lenient).find(|(flag, _)| self.contains(*flag)).map(|(_, name)| name)
     }

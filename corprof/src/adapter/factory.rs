@@ -1,4 +1,4 @@
-//! How the runtime gets the object: `DllGetClassObject`, then `IClassFactory::CreateInstance`.
+//! The runtime's way to the object: `DllGetClassObject`, then `IClassFactory::CreateInstance`.
 //!
 //! The factories are constants without state: they are never freed, and their reference counts do nothing.
 
@@ -77,7 +77,7 @@ unsafe extern "system" fn query_interface(this: *mut c_void, iid: *const GUID, o
     }
 }
 
-/// A constant lives for ever.
+/// Factories are constants and live for ever.
 unsafe extern "system" fn count(_this: *mut c_void) -> u32 {
     1
 }
@@ -101,11 +101,11 @@ unsafe extern "system" fn create_instance<P: Profiler>(
         return CLASS_E_NOAGGREGATION;
     }
     let panicked =
-        || report::line(format_args!("the profiler {} panicked while it was made: it is not loaded", P::NAME));
+        || report::line(format_args!("the profiler {} panicked while it was being created: it is not loaded", P::NAME));
     let Some(profiler) = catch(P::create, panicked) else { return E_FAIL };
     system::pin_library();
     let adapter = Adapter::create(profiler);
-    // SAFETY: the adapter has one reference, ours, which is given up after the caller has got one of its own.
+    // SAFETY: the adapter has one reference, ours, which is released after the caller has got its own.
     unsafe {
         let code = Adapter::<P>::query_interface(adapter, iid, out);
         Adapter::<P>::release(adapter);
@@ -130,10 +130,10 @@ pub const fn assert_distinct(entries: &[ClassEntry]) {
     }
 }
 
-/// What `DllGetClassObject` does, for the profilers that a library exports.
+/// The body of `DllGetClassObject`, for the profilers that a library exports.
 ///
 /// # Safety
-/// Each pointer is null or as COM has it: `clsid` and `iid` point at a GUID, `out` at room for a pointer.
+/// Each pointer is null or valid by COM's rules: `clsid` and `iid` point at a GUID, `out` at room for a pointer.
 pub unsafe fn dll_get_class_object(
     entries: &[ClassEntry],
     clsid: *const GUID,
@@ -150,7 +150,7 @@ pub unsafe fn dll_get_class_object(
             Some(entry) => query_interface(std::ptr::from_ref(entry.factory).cast_mut().cast(), iid, out),
             None => {
                 report::line(format_args!(
-                    "asked for the CLSID {{{:?}}}, but this library has {entries:?}: mend CORECLR_PROFILER",
+                    "asked for the CLSID {{{:?}}}, but this library has {entries:?}: correct CORECLR_PROFILER",
                     *clsid
                 ));
                 CLASS_E_CLASSNOTAVAILABLE

@@ -1,4 +1,4 @@
-//! The callbacks that begin and end a profiler's life.
+//! The callbacks that begin and end a profiler.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::session::{LEAST_INFO, first_runtime_with};
 use super::exception_pins::ExceptionPins;
 use super::{Adapter, in_triggers};
 
-/// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short,
-/// but may wait for a thread that the end of the process has already stopped, and the application must end all the same.
+/// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short, but
+/// one may wait for a thread that the end of the process has already stopped, and the application must still end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.start(runtime.as_ref(), Phase::Initialize, |profiler, info| {
-        // SAFETY: the runtime has called `Initialize`, and waits for its answer.
+        // SAFETY: the runtime has called `Initialize`, and waits for its result.
         profiler.initialize(&mut unsafe { InInitialize::new(info) })?;
         info.set_phase(Phase::Running);
         Ok(())
@@ -50,9 +50,9 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
-        // SAFETY: the runtime has called `InitializeForAttach`, and waits for its answer.
+        // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result.
         let mut cx = unsafe { InAttach::new(info) };
-        // Of those to come, `ModuleLoadFinished` tells.
+        // `ModuleLoadFinished` reports later ones.
         for module in cx.enum_modules()? {
             info.liveness().module_loaded(info.runtime(), module.as_raw());
         }
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) ->
     S_OK
 }
 
-/// The runtime lets go of the profiler: no other thread is in a callback, and after this comes the last Release.
+/// The runtime releases the profiler: no other thread is in a callback, and the last Release follows.
 pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this: *mut c_void) -> HRESULT {
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
@@ -75,7 +75,8 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
         adapter.state.ending.detached();
         return S_OK;
     }
-    // The profiler has asked by a raw call. What can be done for it so late: its callback, then errors instead of calls.
+    // The profiler has requested the detach by a raw call. Only this can still be done: make its callback, then return errors
+    // from calls.
     // SAFETY: this is the thunk of that event.
     let code = unsafe {
         in_triggers(this, Event::ProfilerDetachSucceeded, 0, |profiler: &P, _| profiler.profiler_detach_succeeded())
@@ -98,7 +99,7 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
     if out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: the runtime holds a reference while it calls, and asks before anything else, so the profiler is there.
+    // SAFETY: the runtime holds a reference while it calls, and asks before anything else, so the profiler exists.
     let (adapter, profiler) = unsafe {
         let adapter: &Adapter<P> = Adapter::of(this);
         (adapter, adapter.profiler())
@@ -111,7 +112,7 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// Gets hold of the runtime, asks it for the profiler's events, and lets the profiler set itself up.
+    /// Gets the runtime's interface, sets the profiler's event mask, and calls the profiler's `initialize`.
     fn start(
         &self,
         runtime: Option<&IUnknown>,
@@ -122,7 +123,7 @@ impl<P: Profiler> Adapter<P> {
         let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
         self.state.ending.set_object(Some(self.as_object()));
         let start = || -> Result<(), (HRESULT, String)> {
-            // What an error says, and how it is dropped, is the user's code as well.
+            // Formatting and dropping an error runs the user's code as well.
             let told = |error: BoxError| {
                 let code = error.downcast_ref::<Error>().map_or(E_FAIL, Error::code);
                 (if code.is_ok() { E_FAIL } else { code }, error.to_string())
@@ -139,11 +140,11 @@ impl<P: Profiler> Adapter<P> {
         self.state.gate.disable();
         self.end_profiler_threads();
         if let Some(info) = self.info.get() {
-            info.profiler_threads().join(); // whoever of them has `Info` is done with it then
+            info.profiler_threads().join(); // a joined thread has dropped its `Info`
         }
-        report::line(format_args!("the profiler {} is not loaded, the application runs without it: {why}", P::NAME));
-        // A failure makes the runtime delete the object behind `Info`. Whoever has a clone must not be left with that, so
-        // the runtime is then told that all is well, and asked for nothing.
+        report::line(format_args!("the profiler {} is not loaded; the application runs without it: {why}", P::NAME));
+        // After a failure the runtime deletes the object behind `Info`, which must not happen while a clone exists. In that
+        // case the runtime gets a success, and all events are turned off.
         if self.info.get().is_some_and(|info| info.is_shared() && info.silence().is_ok()) {
             return S_OK;
         }
@@ -165,7 +166,7 @@ impl<P: Profiler> Adapter<P> {
         Ok(info)
     }
 
-    /// Closes the gate, lets the profiler say its last word, and drops it.
+    /// Closes the gate, calls the profiler's `shutdown`, and drops it.
     fn end(&self) {
         if !self.state.ending.shutdown(PATIENCE) {
             return;
@@ -173,12 +174,12 @@ impl<P: Profiler> Adapter<P> {
         let is_disabled = !self.state.gate.is_open();
         if let Some(info) = self.info.get() {
             info.event_pipe_sessions().end_all();
-            // A callback that waits for one of them is let go.
+            // This releases a callback that waits for one of them.
             info.profiler_threads().stop();
         }
         let is_empty = self.state.gate.close(PATIENCE);
         if !is_empty {
-            // One that will not end may hold a lock that `shutdown` waits for, so the last word is not said beside it.
+            // A callback that does not end may hold a lock that `shutdown` waits for, so `shutdown` is not called then.
             report::line(format_args!(
                 "callbacks of the profiler {} are still running {PATIENCE:?} after Shutdown: its `shutdown` is not called",
                 P::NAME
@@ -187,13 +188,13 @@ impl<P: Profiler> Adapter<P> {
         self.end_profiler_threads();
         let hooks = self.info.get().and_then(Info::hooks).filter(|_| is_empty);
         if let Some(hooks) = hooks {
-            // SAFETY: the gate is closed and nobody is inside.
+            // SAFETY: the gate is closed and no thread is inside.
             unsafe { hooks.end_all_threads(is_disabled) };
         }
         if let Some(info) = self.info.get() {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
-                // SAFETY: only what follows drops the profiler, and this is the only time. The runtime has called `Shutdown`, in
-                // which the table allows all sync calls, and waits for its answer.
+                // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the table
+                // allows all sync calls, and waits for its result.
                 let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
                 catch(last_word, || self.state.report_last_panic("shutdown"));
             }
@@ -204,14 +205,14 @@ impl<P: Profiler> Adapter<P> {
             unsafe { hooks.drop_user() };
         }
         if is_empty {
-            // SAFETY: the gate is closed and nobody is inside.
+            // SAFETY: the gate is closed and no thread is inside.
             unsafe { self.drop_profiler() };
         }
     }
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// Stops the threads that the profiler has made, and waits for them: what they run may be about to go.
+    /// Stops the profiler's threads and waits for them: the data that they use may be about to be dropped.
     fn end_profiler_threads(&self) {
         if let Some(info) = self.info.get() {
             info.profiler_threads().stop();
@@ -220,7 +221,7 @@ impl<P: Profiler> Adapter<P> {
     }
 }
 
-/// The runtime lacks what the profiler needs.
+/// The error if the runtime lacks the interface that the profiler needs.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
     "it needs ICorProfilerInfo{needed} ({} or later), and this runtime offers ICorProfilerInfo{offered} ({})",

@@ -1,9 +1,8 @@
 //! The one COM object: `ICorProfilerCallback11` over a [`Profiler`].
 //!
-//! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that are more than a
-//! call). Each goes through [`in_callback`] or [`in_triggers`] here: through the gate (`session/gate.rs`), past the SDK's own
-//! bookkeeping, under the guard that lets no panic out, into the user's method. `factory.rs` makes the object when the
-//! runtime asks the library for it.
+//! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that do more). Each goes
+//! through [`in_callback`] or [`in_triggers`] here: through the gate (`session/gate.rs`), past the SDK's own bookkeeping, under
+//! the panic guard, into the user's method. `factory.rs` makes the object when the runtime asks the library for it.
 
 pub(crate) mod bookkeeping;
 mod detach;
@@ -34,25 +33,25 @@ use crate::session::slot::Inside;
 
 use exception_pins::ExceptionPins;
 
-/// A profiler, as the runtime holds it.
+/// A profiler, as the COM object that the runtime holds.
 #[repr(C)]
 pub(crate) struct Adapter<P: Profiler> {
     /// First, because a COM interface pointer points at a vtable pointer.
     vtable: &'static sys::ICorProfilerCallback11_Vtbl,
     references: AtomicU32,
-    /// Shared with the threads that the profiler makes.
+    /// Shared with the profiler's threads.
     state: Arc<ProfilerState>,
-    /// Set by Initialize, before the runtime is asked for any event.
+    /// Set by Initialize, before any event is turned on.
     info: OnceLock<Info>,
-    /// Set with it, for a runtime that needs them.
+    /// Set with it, for runtimes that need pins.
     exception_pins: OnceLock<ExceptionPins>,
-    /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, else with the object.
+    /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, otherwise with the object.
     profiler: UnsafeCell<ManuallyDrop<P>>,
     is_dropped: AtomicBool,
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// A COM object with one reference, the caller's.
+    /// Makes the COM object with one reference, the caller's.
     fn create(profiler: P) -> *mut c_void {
         let adapter = Self {
             vtable: Self::VTABLE,
@@ -66,7 +65,7 @@ impl<P: Profiler> Adapter<P> {
         Box::into_raw(Box::new(adapter)).cast()
     }
 
-    /// The object behind an interface pointer that the runtime has.
+    /// The object behind one of the runtime's interface pointers.
     ///
     /// # Safety
     /// `this` came from [`create`](Self::create) and a reference to it is held for `'a`.
@@ -82,14 +81,14 @@ impl<P: Profiler> Adapter<P> {
     /// It has not been dropped: the caller is inside the gate, or has closed it and not dropped the profiler yet.
     #[inline]
     unsafe fn profiler(&self) -> &P {
-        // SAFETY: the cell is only written to by `drop_profiler`, which the caller rules out.
+        // SAFETY: only `drop_profiler` writes to the cell, which the caller rules out.
         unsafe { &*self.profiler.get() }
     }
 
     /// Drops the user's profiler, the first time.
     ///
     /// # Safety
-    /// Nobody else uses it: the gate is closed and empty, or the last reference is gone.
+    /// It has no other user: the gate is closed and empty, or the last reference is gone.
     unsafe fn drop_profiler(&self) {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
@@ -98,13 +97,13 @@ impl<P: Profiler> Adapter<P> {
         }
     }
 
-    /// After a panic in a callback.
+    /// Disables the profiler after a panic in a callback.
     #[cold]
     fn disable_after_panic(&self, method: &str) {
         self.state.disable_after_panic(PanicPlace::Method(method));
     }
 
-    /// `QueryInterface`: one object, all eleven callback interfaces.
+    /// `QueryInterface`: one object with all eleven callback interfaces.
     pub(crate) unsafe extern "system" fn query_interface(
         this: *mut c_void,
         iid: *const GUID,
@@ -134,14 +133,14 @@ impl<P: Profiler> Adapter<P> {
 
     /// `Release`: the last one drops the profiler, if Shutdown has not.
     pub(crate) unsafe extern "system" fn release(this: *mut c_void) -> u32 {
-        // SAFETY: the caller holds a reference, and gives it up.
+        // SAFETY: the caller holds a reference, and releases it.
         let adapter = unsafe { Self::of(this) };
         let left = adapter.references.fetch_sub(1, Ordering::Release) - 1;
         if left == 0 {
             fence(Ordering::Acquire);
-            // Whoever wants to detach it looks there, under a lock, and finds it or nothing.
+            // A detach looks for the object there, under a lock, and finds it or nothing.
             adapter.state.ending.set_object(None);
-            // SAFETY: that was the last reference, so nobody else can reach the object; it came from `Box::into_raw`.
+            // SAFETY: that was the last reference, so no other code can reach the object; it came from `Box::into_raw`.
             unsafe {
                 adapter.drop_profiler();
                 drop(Box::from_raw(this.cast::<Self>()));
@@ -154,7 +153,7 @@ impl<P: Profiler> Adapter<P> {
 /// The user's profiler behind an interface pointer, unless it has been dropped: for the fake CLR.
 ///
 /// # Safety
-/// `this` is an [`Adapter`] of this `P`; for `'a`, nobody calls Shutdown or gives up the last reference.
+/// `this` is an [`Adapter`] of this `P`; for `'a`, no code calls Shutdown or releases the last reference.
 #[cfg(feature = "testing")]
 pub(crate) unsafe fn profiler_of<'a, P: Profiler>(this: *mut c_void) -> Option<&'a P> {
     // SAFETY: the caller's promise; only Shutdown and the last Release drop the profiler.
@@ -164,7 +163,7 @@ pub(crate) unsafe fn profiler_of<'a, P: Profiler>(this: *mut c_void) -> Option<&
     }
 }
 
-/// Whether the user's code behind an interface pointer has panicked in any place: for the fake CLR.
+/// Whether the user's code behind an interface pointer has panicked anywhere: for the fake CLR.
 ///
 /// # Safety
 /// `this` is an [`Adapter`] of this `P`, and a reference to it is held.
@@ -175,7 +174,7 @@ pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
     adapter.state.has_panicked()
 }
 
-/// Runs a callback that may start no collection.
+/// Runs a callback from which no collection may start.
 ///
 /// # Safety
 /// The runtime calls the thunk of `event` on `this`, an [`Adapter`] of this `P`.
@@ -189,13 +188,13 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     // SAFETY: the same promise.
     unsafe {
         enter(this, event, subject, move |profiler, info, report| {
-            // And the calling thread is inside the callback `event` until `user` returns.
+            // Also, the calling thread is inside the callback `event` until `user` returns.
             user(profiler, &InCallback::new(info, heap_at(event), report))
         })
     }
 }
 
-/// Runs a callback that may start a collection.
+/// Runs a callback from which a collection may start.
 ///
 /// # Safety
 /// As [`in_callback`].
@@ -209,15 +208,15 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
     // SAFETY: the same promise.
     unsafe {
         enter(this, event, subject, move |profiler, info, _| {
-            // And the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
-            // from sends only those here from which a collection may start.
+            // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
+            // from sends only callbacks here from which a collection may start.
             user(profiler, &mut InTriggers::new(info))
         })
     }
 }
 
-/// Through the gate, past the bookkeeping, under the guard. What the runtime makes of another answer than `S_OK` is nothing
-/// at all or an abort, so there is no other.
+/// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts, so there
+/// is no other.
 #[inline]
 unsafe fn enter<P: Profiler>(
     this: *mut c_void,
@@ -225,7 +224,7 @@ unsafe fn enter<P: Profiler>(
     subject: usize,
     user: impl FnOnce(&P, &Info, u64),
 ) -> HRESULT {
-    // Also for a profiler that is quiet: objects move all the same.
+    // Counted for a disabled profiler as well: objects move all the same.
     let report = if event.reports_gc_moves() { count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
     if !is_implemented && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
@@ -242,7 +241,7 @@ unsafe fn enter<P: Profiler>(
     if exception_pins::depend_on(event)
         && let Some(pins) = adapter.exception_pins.get()
     {
-        // SAFETY: this is that callback; the thunks pass on what the runtime passed.
+        // SAFETY: this is that callback; the thunks pass on the runtime's arguments.
         unsafe { pins.note(info, event, subject) };
     }
     // `event` is a constant in each thunk: the others pay nothing.
@@ -254,8 +253,7 @@ unsafe fn enter<P: Profiler>(
             let profiler = unsafe { adapter.profiler() };
             catch(|| user(profiler, info, report), || adapter.disable_after_panic(event.method()));
         };
-        // The rare cases are kept apart, so that the usual one saves no registers for them: this runs for every object that is
-        // allocated.
+        // The rare cases are outlined, so that the usual one saves no registers for them: this runs for every allocated object.
         match adapter.state.gate.enter_as_usual() {
             Some(inside) => run(inside),
             None => {
@@ -268,19 +266,19 @@ unsafe fn enter<P: Profiler>(
 }
 
 thread_local! {
-    /// Whether the calling thread is inside of `event_pipe_event_delivered`.
+    /// Whether the calling thread is inside `event_pipe_event_delivered`.
     static IS_DELIVERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An EventPipe event is being delivered on the calling thread.
+/// Marks that an EventPipe event is being delivered on the calling thread.
 ///
-/// What is written meanwhile, by the callback or by the runtime in a call of the callback's, would be delivered from within the
-/// callback, and what is written in that from within that, until there is no stack left. So it is not delivered.
+/// Events written meanwhile, by the callback or by the runtime in one of the callback's calls, would be delivered inside the
+/// callback, and so on until the stack is exhausted. So they are not delivered.
 #[derive(PartialEq, Eq)]
 struct Delivery(PhantomData<*mut ()>);
 
 impl Delivery {
-    /// None if one is under way on this thread.
+    /// None if a delivery is under way on this thread.
     fn begin() -> Option<Self> {
         (!IS_DELIVERING.replace(true)).then_some(Self(PhantomData))
     }
@@ -292,20 +290,20 @@ impl Drop for Delivery {
     }
 }
 
-/// Runs what is rare, and keeps it out of the caller.
+/// Calls `rare` without inlining it into the caller.
 #[cold]
 #[inline(never)]
 pub(crate) fn outline<R>(rare: impl FnOnce() -> R) -> R {
     rare()
 }
 
-/// Whether objects stay where they are during a callback.
+/// Whether objects may move during a callback.
 #[inline]
 const fn heap_at(event: Event) -> Heap {
     match event {
-        // In cooperative mode: a collection would have to wait for this thread.
+        // In cooperative mode: a collection must wait for this thread.
         Event::ObjectAllocated | Event::ExceptionThrown | Event::ExceptionCatcherEnter => Heap::Still,
-        // Inside a collection that stops all threads, before anything is moved or after everything has been.
+        // Inside a collection that stops all threads, before objects move or after all have moved.
         Event::ObjectReferences
         | Event::ObjectsAllocatedByClass
         | Event::RootReferences
@@ -319,10 +317,10 @@ const fn heap_at(event: Event) -> Heap {
     }
 }
 
-/// Whether an event tells where objects go: trackers must not miss one. The runtime makes the older forms of two of them,
-/// too, and they say the same.
+/// Whether an event reports moves of objects: trackers must not miss one. The runtime also makes the older forms of two of
+/// them, with the same content.
 impl Event {
-    /// Whether its callback tells which objects a collection moves or keeps.
+    /// Whether its callback reports which objects a collection moves or keeps.
     #[inline]
     const fn reports_gc_moves(self) -> bool {
         matches!(

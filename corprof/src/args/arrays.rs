@@ -1,6 +1,6 @@
 //! The parallel arrays of the collection callbacks, as iterators over rows.
 //!
-//! They are read in place: the runtime owns them, and they are gone when the callback returns.
+//! They are read in place: the runtime owns them, and they are invalid when the callback returns.
 
 use corprof_sys as sys;
 
@@ -9,7 +9,7 @@ use crate::id::{ClassId, HandleId, ObjectId};
 use crate::session::Info;
 use crate::session::wire;
 
-/// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old one are gone, those
+/// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old address are gone, those
 /// at the new one are not complete before the collection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MovedRange {
@@ -30,7 +30,7 @@ pub struct SurvivingRange {
     pub length: usize,
 }
 
-/// Lengths, in the width that the callback has them in.
+/// Lengths, in the width of the callback's argument.
 #[derive(Clone, Copy, Debug)]
 enum Lengths<'cb> {
     Narrow(&'cb [u32]),
@@ -153,13 +153,13 @@ impl ClassCounts<'_> {
 /// A root of the heap.
 #[derive(Clone, Copy, Debug)]
 pub struct Root<'gc> {
-    /// The object that the root keeps alive; none for an empty one.
+    /// The object that the root keeps alive; none for an empty root.
     pub object: Option<ObjectId<'gc>>,
-    /// What kind of root it is.
+    /// The kind of root.
     pub kind: RootKind,
     /// Pinning, weak, interior, reference-counted.
     pub flags: sys::COR_PRF_GC_ROOT_FLAGS,
-    /// What the kind makes of it: the function for a stack root, the handle for a handle root, else 0.
+    /// An id that depends on the kind: the function for a stack root, the handle for a handle root, otherwise 0.
     pub id: usize,
 }
 
@@ -200,14 +200,14 @@ impl<'gc> Roots<'gc> {
     }
 }
 
-/// A pair of a ConditionalWeakTable.
+/// A pair in a ConditionalWeakTable.
 #[derive(Clone, Copy, Debug)]
 pub struct WeakTableElement<'gc> {
-    /// The object whose life decides.
+    /// The key, whose life decides about the value's.
     pub key: Option<ObjectId<'gc>>,
-    /// The object that lives as long as the key.
+    /// The value, which lives as long as the key.
     pub value: Option<ObjectId<'gc>>,
-    /// The handle that holds the two together.
+    /// The handle of the pair.
     pub handle: Option<HandleId>,
 }
 

@@ -1,4 +1,4 @@
-//! The answer to `get_assembly_references`.
+//! The result of `get_assembly_references`.
 
 use std::ffi::c_void;
 
@@ -7,7 +7,7 @@ use corprof_sys as sys;
 use super::AssemblyReferenceProvider;
 use crate::error::{E_INVALIDARG, Error, Result};
 
-/// A reference from one assembly to another, as a profiler is going to add it to the metadata.
+/// A reference from one assembly to another that a profiler will add to the metadata.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AssemblyReference<'a> {
     /// The simple name of the other assembly.
@@ -16,16 +16,16 @@ pub struct AssemblyReference<'a> {
     pub version: [u16; 4],
     /// Its culture; empty for a neutral one.
     pub culture: &'a str,
-    /// Its public key, if the flags have `afPublicKey`, else the token of it; empty if it has none.
+    /// Its public key, if the flags contain `afPublicKey`, otherwise the key's token; empty if it has none.
     pub public_key_or_token: &'a [u8],
     /// Its hash; may be empty.
     pub hash: &'a [u8],
-    /// What else the reference says.
+    /// The flags of the reference.
     pub flags: sys::CorAssemblyFlags,
 }
 
 impl AssemblyReferenceProvider<'_> {
-    /// Announces that the profiler is going to add `reference` to the assembly that the callback asks about.
+    /// Announces that the profiler will add `reference` to the callback's assembly.
     ///
     /// # Errors
     /// `E_INVALIDARG`: a part of the reference is too long for the wire, or the runtime refuses it.
@@ -61,7 +61,7 @@ impl AssemblyReferenceProvider<'_> {
             cbHashValue: size(reference.hash.len())?,
             dwAssemblyRefFlags: reference.flags.bits(),
         };
-        // SAFETY: all that `info` points to outlives the call, which copies what it keeps and writes to none of it.
+        // SAFETY: all that `info` points to outlives the call, which copies the data that it keeps and writes to none of it.
         let code = unsafe { self.as_raw().AddAssemblyReference(&info) };
         Error::check(code, CALL)
     }
@@ -87,7 +87,7 @@ mod tests {
         1
     }
 
-    /// Succeeds if it is given what the test gives.
+    /// Succeeds if it receives the test's reference.
     unsafe extern "system" fn add(_this: *mut c_void, info: *const sys::COR_PRF_ASSEMBLY_REFERENCE_INFO) -> HRESULT {
         // SAFETY: the test passes a reference whose parts are alive, its texts with their NULs.
         let is_expected = unsafe {

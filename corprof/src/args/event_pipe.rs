@@ -6,13 +6,13 @@ use crate::id::{EventPipeProviderId, ThreadId};
 use crate::session::Info;
 use crate::session::wire;
 
-/// An event of an EventPipe session that this profiler started. Everything in it is gone when the callback returns.
+/// An event of an EventPipe session that this profiler started. It is valid until the callback returns.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct EventPipeEvent<'cb> {
-    /// The provider that it belongs to.
+    /// Its provider.
     pub provider: EventPipeProviderId<'cb>,
-    /// Its number within the provider.
+    /// Its id within the provider.
     pub id: u32,
     /// Its version.
     pub version: u32,
@@ -32,8 +32,9 @@ pub struct EventPipeEvent<'cb> {
 }
 
 impl<'cb> EventPipeEvent<'cb> {
-    /// The event with its name and its fields: those that it describes, or those of the runtime's manifest. `provider` is the
-    /// name that [`event_pipe_provider_info`](crate::Info::event_pipe_provider_info) gives; ask it once for a provider, and keep it.
+    /// The event with its name and its fields: from its own description, or from the runtime's manifest. `provider` is the name
+    /// that [`event_pipe_provider_info`](crate::Info::event_pipe_provider_info) returns; ask once for each provider, and keep
+    /// it.
     ///
     /// ```
     /// use corprof::events::views::GcStart;
@@ -81,10 +82,10 @@ impl EventPipeEvent<'_> {
         frames: u32,
         stack: *const usize,
     ) -> Option<Self> {
-        // The runtime names a thread only for what its sample profiler writes; any other event is delivered on the thread that
+        // The runtime passes a thread only for events of its sample profiler; any other event is delivered on the thread that
         // wrote it (ep.c, `write_event`).
         let thread = info.thread(thread).or_else(|| info.current_thread().ok().flatten());
-        // A thread without an activity has one of all zeros.
+        // The activity of a thread without one is all zeros.
         let activity_of = |guid: *const GUID| {
             // SAFETY: the caller's promise.
             unsafe { wire::guid(guid) }.filter(|&&guid| guid != GUID::zeroed())

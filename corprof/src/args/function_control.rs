@@ -1,4 +1,4 @@
-//! The answer to `get_rejit_parameters`.
+//! The result of `get_rejit_parameters`.
 
 use corprof_sys as sys;
 
@@ -6,9 +6,9 @@ use super::FunctionControl;
 use crate::error::{Error, Result};
 use crate::il_body::{IlMapEntry, check_body};
 
-/// The calls belong to `get_rejit_parameters`, which hands out the only `FunctionControl` there is.
+/// The calls belong to `get_rejit_parameters`, which receives the only `FunctionControl`.
 impl FunctionControl<'_> {
-    /// How the function is to be compiled: without inlining, without optimizations.
+    /// Sets how the function is compiled: without inlining, without optimizations.
     ///
     /// # Errors
     /// `E_INVALIDARG`: a flag that the runtime does not know.
@@ -19,30 +19,30 @@ impl FunctionControl<'_> {
         Error::check(code, "ICorProfilerFunctionControl::SetCodegenFlags")
     }
 
-    /// The new body of the function: header, code, and the sections with its exception clauses. The bytes are copied.
+    /// Sets the new body of the function: header, code, and the sections with its exception clauses. The bytes are copied.
     ///
-    /// Without this call the function is compiled again from the body it was loaded with.
+    /// Without this call the function is compiled again from the body that it was loaded with.
     ///
     /// # Safety
-    /// As [`InTriggers::set_il_function_body`](crate::InTriggers::set_il_function_body): the code must be valid for the
-    /// function in its module, for the runtime does not verify it.
+    /// As for [`InTriggers::set_il_function_body`](crate::InTriggers::set_il_function_body): the code must be valid for the
+    /// function in its module, because the runtime does not verify it.
     ///
     /// # Errors
-    /// `E_INVALIDARG`: the body is shorter or longer than it says. `E_OUTOFMEMORY`: there is no room for it.
+    /// `E_INVALIDARG`: the body is shorter or longer than its header says. `E_OUTOFMEMORY`: there is no room for it.
     #[doc(alias = "SetILFunctionBody")]
     pub unsafe fn set_il_function_body(self, body: &[u8]) -> Result<()> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILFunctionBody";
         let size = check_body(body, CALL)?;
-        // SAFETY: the call reads `size` bytes and keeps a copy; the body ends where they do, and its code is good by the
+        // SAFETY: the call reads `size` bytes and keeps a copy; the body ends where they do, and its code is valid by the
         // caller's promise.
         let code = unsafe { self.as_raw().SetILFunctionBody(size, body.as_ptr()) };
         Error::check(code, CALL)
     }
 
-    /// Which instructions of the body it was loaded with the instructions of the new body stand for, for debuggers.
+    /// Gives debuggers a map from the instructions of the new body to those of the body that the function was loaded with.
     ///
     /// # Errors
-    /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime runs without its debugger's part.
+    /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime runs without its debugger support.
     #[doc(alias = "SetILInstrumentedCodeMap")]
     pub fn set_il_instrumented_code_map(self, map: &[IlMapEntry]) -> Result<()> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILInstrumentedCodeMap";

@@ -1,4 +1,4 @@
-//! What callbacks are given besides identifiers: reasons, and the arrays of the collection callbacks.
+//! Arguments of callbacks that are not identifiers: reasons, and the arrays of the collection callbacks.
 
 mod arrays;
 mod assembly_references;
@@ -36,7 +36,7 @@ macro_rules! borrowed_interfaces {
             /// The interface itself, for calls that have no safe form yet.
             ///
             /// # Safety
-            /// A copy of it must not be kept: it ends with the callback.
+            /// Do not keep a copy: it ends with the callback.
             pub unsafe fn as_raw(self) -> &'cb sys::$interface {
                 self.raw
             }
@@ -51,9 +51,9 @@ macro_rules! borrowed_interfaces {
 }
 
 borrowed_interfaces! {
-    /// Where the answer to [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters) goes; dead with the callback.
+    /// Takes the result of [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters); valid until the callback returns.
     FunctionControl: ICorProfilerFunctionControl;
-    /// Where the answer to [`get_assembly_references`](crate::Callbacks::get_assembly_references) goes; dead with the
-    /// callback.
+    /// Takes the result of [`get_assembly_references`](crate::Callbacks::get_assembly_references); valid until the callback
+    /// returns.
     AssemblyReferenceProvider: ICorProfilerAssemblyReferenceProvider;
 }

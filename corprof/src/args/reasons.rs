@@ -1,6 +1,6 @@
-//! Why the runtime does what it reports.
+//! The runtime's reasons for the events that it reports.
 //!
-//! Runtimes add values, so every list here is open: what corprof does not know arrives as `Unknown`.
+//! Runtimes add values, so every list here is open: a value that corprof does not know becomes `Unknown`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -49,7 +49,7 @@ macro_rules! open_enums {
 }
 
 open_enums! {
-    /// What came of the search for precompiled code.
+    /// The result of the search for precompiled code.
     JitCache: COR_PRF_JIT_CACHE {
         /// Precompiled code is used.
         Found = COR_PRF_CACHED_FUNCTION_FOUND, "found";
@@ -63,7 +63,7 @@ open_enums! {
         /// The return from a call.
         Return = COR_PRF_TRANSITION_RETURN, "return";
     }
-    /// Why the runtime stops the managed threads.
+    /// Why the runtime suspends the managed threads.
     SuspendReason: COR_PRF_SUSPEND_REASON {
         /// None of the others.
         Other = COR_PRF_SUSPEND_OTHER, "other";
@@ -71,24 +71,24 @@ open_enums! {
         Gc = COR_PRF_SUSPEND_FOR_GC, "garbage collection";
         /// An application domain is being shut down.
         AppDomainShutdown = COR_PRF_SUSPEND_FOR_APPDOMAIN_SHUTDOWN, "application domain shutdown";
-        /// Compiled code is thrown away.
+        /// Compiled code is discarded.
         CodePitching = COR_PRF_SUSPEND_FOR_CODE_PITCHING, "code pitching";
-        /// The process ends.
+        /// The process is ending.
         Shutdown = COR_PRF_SUSPEND_FOR_SHUTDOWN, "shutdown";
         /// A debugger inside the process.
         InprocDebugger = COR_PRF_SUSPEND_FOR_INPROC_DEBUGGER, "debugger";
         /// The preparation of a garbage collection.
         GcPrep = COR_PRF_SUSPEND_FOR_GC_PREP, "preparing a garbage collection";
-        /// A function gets another body.
+        /// A function gets a new body.
         Rejit = COR_PRF_SUSPEND_FOR_REJIT, "rejit";
-        /// A profiler asked for it.
+        /// A profiler has requested it.
         Profiler = COR_PRF_SUSPEND_FOR_PROFILER, "profiler";
     }
     /// Why a collection takes place.
     GcReason: COR_PRF_GC_REASON {
-        /// The application asked for it.
+        /// The application has requested it.
         Induced = COR_PRF_GC_INDUCED, "induced";
-        /// The runtime decided.
+        /// The runtime has decided to collect.
         Other = COR_PRF_GC_OTHER, "other";
     }
     /// A part of the managed heap.
@@ -104,7 +104,7 @@ open_enums! {
         /// Pinned objects, which are never moved (.NET 5).
         PinnedObjects = COR_PRF_GC_PINNED_OBJECT_HEAP, "pinned objects";
     }
-    /// What kind of root keeps an object alive.
+    /// The kind of root that keeps an object alive.
     RootKind: COR_PRF_GC_ROOT_KIND {
         /// A variable on a thread's stack.
         Stack = COR_PRF_GC_ROOT_STACK, "stack";
@@ -117,13 +117,13 @@ open_enums! {
     }
 }
 
-/// Which generations a collection collects.
+/// The generations that a collection collects.
 ///
-/// It ends with the callback that is given it, so that an [`ObjectTracker`](crate::tracker::ObjectTracker) cannot be told those of an
-/// earlier collection. [`iter`](Self::iter) gives values that may be kept.
+/// It ends with its callback, so that an [`ObjectTracker`](crate::tracker::ObjectTracker) cannot receive the generations of an
+/// earlier collection. [`iter`](Self::iter) returns values that may be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generations<'cb> {
-    /// One bit for each.
+    /// One bit for each generation.
     bits: u32,
     _callback: PhantomData<&'cb ()>,
 }
@@ -132,13 +132,13 @@ impl Generations<'_> {
     /// # Safety
     /// `collected` is null or points at `count` truth values.
     pub(crate) unsafe fn new(count: i32, collected: *const BOOL) -> Self {
-        // SAFETY: the caller's promise; a negative count is none.
+        // SAFETY: the caller's promise; a negative count means none.
         let flags = unsafe { crate::session::wire::slice(u32::try_from(count).unwrap_or(0), collected) };
         let bits = flags.iter().take(32).enumerate().fold(0, |bits, (n, flag)| bits | u32::from(flag.as_bool()) << n);
         Self { bits, _callback: PhantomData }
     }
 
-    /// The generations that are collected, youngest first.
+    /// The collected generations, youngest first.
     pub fn iter(self) -> impl Iterator<Item = Generation> + use<> {
         let bits = self.bits;
         (0..32).filter(move |n| bits & 1 << n != 0).map(|n| sys::COR_PRF_GC_GENERATION(n).into())

@@ -1,8 +1,8 @@
-//! Leaving the process while the application runs on.
+//! Detaches the profiler while the application goes on.
 //!
-//! A profiler that was attached, or loaded at start-up, can leave again: the runtime then makes no callback any more, and the
-//! application runs as if there had never been a profiler. What it takes is in [`Detacher::detach`]; the profiler asks for the
-//! handle where it begins, and uses it wherever it learns that it is to go:
+//! A profiler that was attached, or loaded at start-up, can detach: the runtime then makes no more callbacks, and the
+//! application runs as if there had never been a profiler. [`Detacher::detach`] lists the conditions. Get the handle in
+//! `initialize` or `initialize_for_attach`, and use it anywhere:
 //!
 //! ```
 //! # use corprof::prelude::*;
@@ -30,8 +30,9 @@
 //! }
 //! ```
 //!
-//! A profiler cannot leave once it has changed code for good (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its event mask), or
-//! while a flag is on that can be set in `initialize` only. [`detach`](Detacher::detach) says which, and changes nothing then.
+//! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its event
+//! mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns an error that
+//! says which, and changes nothing.
 
 use std::sync::Arc;
 
@@ -44,58 +45,60 @@ use crate::info::RuntimeKind;
 use crate::session::ending::{DETACH, Stage};
 use crate::session::panics::ProfilerState;
 
-/// Has the profiler leave the process. It may be kept and used anywhere, on any thread, as may its clones.
+/// Detaches the profiler from the process. It, and its clones, may be kept and used anywhere, on any thread.
 #[derive(Clone)]
 pub struct Detacher(Arc<ProfilerState>);
 
-/// How far a detach has come.
+/// The progress of a detach.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DetachState {
-    /// Nobody has asked for it.
+    /// No detach has been requested.
     Loaded,
-    /// It is under way.
+    /// A detach is under way.
     Detaching,
-    /// The runtime has let go of the profiler.
+    /// The runtime has released the profiler.
     Detached,
     /// The runtime has refused, after the profiler has ended: it stays loaded, and does nothing.
     Refused(Error),
-    /// The application has ended first, or the profiler was not loaded.
+    /// The application ended first, or the profiler was not loaded.
     Ended,
 }
 
 impl Detacher {
-    /// Begins a detach, and returns at once. It goes on by itself, on a thread of its own:
+    /// Begins a detach, and returns at once. The detach proceeds on a thread of its own:
     ///
-    /// 1. The profiler's own threads are told to stop, samplers among them; no callback begins any more.
-    /// 2. When the last callback has returned and the threads have ended, sessions of EventPipe are stopped.
-    /// 3. [`shutdown`](crate::Callbacks::shutdown) is called: the last word. Then the profiler is dropped.
-    /// 4. From then on, calls on clones of [`Info`](crate::Info) are errors (`CORPROF_E_PROFILER_DETACHING`).
-    /// 5. The runtime is asked. It looks after 300 ms whether all its threads have left the profiler, and lets go of it.
+    /// 1. The profiler's own threads, including samplers, are asked to stop; no new callback begins.
+    /// 2. When the last callback has returned and the threads have ended, EventPipe sessions are stopped.
+    /// 3. [`shutdown`](crate::Callbacks::shutdown) is called. Then the profiler is dropped.
+    /// 4. From then on, calls on clones of [`Info`](crate::Info) return errors (`CORPROF_E_PROFILER_DETACHING`).
+    /// 5. The detach is requested from the runtime. After 300 ms it checks that all its threads have left the profiler, and
+    ///   releases it.
     ///
-    /// The application is held up by none of this. The library stays in memory, for threads that keep something of it until they end,
-    /// and for signals on their way; attached again, it begins anew. A provider of EventPipe that the profiler has made stays,
-    /// too, as the runtime calls it as long as it lives.
+    /// None of this blocks the application. The library stays in memory, for threads that keep some of its data until they end,
+    /// and for signals on their way; when it is attached again, it starts anew. An EventPipe provider that the profiler has
+    /// made stays, too, because the runtime calls it as long as the process lives.
     ///
-    /// A callback that does not return, or a thread that does not end, keeps the profiler from being dropped, and so from leaving:
-    /// what is waited for is reported after two seconds, and the wait goes on. So do not wait in a callback for the
+    /// A callback that does not return, or a thread that does not end, keeps the profiler from being dropped, and so from
+    /// detaching: after two seconds corprof reports what it waits for, and waits on. So do not wait in a callback for the
     /// [`state`](Self::state) to change.
     ///
-    /// It may be asked for in `initialize`, and before the runtime has started: then it begins there, and is done when it can be.
+    /// It may be called in `initialize`, and before the runtime has started: then it begins there, and completes as soon as
+    /// possible.
     #[doc = contract!(RequestProfilerDetach)]
     ///
-    /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the call that is named, after which
-    /// the runtime lets no profiler go. `CORPROF_E_IMMUTABLE_FLAGS_SET`: the event flag that is named is on for good. After these
-    /// the profiler goes on as before.
+    /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the named call, after which the
+    /// runtime refuses to detach. `CORPROF_E_IMMUTABLE_FLAGS_SET`: the named event flag is set and cannot be cleared. After
+    /// these errors the profiler goes on as before.
     ///
-    /// `CORPROF_E_PROFILER_DETACHING`: it has begun before, or the application ends. `E_OUTOFMEMORY`: the system has no thread to
-    /// give.
+    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the system
+    /// could not make a thread.
     #[doc(alias = "RequestProfilerDetach")]
     pub fn detach(&self) -> Result<()> {
         self.0.ending.detach()
     }
 
-    /// How far it has come.
+    /// The progress of the detach.
     pub fn state(&self) -> DetachState {
         match self.0.ending.stage() {
             Stage::Running => DetachState::Loaded,
@@ -108,29 +111,29 @@ impl Detacher {
 
     fn new(cx: &InTriggers<'_>) -> Result<Self> {
         let runtime = cx.runtime_info()?;
-        // Flags that cost a profiler its detach on older runtimes.
+        // Some flags prevent a detach on older runtimes only.
         cx.profiler().ending.set_lenient(runtime.kind == RuntimeKind::Core && runtime.major >= 10);
         Ok(Self(Arc::clone(cx.profiler())))
     }
 }
 
 impl InAttach<'_> {
-    /// What the profiler leaves by.
+    /// The handle for detaching the profiler.
     ///
     /// # Errors
-    /// What the runtime answers when it is asked for its version.
+    /// The runtime's error when it is asked for its version.
     pub fn detacher(&mut self) -> Result<Detacher> {
         Detacher::new(self)
     }
 }
 
 impl InInitialize<'_> {
-    /// What the profiler leaves by. To be asked for first of all: from then on calls to the runtime are counted, so that a detach
-    /// can wait for those under way. That costs two locked instructions a call.
+    /// The handle for detaching the profiler. Call this before anything else: from then on calls to the runtime are counted, so
+    /// that a detach can wait for those under way. That costs two locked instructions a call.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: there is a clone of [`Info`](crate::Info) already, or something that has one: a thread
-    /// of the profiler's, a sampler, a handle.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a clone of [`Info`](crate::Info) exists already, or something that has one: a
+    /// profiler thread, a sampler, a handle.
     pub fn detacher(&mut self) -> Result<Detacher> {
         if self.is_shared() {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about(

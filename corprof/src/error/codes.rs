@@ -1,4 +1,4 @@
-//! What the codes mean: for each its kind, and what it says and what to change, in corprof's words.
+//! The meaning of each code: its kind, and a sentence on what it means and what to change.
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -34,16 +34,16 @@ pub(super) fn name(code: HRESULT) -> Option<&'static str> {
     names.get(at).map(|&(_, name)| name)
 }
 
-/// What is known of a code.
+/// The kind and the meaning of a code.
 pub(super) fn meaning(code: HRESULT) -> Option<(ErrorKind, &'static str)> {
     if let Some(&(_, kind, hint)) = CODES.iter().find(|&&(known, ..)| known == code) {
         return Some((kind, hint));
     }
-    // The metadata have more codes than are worth a sentence each.
+    // The metadata have too many codes for a sentence each.
     let name = name(code)?;
     let is_of_metadata = ["META_E_", "CLDB_E_"].iter().any(|prefix| name.starts_with(prefix));
     is_of_metadata
-        .then_some((ErrorKind::Metadata, "the metadata do not have what was asked for, or cannot take what was given"))
+        .then_some((ErrorKind::Metadata, "the metadata do not have the requested row, or cannot store the given one"))
 }
 
 macro_rules! codes {
@@ -57,7 +57,7 @@ codes! {
         sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE,
             "the call is not allowed from this place: make it from a callback whose context offers it";
         sys::CORPROF_E_CALL_ONLY_FROM_INIT,
-            "the runtime takes this call in `initialize` only: make it there";
+            "the runtime accepts this call in `initialize` only: make it there";
         sys::CORPROF_E_NOT_MANAGED_THREAD,
             "the thread has never run managed code: ask about, or on, a thread that has";
     }
@@ -65,7 +65,7 @@ codes! {
         sys::CORPROF_E_DATAINCOMPLETE,
             "the runtime has not loaded this far yet: ask again from the matching ...Finished callback";
         sys::CORPROF_E_NOT_YET_AVAILABLE,
-            "the runtime cannot tell this yet: ask again later in its start-up, or when the class has been initialized";
+            "the runtime does not know this yet: ask again later in its start-up, or when the class is initialized";
         sys::CORPROF_E_FUNCTION_NOT_COMPILED,
             "the function has not been compiled yet: ask from `jit_compilation_finished` on";
         sys::CORPROF_E_RUNTIME_UNINITIALIZED,
@@ -75,7 +75,7 @@ codes! {
     }
     TryAgain {
         sys::CORPROF_E_ASYNCHRONOUS_UNSAFE,
-            "at this moment the runtime cannot look at its own tables: try again a little later";
+            "the runtime cannot read its own tables at this moment: try again a little later";
         sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
             "at this moment the stack cannot be walked, as the thread is where the runtime must not be disturbed: try again \
              a little later";
@@ -83,7 +83,7 @@ codes! {
             "somebody else stops the threads right now, usually a collection, or they are stopped already: try again when \
              that is over";
         sys::CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC,
-            "a concurrent collection did not come to an end in time for the flag to be turned on: try again";
+            "a concurrent collection did not end in time to turn the flag on: try again";
     }
     WrongSubject {
         sys::CORPROF_E_CLASSID_IS_ARRAY,
@@ -91,32 +91,32 @@ codes! {
         sys::CORPROF_E_CLASSID_IS_COMPOSITE,
             "the class is a pointer or by-ref and has no metadata of its own";
         sys::CORPROF_E_TYPE_IS_PARAMETERIZED,
-            "the type is generic, so a token alone does not name a class: give the type arguments as well";
+            "the type is generic, so a token alone does not identify a class: pass the type arguments as well";
         sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED,
-            "the method or its type is generic, so a token alone does not name a function: give the type arguments as well";
+            "the method or its type is generic, so a token alone does not identify a function: pass the type arguments as well";
         sys::CORPROF_E_FUNCTION_NOT_IL,
             "the function has no IL body: it is abstract, native, or made by the runtime";
         sys::CORPROF_E_FUNCTION_IS_COLLECTIBLE,
-            "the function belongs to collectible code, which this call does not deal with: leave it out";
+            "the function belongs to collectible code, which this call does not support: leave it out";
         sys::CORPROF_E_LITERALS_HAVE_NO_ADDRESS,
-            "a constant is stored nowhere: read its value from the metadata";
+            "a constant has no address: read its value from the metadata";
         sys::CORPROF_E_NOT_GC_OBJECT,
             "the object is not on the collected heap, so it has no generation: see `is_frozen_object`";
         sys::CORPROF_E_MODULE_IS_DYNAMIC,
-            "the module is made at run time, which this call does not deal with: leave it out";
+            "the module was made at run time, which this call does not support: leave it out";
         sys::CORPROF_E_MODULE_IS_ENC,
-            "the module is open to edit-and-continue, which this call does not deal with: leave it out";
+            "the module is open to edit-and-continue, which this call does not support: leave it out";
     }
     Flags {
         sys::CORPROF_E_INCONSISTENT_WITH_FLAGS,
-            "the event mask does not go with this call: a flag that it needs is off, or one that excludes it is on";
+            "the event mask does not fit this call: turn on the flag that it needs, or turn off the one that excludes it";
         sys::CORPROF_E_REJIT_NOT_ENABLED,
-            "functions can be compiled anew only with ENABLE_REJIT: ask for it in `initialize`";
+            "functions can be recompiled only with ENABLE_REJIT: turn it on in `initialize`";
         sys::CORPROF_E_REJIT_INLINING_DISABLED,
             "which functions are inlined where is tracked only while inlining is on: use `request_rejit`, or leave \
              DISABLE_INLINING off";
         sys::CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE,
-            "with concurrent collection on, COR_PRF_MONITOR_GC can only be asked for in `initialize`";
+            "with concurrent collection on, COR_PRF_MONITOR_GC can only be turned on in `initialize`";
     }
     Attach {
         sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER,
@@ -124,27 +124,27 @@ codes! {
         sys::CORPROF_E_PROFILER_NOT_ATTACHABLE,
             "the profiler has no `initialize_for_attach`: load it at start-up instead";
         sys::CORPROF_E_PROFILER_ALREADY_ACTIVE,
-            "the application has a profiler already, and takes no second one";
+            "the application has a profiler already: it can have only one";
         sys::CORPROF_E_PROFILER_CANCEL_ACTIVATION,
-            "the profiler does not want to be loaded here";
+            "the profiler refused to be loaded";
         sys::CORPROF_E_PROFILEE_INCOMPATIBLE_WITH_TRIGGER,
-            "the application's runtime is older than what asks it to attach a profiler: use the tool of its version";
+            "the application's runtime is older than the tool that attaches: use the tool of its version";
         sys::CORPROF_E_PROFILEE_PROCESS_NOT_FOUND,
             "there is no such process, or it runs no .NET, or belongs to another user: check its number";
         sys::CORPROF_E_IPC_FAILED,
             "the application did not answer over its diagnostics port: is it alive, and is DOTNET_EnableDiagnostics on?";
         sys::CORPROF_E_UNRECOGNIZED_PIPE_MSG_FORMAT,
-            "the application's runtime does not understand what asks it to attach: use the tool of its version";
+            "the application's runtime does not understand the tool that attaches: use the tool of its version";
         sys::CORPROF_E_DEBUGGING_DISABLED,
             "the application was started with diagnostics turned off: start it without DOTNET_EnableDiagnostics=0";
     }
     Detach {
         sys::CORPROF_E_PROFILER_DETACHING,
-            "the profiler is being detached: no call is answered any more";
+            "the profiler is being detached: the runtime accepts no more calls";
         sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT,
-            "the profiler has changed code for good, by hooks, IL or ReJIT, or had ENABLE_REJIT on: it cannot be detached";
+            "the profiler has changed code permanently, by hooks, IL or ReJIT, or had ENABLE_REJIT on: it cannot be detached";
         sys::CORPROF_E_IMMUTABLE_FLAGS_SET,
-            "a flag is on that can never be turned off again: a profiler that wants to detach must not ask for it";
+            "a flag is on that can never be turned off again: do not set it in a profiler that is to detach";
     }
     NotSupported {
         E_NOINTERFACE, "this runtime is older than the call";
@@ -155,40 +155,40 @@ codes! {
         sys::CORPROF_E_CALLBACK7_REQUIRED, "the profiler's object lacks ICorProfilerCallback7: corprof's has it";
     }
     StackWalk {
-        sys::CORPROF_E_STACKSNAPSHOT_ABORTED, "the walk was broken off, as its visitor asked";
+        sys::CORPROF_E_STACKSNAPSHOT_ABORTED, "the walk ended early because its visitor asked for that";
         sys::CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX,
-            "the walk would begin in native code: walk up to the first managed frame, and begin with its registers";
-        sys::CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, "the thread to walk is not there any more: leave it out";
+            "the walk would begin in native code: begin with the registers of the first managed frame";
+        sys::CORPROF_E_STACKSNAPSHOT_INVALID_TGT_THREAD, "the thread to walk has ended: leave it out";
     }
     InvalidArgument {
-        E_INVALIDARG, "an argument is not what the runtime expects";
+        E_INVALIDARG, "the runtime does not accept an argument";
         E_POINTER, "a pointer that must not be null is null";
-        CLASS_E_CLASSNOTAVAILABLE, "the library has no profiler of this CLSID: mend CORECLR_PROFILER";
+        CLASS_E_CLASSNOTAVAILABLE, "the library has no profiler with this CLSID: correct CORECLR_PROFILER";
         CLASS_E_NOAGGREGATION, "a profiler's object cannot be part of another";
     }
     Gone {
-        sys::COR_E_OBJECTDISPOSED, "what was asked about has been unloaded, or has ended";
+        sys::COR_E_OBJECTDISPOSED, "the thing with this identifier has been unloaded, or has ended";
     }
     BufferTooSmall {
-        INSUFFICIENT_BUFFER, "the answer is longer than the room that there was for it";
-        sys::COR_E_OVERFLOW, "the answer does not fit the number that it goes into: use the newer form of the call";
+        INSUFFICIENT_BUFFER, "the result is longer than the buffer for it";
+        sys::COR_E_OVERFLOW, "the result is too large for its type: use the newer form of the call";
     }
     OutOfMemory {
         E_OUTOFMEMORY, "the runtime ran out of memory";
     }
     Metadata {
-        sys::CLDB_E_RECORD_NOTFOUND, "the metadata have no such row: the token is of another module, or names nothing";
-        sys::CLDB_E_INDEX_NOTFOUND, "the metadata have no such row: the token is of another module, or names nothing";
-        sys::CLDB_E_FILE_CORRUPT, "the metadata contradict themselves: the file is damaged, or made to confuse";
-        sys::META_E_BADMETADATA, "the metadata contradict themselves: the file is damaged, or made to confuse";
-        sys::META_E_BAD_SIGNATURE, "the signature is not as the format has it";
-        sys::META_E_INVALID_TOKEN_TYPE, "the token is of another table than the call is about";
-        sys::META_E_BAD_INPUT_PARAMETER, "an argument is not what the metadata interfaces expect";
+        sys::CLDB_E_RECORD_NOTFOUND, "the metadata have no such row: the token belongs to another module, or is wrong";
+        sys::CLDB_E_INDEX_NOTFOUND, "the metadata have no such row: the token belongs to another module, or is wrong";
+        sys::CLDB_E_FILE_CORRUPT, "the metadata contradict themselves: the file is damaged, or obfuscated";
+        sys::META_E_BADMETADATA, "the metadata contradict themselves: the file is damaged, or obfuscated";
+        sys::META_E_BAD_SIGNATURE, "the signature is malformed";
+        sys::META_E_INVALID_TOKEN_TYPE, "the token belongs to another table than this call expects";
+        sys::META_E_BAD_INPUT_PARAMETER, "the metadata interfaces do not accept an argument";
     }
     Failed {
-        E_FAIL, "the runtime does not say why";
-        E_UNEXPECTED, "the runtime came upon something that it did not expect";
-        E_ABORT, "the call was broken off";
+        E_FAIL, "the runtime gives no reason";
+        E_UNEXPECTED, "the runtime met an unexpected state";
+        E_ABORT, "the call was aborted";
         E_ACCESSDENIED, "the system does not allow it";
     }
 }
@@ -229,7 +229,7 @@ mod tests {
         let names: HashSet<&str> =
             lists.flatten().filter_map(toml::Value::as_array).flatten().filter_map(toml::Value::as_str).collect();
         assert!(names.len() > 40, "{names:?}");
-        // One stands for whatever the system says.
+        // This name stands for any error of the system.
         for wanted in names.into_iter().filter(|&name| name != "HRESULT_FROM_WIN32(GetLastError())") {
             let known = CODES
                 .iter()

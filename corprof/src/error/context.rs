@@ -1,13 +1,13 @@
-//! [`ResultExt`]: errors that say what was being done.
+//! [`ResultExt`]: adds to an error what the profiler was doing.
 
 use std::fmt;
 
 /// Any error at all, for [`Callbacks::initialize`](crate::Callbacks::initialize).
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Adds to an error what was being done.
+/// Adds to an error what the profiler was doing.
 pub trait ResultExt<T> {
-    /// The same result, where an error begins with `doing`: `reading calls.conf: No such file or directory`.
+    /// The same result; an error begins with `doing`: `reading calls.conf: No such file or directory`.
     ///
     /// ```
     /// use corprof::prelude::*;
@@ -19,7 +19,7 @@ pub trait ResultExt<T> {
     /// ```
     ///
     /// # Errors
-    /// If it was one.
+    /// If the result was an error.
     fn context(self, doing: impl fmt::Display) -> Result<T, BoxError>;
 }
 
@@ -29,7 +29,7 @@ impl<T, E: Into<BoxError>> ResultExt<T> for Result<T, E> {
     }
 }
 
-/// An error, and what was being done. It shows both, so its source is that of the error.
+/// An error, and what the profiler was doing. Its text contains the error's, so its source is the error's source.
 #[derive(Debug)]
 struct InContext {
     doing: String,

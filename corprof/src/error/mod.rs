@@ -9,39 +9,39 @@ use windows_core::HRESULT;
 
 pub use context::ResultExt;
 
-/// What a call into the runtime answers.
+/// The result of a call to the runtime.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that failed: its name and the code it answered.
+/// A failed call: its name and its result code.
 ///
-/// Success is any code that is not negative, as everywhere in COM: `S_FALSE` is not an error. `Display` gives the call, the
-/// name of the code, its meaning and, where there is something to change, a hint. `Debug` gives the same with the fields' names,
-/// so that `unwrap` and `{:?}` lose nothing.
+/// Success is any code that is not negative, as everywhere in COM: `S_FALSE` is not an error. `Display` shows the call, the
+/// name of the code, its meaning and, if something can be changed, a hint. `Debug` shows the same with the fields' names, so
+/// that `unwrap` and `{:?}` lose nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct Error {
     code: HRESULT,
     call: &'static str,
-    /// What the call was about, and the rule it broke, where corprof knows better than the code says.
+    /// The subject of the call and the rule that it broke, if corprof knows more than the code says.
     about: Option<(&'static str, &'static str)>,
 }
 
-/// What sort of failure an [`Error`] is.
+/// The kinds of failures of an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The call is not allowed from where it was made.
+    /// The call is not allowed in the place where it was made.
     WrongPlace,
-    /// The runtime has not come this far yet: a later callback can ask.
+    /// The runtime has not got this far yet: make the call in a later callback.
     NotYet,
-    /// The runtime is busy with something that passes: the same call may succeed in a moment.
+    /// The runtime is temporarily busy: the same call may succeed a moment later.
     TryAgain,
-    /// What was asked about is of a sort that the call is not for.
+    /// The call does not apply to a thing of this kind.
     WrongSubject,
-    /// The event mask does not go with the call.
+    /// The event mask does not fit the call.
     Flags,
-    /// It has to do with attaching to a running application.
+    /// Attaching to a running application failed.
     Attach,
-    /// It has to do with detaching from it.
+    /// Detaching from the application failed.
     Detach,
     /// The runtime or the system does not offer the call.
     NotSupported,
@@ -49,28 +49,28 @@ pub enum ErrorKind {
     StackWalk,
     /// An argument is wrong.
     InvalidArgument,
-    /// What was asked about has been unloaded, or has ended: the identifier is dead.
+    /// The thing with this identifier has been unloaded or has ended: the identifier is dead.
     Gone,
-    /// The answer is larger than the place for it.
+    /// The result is larger than the buffer for it.
     BufferTooSmall,
     /// There is no memory left.
     OutOfMemory,
-    /// The metadata do not have it, or are damaged.
+    /// The metadata do not have the requested row, or are damaged.
     Metadata,
-    /// The runtime failed, and does not say more.
+    /// The runtime failed, and gives no reason.
     Failed,
     /// A code that this version of corprof does not know.
     Other,
 }
 
 impl Error {
-    /// An error of one's own making: `call` says what was attempted.
+    /// An error of the caller's own: `call` names the attempted call.
     #[inline]
     pub const fn new(code: HRESULT, call: &'static str) -> Self {
         Self { code, call, about: None }
     }
 
-    /// The same error, saying what the call was about and which rule it broke.
+    /// The same error, with the subject of the call and the rule that it broke.
     pub(crate) const fn about(self, subject: &'static str, rule: &'static str) -> Self {
         Self { about: Some((subject, rule)), ..self }
     }
@@ -78,7 +78,7 @@ impl Error {
     /// `Ok` if the code says success, which includes `S_FALSE`.
     ///
     /// # Errors
-    /// The code with the call's name, if it is negative.
+    /// The code with the call's name, if the code is negative.
     #[inline]
     pub const fn check(code: HRESULT, call: &'static str) -> Result<()> {
         if code.is_ok() { Ok(()) } else { Err(Self::new(code, call)) }
@@ -99,7 +99,7 @@ impl Error {
         codes::name(self.code)
     }
 
-    /// What sort of failure it is, for a profiler that deals with some of them.
+    /// The kind of failure, for a profiler that handles some of them.
     ///
     /// ```
     /// # use corprof::{error::ErrorKind, prelude::*};
@@ -113,7 +113,7 @@ impl Error {
         codes::meaning(self.code).map_or(ErrorKind::Other, |(kind, _)| kind)
     }
 
-    /// What the code means, and what to change, where corprof knows.
+    /// The meaning of the code and what to change, if corprof knows.
     pub fn hint(&self) -> Option<&'static str> {
         if let Some((_, rule)) = self.about {
             return Some(rule);

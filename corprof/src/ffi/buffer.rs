@@ -1,7 +1,7 @@
-//! The size-then-fill idiom, once: ask how much there is, make room, ask again.
+//! The only place with the size-then-fill idiom: ask for the size, make room, ask again.
 //!
-//! What is asked about may grow between the two calls (another thread loads something), so the fill is tried again with
-//! the new size a bounded number of times.
+//! The list may grow between the two calls (another thread loads something), so the fill is tried again with the new size a
+//! limited number of times.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -10,20 +10,20 @@ use windows_core::HRESULT;
 
 use crate::error::{E_INVALIDARG, E_OUTOFMEMORY, Error, INSUFFICIENT_BUFFER, Result};
 
-/// How often a growing answer is chased before the call counts as failed.
+/// How many times a growing result is read again before the call counts as failed.
 const TRIES: usize = 8;
 
-/// The room for text that is tried first, on the stack.
+/// The first buffer for text, on the stack.
 const USUAL_UNITS: usize = 256;
 
-/// The room for a short list that is tried first, on the stack.
+/// The first buffer for a short list, on the stack.
 const USUAL_ITEMS: usize = 8;
 
-/// The room to begin with when a call does not say how much it needs.
+/// The first buffer for a call that does not return the size that it needs.
 const GUESS: usize = 64;
 
-/// The longest list, or text in units, that is believed to be one: four times what a table of metadata can have rows. A count
-/// beyond it is not followed, as an allocation that fails would end the process.
+/// The limit on list items, or on units of text: four times the most rows of a metadata table. A greater count is not trusted,
+/// as a failed allocation would end the process.
 const MOST: usize = 1 << 26;
 
 /// Reads a list of `T` from a call that takes (capacity, out count, buffer).
@@ -34,8 +34,8 @@ pub(crate) fn read_list<T: Copy + Default>(
     read_list_from(call, 0, fill)
 }
 
-/// As [`read_list`], beginning with this room: for calls that cannot be asked for the size alone, or whose answer is
-/// nearly always as short.
+/// Like [`read_list`], beginning with this capacity: for calls that refuse to return the size alone, or whose result is nearly
+/// always that short.
 pub(crate) fn read_list_from<T: Copy + Default>(
     call: &'static str,
     room: usize,
@@ -44,8 +44,8 @@ pub(crate) fn read_list_from<T: Copy + Default>(
     read_blank_list_from(call, room, T::default(), fill)
 }
 
-/// Reads a list that is nearly always empty or short, and whatever goes with it, from a call that writes as far as there is room
-/// and answers how many there are; of these, what `id` makes something of.
+/// Reads a list that is nearly always empty or short, with any other results, from a call that writes as far as there is room
+/// and returns the true number of items; keeps the items for which `id` returns a value.
 pub(crate) fn read_short_list<R, T: Copy + Default, I, E>(
     mut ask: impl FnMut(&mut [T]) -> Result<(R, usize), E>,
     id: impl Fn(T) -> Option<I>,
@@ -64,7 +64,7 @@ pub(crate) fn read_short_list<R, T: Copy + Default, I, E>(
     Ok((answer, list.iter().copied().filter_map(id).collect()))
 }
 
-/// As [`read_list`], for a `T` that has no default: `blank` is what the buffer holds before it is filled.
+/// Like [`read_list`], for a `T` without a default: the buffer is first filled with `blank`.
 pub(crate) fn read_blank_list<T: Copy>(
     call: &'static str,
     blank: T,
@@ -83,7 +83,7 @@ fn read_blank_list_from<T: Copy>(
     for _ in 0..TRIES {
         let mut count = 0;
         let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
-        // A null buffer is how these calls are asked for the size alone.
+        // A null buffer makes these calls return the size alone.
         let start = if buffer.is_empty() { ptr::null_mut() } else { buffer.as_mut_ptr() };
         let code = fill(room, &mut count, start);
         let mut needed = count as usize;
@@ -94,27 +94,26 @@ fn read_blank_list_from<T: Copy>(
                 return Ok(buffer);
             }
         } else if needed <= buffer.len() {
-            // Some calls say that there is too little room and not how much it takes.
+            // Some calls report too little room without the size that they need.
             needed = GUESS.max(2 * buffer.len());
         }
         let more = needed.saturating_sub(buffer.len());
         if needed > MOST || buffer.try_reserve_exact(more).is_err() {
-            return Err(
-                Error::new(E_OUTOFMEMORY, call).about("the answer", "the runtime says that it is too long to be read")
-            );
+            return Err(Error::new(E_OUTOFMEMORY, call)
+                .about("the answer", "the runtime reports more items than corprof accepts"));
         }
         buffer.resize(needed, blank);
     }
     Err(Error::new(INSUFFICIENT_BUFFER, call))
 }
 
-/// Text as a call has written it: on the stack, unless it is longer than nearly all are.
+/// Text written by a call: on the stack, unless it is longer than nearly all text is.
 pub(crate) struct Units {
-    /// Written as far as `count` says.
+    /// The first `count` units are written.
     usual: [MaybeUninit<u16>; USUAL_UNITS],
-    /// How many of them there are, without the NUL at the end.
+    /// The number of units, without the NUL at the end.
     count: usize,
-    /// The text instead, if it is that long.
+    /// Holds the text instead if it is longer.
     long: Vec<u16>,
 }
 
@@ -123,7 +122,7 @@ impl Units {
         Self { usual: [const { MaybeUninit::uninit() }; USUAL_UNITS], count: 0, long: Vec::new() }
     }
 
-    /// How many units it has, with what follows a NUL inside; for a limit.
+    /// The number of units, including those behind a NUL inside; for a limit.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.units().len()
@@ -132,20 +131,20 @@ impl Units {
     #[inline]
     fn units(&self) -> &[u16] {
         match self.usual.get(..self.count) {
-            // SAFETY: so many have been written: `count` is 0, or what `read_units` was counted by a call that succeeded, whose
+            // SAFETY: this many have been written: `count` is 0, or was counted in `read_units` by a successful call, whose
             // caller vouches for that.
             Some(usual) if self.long.is_empty() => unsafe { &*(ptr::from_ref(usual) as *const [u16]) },
             _ => &self.long,
         }
     }
 
-    /// Appends the text before the NUL, if there is one, to `text`; what is no UTF-16 becomes U+FFFD.
+    /// Appends the text before the first NUL to `text`; ill-formed UTF-16 becomes U+FFFD.
     pub(crate) fn push_to(&self, text: &mut String) {
         text.reserve(self.len());
         // SAFETY: bytes are only added if all are ASCII, so the text stays UTF-8.
         let bytes = unsafe { text.as_mut_vec() };
         match self.narrow_to(bytes.spare_capacity_mut()) {
-            // SAFETY: so many bytes have been written behind the others, where there is room for them.
+            // SAFETY: this many bytes have been written behind the others, where there is room for them.
             Some(count) => unsafe { bytes.set_len(bytes.len() + count) },
             None => self.push_odd_to(text),
         }
@@ -171,7 +170,7 @@ impl Units {
     }
 }
 
-/// Writes the lower half of each unit into `room`, which has as many places. Says whether all are ASCII, and none the NUL.
+/// Writes the lower half of each unit to `room`, which has the same length. Returns whether all are ASCII and none is NUL.
 #[inline]
 fn narrow(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
     // Many at once are many times faster.
@@ -188,7 +187,7 @@ fn narrow_by<const N: usize>(units: &[u16], room: &mut [MaybeUninit<u8>]) -> boo
     if !all.all(|(units, room)| narrow_some(units, room)) {
         return false;
     }
-    // What is left, and some others once more.
+    // The remaining units, and some others again.
     match (units.last_chunk::<N>(), room.last_chunk_mut::<N>()) {
         (Some(units), Some(room)) if N > 1 => narrow_some(units, room),
         _ => true,
@@ -197,7 +196,7 @@ fn narrow_by<const N: usize>(units: &[u16], room: &mut [MaybeUninit<u8>]) -> boo
 
 #[inline]
 fn narrow_some<const N: usize>(units: &[u16; N], room: &mut [MaybeUninit<u8>; N]) -> bool {
-    // Read first, and tested to the end: so the compiler sees that it may take all of them together.
+    // Read first, and tested to the end: then the compiler sees that it may vectorize the loop.
     let units = *units;
     for (unit, room) in units.into_iter().zip(room) {
         room.write(unit as u8);
@@ -215,17 +214,17 @@ pub(crate) fn read_utf16(call: &'static str, fill: impl FnMut(*mut u16, u32, *mu
     Ok(text)
 }
 
-/// As [`read_utf16`], into `units`, which are empty: nothing is allocated for text of usual length.
+/// Like [`read_utf16`], into `units`, which are empty: text of usual length needs no allocation.
 ///
 /// # Safety
-/// When the call succeeds, it has written as many as it counts, as far as there is room.
+/// A successful call has written as many units as it counts, as far as there is room.
 #[inline]
 pub(crate) unsafe fn read_units(
     call: &'static str,
     units: &mut Units,
     mut fill: impl FnMut(*mut u16, u32, *mut u32) -> HRESULT,
 ) -> Result<()> {
-    // Nearly every name fits, and is then asked for once.
+    // Nearly every name fits, and needs one call.
     let mut count = 0;
     let code = fill(units.usual.as_mut_ptr().cast(), USUAL_UNITS as u32, &mut count);
     if code != INSUFFICIENT_BUFFER {
@@ -241,12 +240,11 @@ pub(crate) unsafe fn read_units(
     Ok(())
 }
 
-/// `text` as the runtime takes it: UTF-16 with a NUL at its end, and so with none inside.
+/// `text` as an argument: UTF-16 with a NUL at its end, and so without one inside.
 pub(crate) fn to_utf16(call: &'static str, text: &str) -> Result<Vec<u16>> {
     if text.contains('\0') {
-        return Err(
-            Error::new(E_INVALIDARG, call).about("text", "the text has a NUL inside, where the runtime would cut it")
-        );
+        return Err(Error::new(E_INVALIDARG, call)
+            .about("text", "the text contains a NUL, where the runtime would truncate it: remove it"));
     }
     Ok(text.encode_utf16().chain([0]).collect())
 }

@@ -1,26 +1,25 @@
-//! The enumerators of the runtime, read into lists: one way for all five of their interfaces.
+//! Reads the runtime's enumerators into lists: one function for all five interfaces.
 //!
-//! An enumerator is a picture taken when it was asked for, so reading it to its end at once loses nothing, and no COM object
-//! is left over that would outlive what it names.
+//! An enumerator is a snapshot, so reading it to its end at once loses nothing; and no COM object remains that would outlive
+//! the things in the list.
 
 use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
 use crate::error::{Error, Result, S_FALSE};
 
-/// How many items are asked for when the enumerator does not say how many it has.
+/// How many items one call asks for if the enumerator does not give its count.
 const BLOCK: u32 = 64;
 
-/// How many items are asked for at a time, however many the enumerator says that it has: its number is not believed by an
-/// allocation.
+/// The most items that one call asks for, whatever count the enumerator gives: the count is not trusted with an allocation.
 const MOST: u32 = 1 << 16;
 
-/// One of the `ICorProfiler...Enum` interfaces. They differ in what they hand out and in nothing else.
+/// One of the `ICorProfiler...Enum` interfaces. They differ only in the type of their items.
 pub(crate) trait Enumerator: Interface {
-    /// What it hands out, as it goes over the wire.
+    /// The type of its items on the wire.
     type Item: Copy;
 
-    /// What a place holds that nothing has been written to: none of the runtime's identifiers is 0.
+    /// The value of a place that was not written to: no identifier of the runtime is 0.
     const BLANK: Self::Item;
 
     /// How many items it has.
@@ -63,7 +62,7 @@ enumerators! {
     ICorProfilerThreadEnum => ThreadID 0,
 }
 
-/// Reads a list from a call that answers with an enumerator; each item goes through `convert`, which may drop it.
+/// Reads a list from a call that returns an enumerator; `convert` is applied to each item, and may drop it.
 pub(crate) fn read_all<E: Enumerator, T>(
     call: &'static str,
     ask: impl FnOnce(*mut Option<E>) -> HRESULT,
@@ -71,10 +70,10 @@ pub(crate) fn read_all<E: Enumerator, T>(
 ) -> Result<Vec<T>> {
     let mut enumerator = None;
     Error::check(ask(&mut enumerator), call)?;
-    // A success without an enumerator says that there is nothing to enumerate.
+    // A success without an enumerator means an empty list.
     let Some(enumerator) = enumerator else { return Ok(Vec::new()) };
 
-    let room = enumerator.count().saturating_add(1).clamp(BLOCK, MOST); // one more, to be told that this was all
+    let room = enumerator.count().saturating_add(1).clamp(BLOCK, MOST); // one more, to see the end
     let mut block = vec![E::BLANK; room as usize];
     let mut items = Vec::new();
     loop {
@@ -172,7 +171,7 @@ mod tests {
         Next: next,
     };
 
-    /// Reads an enumerator, and checks that it was let go of.
+    /// Reads an enumerator, and checks that it was released.
     fn read(claimed: u32, total: u32) -> Vec<usize> {
         let vtable: &'static sys::ICorProfilerModuleEnum_Vtbl = &VTABLE;
         let numbers = Numbers { vtable, references: AtomicU32::new(1), given: AtomicU32::new(0), claimed, total };

@@ -1,4 +1,4 @@
-//! What the runtime's calls take and answer besides plain values: buffers, enumerators, visitors.
+//! Arguments and results of the runtime's calls that are not plain values: buffers, enumerators, visitors.
 
 pub(crate) mod buffer;
 pub(crate) mod enumerate;

@@ -1,10 +1,10 @@
-//! A closure that the runtime calls through: no panic of it goes through the runtime.
+//! A closure that the runtime calls: none of its panics unwinds through the runtime.
 
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// A closure that the runtime calls through, and the panic that must not go the same way back.
+/// A closure that the runtime calls, and its panic, if it has panicked.
 pub(crate) struct Visitor<F> {
     visit: F,
     panic: Option<Box<dyn Any + Send>>,
@@ -15,7 +15,7 @@ impl<F> Visitor<F> {
         Self { visit, panic: None }
     }
 
-    /// Calls the closure; after a panic not any more.
+    /// Calls the closure, unless it has panicked.
     pub(crate) fn call(&mut self, call: impl FnOnce(&mut F) -> ControlFlow<()>) -> ControlFlow<()> {
         if self.panic.is_some() {
             return ControlFlow::Break(());
@@ -29,7 +29,7 @@ impl<F> Visitor<F> {
         }
     }
 
-    /// Lets a panic of the closure go on, now that the runtime is not on the stack above it.
+    /// Continues a panic of the closure, now that the runtime is no longer between it and the caller.
     pub(crate) fn rethrow(self) {
         if let Some(payload) = self.panic {
             resume_unwind(payload);

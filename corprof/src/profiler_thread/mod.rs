@@ -1,8 +1,8 @@
 //! Profiler threads: threads that corprof makes for a profiler.
 //!
-//! Some calls may not be made from any callback: a collection cannot be asked for from inside of one, and an application's
-//! thread on which it was once asked for is no longer checked by the runtime. They belong on a thread that the profiler has
-//! made. corprof makes it, so that it can vouch that it never ran managed code, and sees to its end:
+//! Some calls may not be made in any callback: a callback cannot request a collection, and the runtime no longer checks an
+//! application's thread that has once requested one. These calls need a thread of the profiler's own. corprof makes it, so that
+//! the thread certainly never ran managed code, and ends it:
 //!
 //! ```
 //! # use corprof::prelude::*;
@@ -23,9 +23,9 @@
 //! }
 //! ```
 //!
-//! At Shutdown the threads are told to stop, and waited for before the profiler's `shutdown` is called; a thread that does
-//! not come to an end in two seconds is reported and left behind, for the application must end. A panic on one of them is
-//! like one in a callback: it is reported, and the profiler goes quiet.
+//! At Shutdown the threads are asked to stop, and corprof waits for them before it calls the profiler's `shutdown`; a thread
+//! that does not end within two seconds is reported and left behind, because the application must end. A panic on one of them
+//! is handled like one in a callback: it is reported, and the profiler is disabled.
 
 mod rejit;
 
@@ -41,10 +41,11 @@ use crate::report;
 use crate::session::panics::{PanicPlace, catch};
 use crate::session::profiler_threads::ThreadSlot;
 
-/// The calling thread is one that corprof has made, and that never ran managed code.
+/// The context of a thread that corprof has made, and that never ran managed code.
 ///
-/// It offers what [`InTriggers`] offers, and what only such a thread may ask for. Calls about sessions of EventPipe are made
-/// on a thread beside it, for they could turn it into a managed one, which the runtime refuses most calls outside of callbacks.
+/// It offers the calls of [`InTriggers`], and those that only such a thread may make. Calls about EventPipe sessions are made
+/// on another thread, because they could turn this one into a managed thread, which the runtime refuses most calls outside
+/// callbacks.
 #[derive(Debug)]
 pub struct ProfilerThread<'t> {
     inner: InTriggers<'t>,
@@ -57,17 +58,17 @@ impl Context for ProfilerThread<'_> {}
 impl sealed::Sealed for ProfilerThread<'_> {}
 
 impl ProfilerThread<'_> {
-    /// Whether the thread should come to an end: the application ends, or the profiler has gone quiet.
+    /// Whether the thread should end: the application is ending, or the profiler is disabled.
     pub fn is_stopping(&self) -> bool {
         self.profiler_threads().is_stopping()
     }
 
-    /// Sleeps for `duration`, or until the thread should come to an end: `Break` says that it should.
+    /// Sleeps for `duration`, or until the thread should end; returns `Break` if it should.
     pub fn wait(&mut self, duration: Duration) -> ControlFlow<()> {
         if self.profiler_threads().sleep(duration) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Collects the whole heap, and returns when that is done.
+    /// Collects the whole heap, and returns when the collection is complete.
     #[doc = contract!(ForceGC)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little.
@@ -80,20 +81,20 @@ impl ProfilerThread<'_> {
 }
 
 impl InTriggers<'_> {
-    /// Makes a thread called `name` that runs `run`, in a context in which more may be asked ([`ProfilerThread`]).
+    /// Makes a thread called `name` that calls `run` with a context that allows more calls ([`ProfilerThread`]).
     ///
-    /// What the thread shares with the callbacks goes into `run` behind an `Arc`. `run` should return soon after
+    /// Move data that the thread shares with the callbacks into `run` behind an `Arc`. `run` should return soon after
     /// [`ProfilerThread::wait`] or [`ProfilerThread::is_stopping`] says so.
     ///
     /// # Errors
-    /// If the system has no thread to give, the name has a NUL inside, or the profiler is being shut down.
+    /// If the system cannot make a thread, the name contains a NUL, or the profiler is being shut down.
     pub fn spawn_profiler_thread(
         &self,
         name: &str,
         run: impl FnOnce(&mut ProfilerThread<'_>) + Send + 'static,
     ) -> io::Result<()> {
         if name.contains('\0') {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a thread's name can have no NUL inside"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thread's name contains a NUL: remove it"));
         }
         let slot = self.profiler_threads().slot(name)?;
         let info = Info::clone(self);
@@ -106,15 +107,16 @@ impl InTriggers<'_> {
     }
 }
 
-/// The thread's whole life. The closure is gone before the slot is given up.
+/// The thread, from start to end. The closure is dropped before the slot is returned.
 fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
     slot.take();
     let life = || {
-        // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls on it.
+        // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls
+        // on it.
         let mut cx = ProfilerThread { inner: unsafe { InTriggers::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),
-            Err(error) => report::line(format_args!("the profiler's thread {name} is not run: {error}")),
+            Err(error) => report::line(format_args!("the profiler's thread {name} was not run: {error}")),
         }
     };
     catch(life, || info.profiler().disable_after_panic(PanicPlace::ProfilerThread(name)));

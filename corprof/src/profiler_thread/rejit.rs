@@ -1,13 +1,12 @@
-//! ReJIT: functions that are compiled anew while the application runs, from a body that the profiler gives them, and the way
-//! back.
+//! ReJIT: recompiles functions from a new body while the application runs, and reverts them.
 //!
-//! A request only notes that a function is to be compiled anew. When it is called next, the runtime asks
-//! [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters) for its body, compiles it, and tells
-//! [`rejit_compilation_finished`](crate::Callbacks::rejit_compilation_finished). What is wrong with a method is not the
-//! answer of the request, but told to [`rejit_error`](crate::Callbacks::rejit_error).
+//! A request only marks a function for recompilation. When the function is called next, the runtime asks
+//! [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters) for its body, compiles it, and calls
+//! [`rejit_compilation_finished`](crate::Callbacks::rejit_compilation_finished). Errors about a single method do not appear in
+//! the result of the request, but in [`rejit_error`](crate::Callbacks::rejit_error).
 //!
-//! The requests belong to profiler threads: a thread of the application that has made one is no longer checked
-//! by the runtime, which takes it for the profiler's from then on.
+//! The requests belong to profiler threads: once an application's thread has made one, the runtime takes it for a profiler's
+//! thread and no longer checks its calls.
 
 use corprof_sys as sys;
 
@@ -19,9 +18,9 @@ use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::session::liveness::Pinned;
 
-/// Methods as the runtime takes them: modules and tokens side by side.
+/// Methods as arguments: an array of modules and one of tokens.
 struct Methods<'a> {
-    /// None of them goes before the call is over.
+    /// Keeps the modules loaded until the call is over.
     _held: Vec<Pinned<'a, ModuleId>>,
     modules: Vec<sys::ModuleID>,
     tokens: Vec<sys::mdMethodDef>,
@@ -39,26 +38,25 @@ impl<'a> Methods<'a> {
 }
 
 impl ProfilerThread<'_> {
-    /// Asks for these methods to be compiled anew, in all their instantiations, when they are called next.
+    /// Requests recompilation of these methods, in all their instantiations, at their next call.
     ///
-    /// Success says that the requests are noted, no more. [`get_rejit_parameters`] is called on the thread that calls a
-    /// method first, and never for a method that nobody calls again; a method that is running goes on in its old code until
-    /// it is left. Asking twice before that is the same as once, and asking later makes another body.
+    /// Success means only that the requests are recorded. [`get_rejit_parameters`] is called on the thread that first calls a
+    /// method, and never for a method that is not called again; a running method continues in its old code until it returns. A
+    /// second request before that has no further effect; a later one makes another body.
     ///
-    /// As long as the call lasts, the modules are kept from being unloaded, and [`rejit_error`](crate::Callbacks::rejit_error)
-    /// runs within it: it must not wait for the finalizer thread or for an unload, each of which may be waiting for this call.
+    /// During the call the modules cannot be unloaded, and [`rejit_error`](crate::Callbacks::rejit_error) runs within it: it
+    /// must not wait for the finalizer thread or for an unload, because both may be waiting for this call.
     ///
-    /// Where a method has been inlined into another, the old code lives on there:
-    /// [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) reaches it.
+    /// If a method was inlined into another, the old code remains there:
+    /// [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) replaces it as well.
     #[doc = contract!(RequestReJIT)]
     ///
     /// `CORPROF_E_REJIT_NOT_ENABLED`: `ENABLE_REJIT` is off; a profiler that implements [`get_rejit_parameters`] has it on.
-    /// `E_INVALIDARG`: no method is given.
+    /// `E_INVALIDARG`: the list of methods is empty.
     ///
-    /// What is wrong with a single method comes to [`rejit_error`](crate::Callbacks::rejit_error) while this call is made:
-    /// `E_INVALIDARG` for a token that names no method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is
-    /// being unloaded, `CORPROF_E_MODULE_IS_DYNAMIC` and `CORPROF_E_FUNCTION_IS_COLLECTIBLE` for code that cannot be
-    /// compiled anew.
+    /// Errors about a single method come to [`rejit_error`](crate::Callbacks::rejit_error) during this call: `E_INVALIDARG` for
+    /// a token that is no method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is being unloaded,
+    /// `CORPROF_E_MODULE_IS_DYNAMIC` and `CORPROF_E_FUNCTION_IS_COLLECTIBLE` for code that cannot be recompiled.
     ///
     /// [`get_rejit_parameters`]: crate::Callbacks::get_rejit_parameters
     #[doc(alias = "RequestReJIT")]
@@ -71,19 +69,19 @@ impl ProfilerThread<'_> {
         Error::check(unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) }, CALL)
     }
 
-    /// Asks as [`request_rejit`](Self::request_rejit) does, and has the methods into which these were inlined compiled anew
-    /// as well, so that no caller runs the old code.
+    /// Like [`request_rejit`](Self::request_rejit); also recompiles the methods into which these were inlined, so that no
+    /// caller runs the old code.
     ///
     /// The methods are not inlined any more until they are reverted. [`get_rejit_parameters`] is called for them and, if
-    /// `asks_for_inliners`, for those that they were inlined into.
+    /// `asks_for_inliners`, for the methods that they were inlined into.
     ///
-    /// Some runtimes miss inliners: .NET 6 and before those in precompiled modules of which not every method is loaded, and
-    /// all of them now and then when `MONITOR_JIT_COMPILATION` is off. Turn that on, and do not take it for granted that
-    /// the old code runs nowhere.
+    /// Some runtimes miss inliners: .NET 6 and before those in precompiled modules of which not every method is loaded, and all
+    /// runtimes now and then when `MONITOR_JIT_COMPILATION` is off. Turn that on, and do not rely on the old code running
+    /// nowhere.
     #[doc = contract!(RequestReJITWithInliners)]
     ///
     /// `CORPROF_E_REJIT_INLINING_DISABLED`: `DISABLE_INLINING` is on, or was when the code was compiled. Otherwise as
-    /// [`request_rejit`](Self::request_rejit), [`rejit_error`](crate::Callbacks::rejit_error) included.
+    /// [`request_rejit`](Self::request_rejit), including [`rejit_error`](crate::Callbacks::rejit_error).
     ///
     /// [`get_rejit_parameters`]: crate::Callbacks::get_rejit_parameters
     #[doc(alias = "RequestReJITWithInliners")]
@@ -96,7 +94,7 @@ impl ProfilerThread<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
-        // The runtime insists on the first flag.
+        // The runtime requires the first flag.
         let mut flags = sys::COR_PRF_REJIT_BLOCK_INLINING;
         flags.set(sys::COR_PRF_REJIT_INLINING_CALLBACKS, asks_for_inliners);
         // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither.
@@ -104,20 +102,19 @@ impl ProfilerThread<'_> {
         Error::check(code, CALL)
     }
 
-    /// Lets these methods run again from the body that they were loaded with; says of each how that went, in their order.
+    /// Reverts these methods to the body that they were loaded with; returns a result for each, in order.
     ///
-    /// It takes effect with the next call of a method. A method that was not compiled anew stays as it is, which is no
-    /// error.
+    /// It takes effect at the next call of a method. A method that was not recompiled does not change, which is no error.
     ///
-    /// Callers that [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) has had compiled anew are not
-    /// reverted with the method: name them too, for they call it rather than inline it from then on. Callers that are
-    /// reverted run their first code, into which the method's first body was inlined.
+    /// Callers that [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) has recompiled are not reverted with the
+    /// method: list them too, because from then on they call the method instead of inlining it. Reverted callers run their
+    /// first code, into which the method's first body was inlined.
     #[doc = contract!(RequestRevert)]
     ///
-    /// `CORPROF_E_REJIT_NOT_ENABLED`: `ENABLE_REJIT` is off. `E_INVALIDARG`: no method is given.
+    /// `CORPROF_E_REJIT_NOT_ENABLED`: `ENABLE_REJIT` is off. `E_INVALIDARG`: the list of methods is empty.
     ///
-    /// A method that the runtime finds to be none at all is told to [`rejit_error`](crate::Callbacks::rejit_error), as with
-    /// a request, and not by its status here.
+    /// If the runtime finds that a token is no method, it reports that to [`rejit_error`](crate::Callbacks::rejit_error), as
+    /// for a request, and not in the result here.
     #[doc(alias = "RequestRevert")]
     pub fn request_revert(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<Vec<Result<()>>> {
         const CALL: &str = "RequestRevert";

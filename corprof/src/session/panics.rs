@@ -73,7 +73,7 @@ impl ProfilerState {
             PanicPlace::ProfilerThread(thread) => ("on its thread", thread),
         };
         report::line(format_args!(
-            "the profiler {} panicked {at} {name} and is quiet from now on; the application runs on",
+            "the profiler {} panicked {at} {name} and is disabled; the application goes on",
             self.name
         ));
     }

@@ -1,15 +1,15 @@
-//! What a thread has of its own, and what becomes of it at the thread's end.
+//! Values that belong to a thread, and end with it.
 
 use std::cell::RefCell;
 
-/// Something that ends with its thread.
+/// A value that ends with its thread.
 pub(crate) trait EndsWithThread {
-    /// Called on the thread, at its end; from then on the thread's list is out of reach. It must not panic: that would end the
+    /// Called on the thread, at its end; from then on the thread's list is inaccessible. It must not panic: that would end the
     /// process.
     fn end(self);
 }
 
-/// A thread's own things, for a `thread_local!`. There are few: one for each profiler's hooks and each
+/// A thread's own values, for a `thread_local!`. There are few: one for each profiler's hooks and each
 /// [`ThreadState`](super::ThreadState).
 #[derive(Debug)]
 pub(crate) struct OwnThings<E: EndsWithThread>(RefCell<Vec<E>>);
@@ -19,7 +19,7 @@ impl<E: EndsWithThread> OwnThings<E> {
         Self(RefCell::new(Vec::new()))
     }
 
-    /// The first answer of `look`, which is given each thing.
+    /// The first result of `look`, which is called with each value.
     #[inline]
     pub(crate) fn find<R>(&self, look: impl FnMut(&E) -> Option<R>) -> Option<R> {
         self.0.borrow().iter().find_map(look)

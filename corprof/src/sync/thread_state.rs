@@ -12,17 +12,17 @@ use crate::lock::unpoisoned;
 use crate::report;
 use crate::session::panics::catch;
 
-/// What [`ThreadState`] keeps for each thread: values that can be made one.
+/// The values of a [`ThreadState`]: two of them can be merged into one.
 pub trait Merge: Default + Send + 'static {
-    /// Adds what another thread has.
+    /// Adds the value of another thread.
     fn merge(&mut self, other: Self);
 }
 
-/// A value for each thread that runs callbacks: made when the thread first asks for it, merged when it is read.
+/// A value for each thread that runs callbacks: made when the thread first uses it, merged when it is read.
 ///
-/// Callbacks come on many threads at once. A table that all of them write makes them wait for each other, or pay for not having
-/// to; here each has its own, as hooks have by [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread). When a thread ends, what
-/// it has is merged with that of those that ended before, so memory does not grow with the number of threads that there ever were.
+/// Callbacks come on many threads at once. If all wrote to one table, they would wait for each other, or pay for avoiding that;
+/// here each has its own value, as hooks have by [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread). When a thread
+/// ends, its value is merged with those of earlier threads, so memory does not grow with the number of threads over time.
 ///
 /// ```
 /// use corprof::prelude::*;
@@ -54,7 +54,7 @@ pub trait Merge: Default + Send + 'static {
 ///
 /// # Locks
 ///
-/// Each value is behind a lock of its own, which nobody but a reader ever wants, so a thread does not wait for others. As with
+/// Each value is behind a lock of its own, which only a reader contends for, so a thread does not wait for others. As with
 /// [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
 ///
 /// ```compile_fail,E0502
@@ -69,27 +69,28 @@ pub trait Merge: Default + Send + 'static {
 /// ```
 pub struct ThreadState<T: Merge>(Arc<Shared<T>>);
 
-/// What threads have in common. Locks are taken in the order of these fields.
+/// The state that threads share. Locks are taken in the order of these fields.
 struct Shared<T> {
-    /// The values of threads that have ended, and what has been read of others.
+    /// The values of ended threads, and the values of others that were read.
     merged: Mutex<T>,
-    /// Those of threads that live.
+    /// The values of living threads.
     live: sync::Mutex<Vec<Arc<Own<T>>>>,
 }
 
-/// One thread's value; none before the first time, and after it has been read.
+/// One thread's value; none before its first use, and after it was read.
 struct Own<T>(Mutex<Option<T>>);
 
-/// How a thread knows its value.
+/// A thread's reference to its value.
 struct Handle<T: Merge> {
     shared: Arc<Shared<T>>,
     own: Arc<Own<T>>,
 }
 
-/// A thread's handle of one state, whatever its type, and that state's address: it is no other's while there is a handle.
+/// A thread's handle to one state, type-erased, with that state's address: no other state has the address while the handle
+/// exists.
 struct AnyHandle(usize, Rc<dyn End>);
 
-/// What a handle can do whose type is not known.
+/// The operations of a type-erased handle.
 trait End: Any {
     fn end(&self);
 }
@@ -99,16 +100,16 @@ thread_local! {
 }
 
 impl<T: Merge> ThreadState<T> {
-    /// A state that no thread has a value of yet.
+    /// A state without values.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Shared { merged: Mutex::new(T::default()), live: sync::Mutex::default() }))
     }
 
-    /// Uses the calling thread's value. It is `T::default()` the first time, and again after it has been read.
+    /// Calls `f` with the calling thread's value. It is `T::default()` the first time, and again after it was read.
     ///
     /// # Panics
-    /// If the closure asks for this state again, itself or by a call that makes a callback (see [`sync`](crate::sync)).
+    /// If the closure uses this state again, itself or by a call that makes a callback (see [`sync`](crate::sync)).
     #[inline]
     #[track_caller]
     pub fn with<R>(&self, _cx: &impl Context, f: impl FnOnce(&mut T) -> R) -> R {
@@ -120,13 +121,13 @@ impl<T: Merge> ThreadState<T> {
     fn with_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         match self.handle() {
             Some(handle) => f(handle.own.0.lock_anywhere().get_or_insert_with(T::default)),
-            // The system is taking the thread down, and a callback is still made on it.
+            // The system is ending the thread, and a callback is still made on it.
             None => f(&mut self.0.merged.lock_anywhere()),
         }
     }
 
-    /// Merges the values of all threads, those that have ended among them, and uses what comes of it. Threads begin anew; what
-    /// the closure leaves is merged with that the next time.
+    /// Merges the values of all threads, including ended ones, and calls `f` with the result. The threads start with new
+    /// values; the next read merges them with the value that the closure leaves.
     ///
     /// # Panics
     /// As [`with`](Self::with).
@@ -137,7 +138,7 @@ impl<T: Merge> ThreadState<T> {
 
     #[track_caller]
     fn read_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        // In the closure of `with` this thread would wait for itself, and with it whoever reads meanwhile.
+        // In the closure of `with` this thread would wait for itself, and all readers for this thread.
         if let Some(handle) = self.known_handle() {
             drop(handle.own.0.lock_anywhere());
         }
@@ -149,7 +150,7 @@ impl<T: Merge> ThreadState<T> {
         f(&mut merged)
     }
 
-    /// The calling thread's; none when the thread is at its end.
+    /// The calling thread's handle; none when the thread is ending.
     #[inline]
     fn handle(&self) -> Option<Rc<Handle<T>>> {
         match self.known_handle() {
@@ -185,7 +186,7 @@ impl<T> Shared<T> {
 
 impl<T: Merge> End for Handle<T> {
     fn end(&self) {
-        // Whoever reads has all of it or nothing: it has this lock from the first value to the last.
+        // A reader holds this lock from the first value to the last, so it gets all of this value or nothing.
         let mut merged = self.shared.merged.lock_anywhere();
         let value = self.own.0.lock_anywhere().take();
         unpoisoned(self.shared.live.lock()).retain(|own| !Arc::ptr_eq(own, &self.own));
@@ -200,9 +201,9 @@ impl EndsWithThread for AnyHandle {
     }
 }
 
-/// There is no callback that would answer for it.
+/// Reports a panic outside any callback.
 fn tell_panic() {
-    report::line(format_args!("a value of a ThreadState has panicked at its end, and is lost"));
+    report::line(format_args!("a value of a ThreadState panicked when its thread ended, and is lost"));
 }
 
 impl<T: Merge> Default for ThreadState<T> {

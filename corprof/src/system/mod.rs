@@ -1,4 +1,4 @@
-//! What has to be asked of the operating system in its own way: one folder for each system, behind one name.
+//! Calls that each operating system makes in its own way: one folder for each system, behind one name.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
 #[cfg_attr(windows, path = "windows/mod.rs")]
@@ -14,101 +14,101 @@ pub(crate) use imp::{probe, thread, unwind};
 
 use std::time::Duration;
 
-/// Keeps the library that this code is in loaded for as long as the process lives.
+/// Keeps the library of this code loaded for as long as the process lives.
 ///
-/// The runtime unloads a profiler's library when `Initialize` fails, and does not ask `DllCanUnloadNow` first. A thread that
-/// the profiler has started would then run in memory that is gone.
+/// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the profiler
+/// would then run in unmapped memory.
 pub(crate) fn pin_library() {
     imp::pin_library();
 }
 
-/// Gets ready for [`process_wide_barrier`], and answers whether it will do its work here. Those who rely on it fence for
-/// themselves where it will not: on some systems, in a sandbox that forbids the call, with a kernel before Linux 4.14.
+/// Prepares [`process_wide_barrier`], and returns whether it works here. If it does not, its users execute their own fences: on
+/// some systems, in a sandbox that forbids the call, and with a kernel before Linux 4.14.
 pub(crate) fn prepare_barrier() -> bool {
     imp::prepare_barrier()
 }
 
-/// Returns after every thread of this process has executed a full memory barrier, or is about to run one before it next
-/// touches memory; only after [`prepare_barrier`] has answered `true`. With it, threads on a fast side need only a compiler
-/// fence, and whoever asks pays for theirs (`session/gate.rs`).
+/// Returns after every thread of this process has executed a full memory barrier, or is about to execute one before it next
+/// touches memory; call it only after [`prepare_barrier`] has returned `true`. With it, threads on a fast side need only a
+/// compiler fence, and the calling thread pays for theirs (`session/gate.rs`).
 ///
-/// Answers whether the other threads have done so. They have not if the application has shut itself into a sandbox since, which
-/// forbids the call: then only the calling thread has had its barrier.
+/// Returns whether the other threads have done so. They have not if the application has since entered a sandbox that forbids
+/// the call: then only the calling thread has executed a barrier.
 #[must_use]
 pub(crate) fn process_wide_barrier() -> bool {
     imp::process_wide_barrier()
 }
 
-/// A number that tells threads apart, at the price of one load; never 0.
+/// A number that identifies a thread, at the price of one load; never 0.
 ///
-/// Two threads that live at the same time never have the same; one that starts after another has ended may. It is the address
-/// of something that each thread has to itself: its control block where one instruction finds it, else a thread-local of
-/// ours, which a shared library reaches only by a call.
+/// Two threads that live at the same time never have the same key; a thread that starts after another has ended may reuse its
+/// key. It is the address of something that each thread has: its control block if one instruction finds it, otherwise a
+/// thread-local of ours, which a shared library reaches only by a call.
 #[inline]
 pub(crate) fn thread_key() -> usize {
     imp::thread_key()
 }
 
-/// How far apart the [keys](thread_key) of two threads are at least, as a rule: what differs between them is above that.
+/// The usual least distance between the [keys](thread_key) of two threads: keys differ in the bits above it.
 pub(crate) const THREAD_KEY_DISTANCE: usize = imp::THREAD_KEY_DISTANCE;
 
-/// Fills `bytes` from an address of this process, and answers whether it could: there may be no memory, and the system may
-/// not let it be asked for. A fault cannot come of it. On systems where nobody has looked for a way it never succeeds.
+/// Fills `bytes` from an address of this process, and returns whether it could: the memory may be unmapped, and the system may
+/// forbid the call. It cannot fault. On systems without an implementation it never succeeds.
 pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     imp::read_memory(address, bytes)
 }
 
-/// The system's number for the calling thread, as the runtime gives it to profilers.
+/// The operating system's id of the calling thread, as the runtime reports it to profilers.
 pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()
 }
 
-/// How long a thread of this process has run on a processor since it was made; none if the system does not say.
+/// The processor time of a thread of this process; none if the system does not report it.
 pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     imp::cpu_time(os_thread_id)
 }
 
-/// A number that goes up whenever a thread of this process runs; none if the system has none.
+/// A number that grows whenever a thread of this process runs; none if the system has none.
 pub(crate) fn run_count(os_thread_id: u32) -> Option<u64> {
     imp::run_count(os_thread_id)
 }
 
-/// What the scheduler says of a thread.
+/// The scheduler's data about a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) struct Scheduling {
-    /// It is on a processor, or could go on if it had one.
+    /// Whether it is running or runnable.
     pub(crate) is_runnable: bool,
-    /// How often it has given its processor up to wait for something.
+    /// How many times it has given up its processor to wait for something.
     pub(crate) waits: u64,
 }
 
-/// What the scheduler says of a thread of this process; none if the system does not tell.
+/// The scheduler's data about a thread of this process; none if the system does not report it.
 pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     imp::scheduling(os_thread_id)
 }
 
-/// Whether a thread of this process is on a processor, or could go on if it had one; none if the system does not tell. On Linux a
-/// third of the price of [`scheduling`].
+/// Whether a thread of this process is running or runnable; none if the system does not report it. On Linux it costs a third of
+/// [`scheduling`].
 pub(crate) fn is_runnable(os_thread_id: u32) -> Option<bool> {
     imp::is_runnable(os_thread_id)
 }
 
-/// How far apart those of [`thread_local_key`] are: threads' own memory is of all sizes, at least a cache line.
+/// The least distance between keys of [`thread_local_key`]: threads' own memory is of all sizes, at least a cache line.
 #[cfg(not(any(
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
     all(windows, target_arch = "x86_64")
 )))]
 const THREAD_LOCAL_KEY_DISTANCE: usize = 64;
 
-/// The thread key of systems and processors on which nobody has looked for a cheaper one.
+/// The thread key on systems and processors without a cheaper one.
 #[cfg(not(any(
     all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
     all(windows, target_arch = "x86_64")
 )))]
 #[inline]
 fn thread_local_key() -> usize {
-    /// The gate keeps something beside the key (`session/gate.rs`).
+    /// Aligned, because the gate stores a tag beside the key (`session/gate.rs`).
     #[repr(align(8))]
     struct Anchor;
 

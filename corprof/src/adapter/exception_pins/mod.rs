@@ -1,28 +1,29 @@
-//! Pins every exception while the runtime searches a handler for it, on the runtimes that lose it otherwise.
+//! Pins every exception while the runtime searches for its handler, on runtimes that may otherwise lose it.
 //!
 //! # The fault
 //!
 //! Since .NET 9 managed code dispatches exceptions. Its native helper that calls a filter (`CallFilterFunclet` in the runtime's
-//! exceptionhandling.cpp) reads the exception's address into a local that collections do not know, then tells the profiler
+//! exceptionhandling.cpp) reads the exception's address into a local that collections do not update, then makes the callback
 //! `ExceptionSearchFilterEnter`, during which a collection may run, and then calls the filter with the old address. If the
-//! collection has moved the exception, the filter reads garbage: it says no, or the process dies. Every profiler that asks for
-//! `MONITOR_EXCEPTIONS` brings this about, whatever its callbacks do. Reported as dotnet/runtime issue 132462; pull request
-//! 132482 mends it for .NET 11. Nothing was found for .NET 9 and 10 (November 2026).
+//! collection has moved the exception, the filter reads garbage: it returns "no", or the process dies. Every profiler that sets
+//! `MONITOR_EXCEPTIONS` causes this, whatever its callbacks do. Reported as dotnet/runtime issue 132462; pull request 132482
+//! fixes it for .NET 11. No fix was found for .NET 9 and 10 (November 2026).
 //!
-//! # What is done
+//! # The workaround
 //!
 //! An object with a pinned handle is not moved. `ExceptionThrown` comes before all filters and in cooperative mode, so the
-//! handle is made there; the filters have all been asked when the first function is unwound, so it is freed there. An object
-//! that is no exception is thrown inside a `RuntimeWrappedException`, and filters may be given the object itself: both are
-//! pinned. `stack.rs` says which handles are freed when; `wrapped.rs` finds the object inside.
+//! handle is made there. When the first function is unwound, all filters have run, so the handle is freed there. A thrown
+//! object that is no exception travels inside a `RuntimeWrappedException`, and filters may receive the object itself: both are
+//! pinned. `stack.rs` decides when each handle is freed; `wrapped.rs` finds the object inside.
 //!
-//! This follows the callbacks, not the event mask: whoever has turned `MONITOR_EXCEPTIONS` on, and whichever of its callbacks
-//! are implemented. It goes on after a panic and after Shutdown, for the runtime goes on making the callbacks.
+//! Pinning follows the callbacks, not the event mask: it does not matter how `MONITOR_EXCEPTIONS` was turned on, nor which of
+//! its callbacks the profiler implements. It goes on after a panic and after Shutdown, because the runtime goes on making the
+//! callbacks.
 //!
-//! # When it can go
+//! # When to remove it
 //!
-//! When corprof no longer supports .NET 9 and 10, or when a servicing release mends them: [`has_fault`] is the one place that
-//! knows the versions. The live test `filters` shows whether a runtime still has the fault.
+//! When corprof no longer supports .NET 9 and 10, or when a servicing release fixes them: only [`has_fault`] knows the
+//! versions. The live test `filters` shows whether a runtime still has the fault.
 
 mod stack;
 mod wrapped;
@@ -43,34 +44,34 @@ use crate::lock::unpoisoned;
 use stack::Stack;
 use wrapped::Wrapper;
 
-/// The environment variable that turns pinning off: `0`.
+/// The environment variable that turns pinning off if it is `0`.
 const SWITCH: &str = "CORPROF_PIN_EXCEPTIONS";
 
-/// The exception, and what it wraps.
+/// Handles to the exception, and to the object that it wraps.
 type Handles = [Option<ObjectHandle>; 2];
 
 /// The pins of one profiler.
 pub(super) struct ExceptionPins {
-    /// Tells this profiler's pins from those of others in the same library.
+    /// Distinguishes this profiler's pins from those of others in the same library.
     key: u64,
     /// By thread, of the threads that have thrown. Locked for a thread's first exception and for its end.
     threads: Mutex<HashMap<usize, Arc<ThreadPins>>>,
     wrapper: Wrapper,
 }
 
-/// The pins of one thread, which it makes and frees itself. The lock is for its end, which the runtime may tell of on another
-/// thread; nobody ever waits for it, and no call into the runtime is made under it.
+/// The pins of one thread, which makes and frees them itself. The lock is for the thread's end, which the runtime may report on
+/// another thread; no thread ever waits for it, and no call to the runtime is made under it.
 #[derive(Default)]
 struct ThreadPins {
     stack: Mutex<Stack<Handles>>,
-    /// The managed thread has ended. The system's thread may become another one.
+    /// Whether the managed thread has ended. The operating-system thread may carry another one later.
     has_ended: AtomicBool,
 }
 
 thread_local! {
     /// The calling thread's pins, by [`ExceptionPins::key`].
     static OWN: RefCell<Vec<(u64, Arc<ThreadPins>)>> = const { RefCell::new(Vec::new()) };
-    /// The calling thread is making or freeing a handle of ours.
+    /// Whether the calling thread is making or freeing one of these handles.
     static IS_AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -86,20 +87,20 @@ pub(super) const fn depend_on(event: Event) -> bool {
     )
 }
 
-/// Whether an event is about a handle of ours, which is no business of the user's.
+/// Whether an event is about one of these handles, which the user's callbacks do not see.
 #[inline]
 pub(super) fn cause(event: Event) -> bool {
     matches!(event, Event::HandleCreated | Event::HandleDestroyed) && IS_AT_WORK.get()
 }
 
-/// Whether the calling thread is making or freeing a handle of ours: the fake CLR leaves the failures that a test has ordered to
-/// the test's profiler.
+/// Whether the calling thread is making or freeing one of these handles: the fake CLR reserves the failures that a test has
+/// ordered for the test's profiler.
 #[cfg(feature = "testing")]
 pub(crate) fn is_at_work() -> bool {
     IS_AT_WORK.get()
 }
 
-/// Whether a runtime may move an exception that it is about to give to a filter.
+/// Whether a runtime may move an exception that it is about to pass to a filter.
 fn has_fault(runtime: RuntimeInfo) -> bool {
     runtime.kind == RuntimeKind::Core && matches!(runtime.major, 9 | 10)
 }
@@ -112,7 +113,7 @@ impl ExceptionPins {
     /// Pins for a runtime that needs them, unless they are switched off.
     pub(super) fn for_runtime(info: &Info) -> Option<Self> {
         static LAST_KEY: AtomicU64 = AtomicU64::new(0);
-        // SAFETY: called from Initialize, which is a callback; nothing is promised of the heap.
+        // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap.
         let cx = unsafe { InCallback::new(info, Heap::Moves, 0) };
         let runtime = cx.runtime_info().ok()?;
         let is_wanted = has_fault(runtime) && !is_switched_off(std::env::var_os(SWITCH).as_deref());
@@ -123,12 +124,12 @@ impl ExceptionPins {
         })
     }
 
-    /// Takes note of an event before the user hears of it. `subject` is the exception, or the thread that ends.
+    /// Handles an event before the user's callback. `subject` is the exception, or the thread that ends.
     ///
-    /// The stack pointers of different exceptions are compared, so everybody comes by the same way.
+    /// The stack pointers of different exceptions are compared, so all exceptions must come here by the same path.
     ///
     /// # Safety
-    /// The calling thread is in the callback that `event` names, and `subject` is what the runtime passed.
+    /// The calling thread is in the callback that `event` names, and `subject` is the value that the runtime passed.
     #[inline(never)]
     pub(super) unsafe fn note(&self, info: &Info, event: Event, subject: usize) {
         let marker = 0_u8;
@@ -150,10 +151,10 @@ impl ExceptionPins {
         own.change(|stack| {
             stack.leave(stack_pointer);
             // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no collection
-            // moves anything until a call leaves that mode; those made here do not.
+            // moves objects until a call leaves that mode; the calls made here do not.
             let cx = unsafe { InCallback::new(info, Heap::Still, 0) };
             let pin = |object: ObjectId<'_>| cx.create_handle(object, HandleKind::Pinned).ok();
-            // SAFETY: the object that `ExceptionThrown` is about, in that callback; as above.
+            // SAFETY: the object of `ExceptionThrown`, in that callback; as above.
             let handles = match unsafe { ObjectId::from_raw(exception) } {
                 Some(object) => [pin(object), self.wrapper.object_in(&cx, object).and_then(pin)],
                 None => [None, None],
@@ -208,8 +209,8 @@ impl ExceptionPins {
 }
 
 impl Drop for ExceptionPins {
-    /// The runtime has let go of the profiler. Threads live on: what they keep of it is dropped when they next throw under another.
-    /// A handle of an exception that is on its way cannot be freed any more.
+    /// The runtime has released the profiler. Threads live on: their pins of this profiler are dropped when they next throw
+    /// under another profiler. The handle of an exception that is on its way can no longer be freed.
     fn drop(&mut self) {
         for (_, pins) in unpoisoned(self.threads.get_mut()).drain() {
             pins.has_ended.store(true, Ordering::Relaxed);
@@ -219,7 +220,7 @@ impl Drop for ExceptionPins {
 }
 
 impl ThreadPins {
-    /// Changes the stack, outside of the lock: to make and to free handles are calls into the runtime, which makes callbacks.
+    /// Changes the stack, outside the lock: making and freeing handles are calls to the runtime, which make callbacks.
     fn change(&self, change: impl FnOnce(&mut Stack<Handles>)) {
         let lock = || unpoisoned(self.stack.lock());
         let mut stack = std::mem::take(&mut *lock());

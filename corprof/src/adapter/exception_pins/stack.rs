@@ -1,30 +1,30 @@
-//! Which exceptions are under way on one thread, each thrown while the ones before were handled.
+//! The exceptions under way on one thread, each thrown while the earlier ones were being handled.
 //!
-//! An exception can be thrown while the runtime searches a handler for another: in a filter, in a handler of
+//! An exception can be thrown while the runtime searches for the handler of another: in a filter, in a handler of
 //! `FirstChanceException`, in code that resolves an assembly for the search. The outer one must stay pinned meanwhile. And no
-//! event says reliably that an exception is done with: a method without metadata may catch it, or the runtime itself. So an
-//! entry is kept with the stack pointer at which `ExceptionThrown` came. The runtime makes that callback by the same path for
-//! every exception, with frames of the same sizes, and handles an exception on top of the stack that threw it. Hence:
+//! event reliably shows the end of an exception: a method without metadata may catch it, or the runtime itself. So an entry is
+//! kept with the stack pointer of its `ExceptionThrown`. The runtime makes that callback by the same path for every exception,
+//! with frames of the same sizes, and handles an exception on top of the stack that threw it. Hence:
 //!
-//! - An entry at the stack pointer of a new exception, or deeper, is done with: its frames are gone.
-//! - When the runtime unwinds, it does so for the last entry or for one before it, never for one that is not there. Only the
-//!   last one's pin is freed; what lies before may be searched for.
+//! - An entry at the stack pointer of a new exception, or deeper, has ended: its frames are gone.
+//! - When the runtime unwinds, it does so for the last entry or for an earlier one, never for an exception without an entry.
+//!   Only the pin of the last entry is freed; the search for an earlier one may still be in progress.
 //!
-//! Where an event does not come, a pin stays longer than it must: until the thread throws again at the same depth or further
-//! out, or until it ends. It is freed too early only if the profiler turned the events off and on again between two exceptions,
-//! the second thrown while the first was handled.
+//! If an event is missing, a pin stays longer than necessary: until the thread throws again at the same depth or further out,
+//! or until it ends. It is freed too early only if the profiler turned the events off and on again between two exceptions, the
+//! second thrown while the first was handled.
 
-/// The exceptions under way, the outermost first; `H` is what pins them.
+/// The exceptions under way, the outermost first; `H` is the type of a pin.
 pub(super) struct Stack<H> {
     entries: Vec<Entry<H>>,
 }
 
 struct Entry<H> {
-    /// Where the thread's stack ended when this was told of.
+    /// The stack pointer of its `ExceptionThrown`.
     stack_pointer: usize,
-    /// Its address, which stays the same while it is pinned.
+    /// Its address, which does not change while it is pinned.
     exception: usize,
-    /// None once its filters have been asked. The entry stays, so that those before it are not taken for this one.
+    /// None once its filters have run. The entry stays, so that an earlier one is not taken for this one.
     pin: Option<H>,
 }
 
@@ -35,29 +35,29 @@ impl<H> Default for Stack<H> {
 }
 
 impl<H> Stack<H> {
-    /// An exception is about to be told at this stack pointer: frees those that are done with.
+    /// An exception is about to be added at this stack pointer: frees the entries that have ended.
     pub(super) fn leave(&mut self, stack_pointer: usize) {
         let left = self.entries.iter().take_while(|entry| entry.stack_pointer > stack_pointer).count();
         self.entries.truncate(left);
     }
 
-    /// An exception has been told, after [`leave`](Self::leave) at the same place.
+    /// Adds an exception, after [`leave`](Self::leave) at the same place.
     pub(super) fn push(&mut self, stack_pointer: usize, exception: usize, pin: H) {
         self.entries.push(Entry { stack_pointer, exception, pin: Some(pin) });
     }
 
-    /// The runtime unwinds a function: all filters of the innermost exception have been asked. It may be told of many times
-    /// for one exception.
+    /// The runtime unwinds a function: all filters of the innermost exception have run. There may be many calls for one
+    /// exception.
     pub(super) fn search_over(&mut self) {
         if let Some(last) = self.entries.last_mut() {
             last.pin = None;
         }
     }
 
-    /// A catch block begins: the exception, and whatever was thrown while it was handled, is done with.
+    /// A catch block begins: this exception, and all that were thrown while it was handled, have ended.
     ///
-    /// One that has been moved since it was freed is not found and stays an entry, without a pin. One that was thrown twice is
-    /// taken for the inner one.
+    /// An exception that has moved since its pin was freed is not found and stays an entry, without a pin. If one was thrown
+    /// twice, the inner entry is meant.
     pub(super) fn caught(&mut self, exception: usize) {
         if let Some(at) = self.entries.iter().rposition(|entry| entry.exception == exception) {
             self.entries.truncate(at);
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of what is pinned.
+    /// The names of the pinned exceptions.
     #[derive(Clone, Default)]
     struct Pinned(Rc<RefCell<Vec<&'static str>>>);
 
@@ -92,7 +92,7 @@ mod tests {
         pinned: Pinned,
     }
 
-    /// Exceptions are told at least this far apart, when one is thrown while another is handled.
+    /// The least distance between two exceptions when one is thrown while another is handled.
     const DEPTH: usize = 0x800;
 
     impl Thread {
@@ -153,14 +153,14 @@ mod tests {
     fn what_leaves_a_filter_leaves_the_outer_one_pinned() {
         let mut thread = Thread::default();
         thread.throw(0, "A");
-        // The runtime swallows it: the filter's function is unwound, and no catch is told.
+        // The runtime swallows it: the filter's function is unwound, and no catch is reported.
         thread.throw(1, "B");
         (0..3).for_each(|_| thread.unwind());
         assert_eq!(thread.pinned(), ["A"]);
         thread.throw(1, "C");
         thread.unwind();
         assert_eq!(thread.pinned(), ["A"]);
-        // Of the outer one's own unwinding nothing is believed while an entry lies above it, but its catch is.
+        // The unwinding of the outer exception has no effect while an entry lies above it, but its catch has.
         thread.unwind();
         thread.catch("A");
         assert!(thread.pinned().is_empty() && thread.stack.entries.is_empty());
@@ -178,9 +178,9 @@ mod tests {
         thread.unwind();
         thread.throw(1, "C");
         thread.unwind();
-        // It has left the block and taken the place of the first.
+        // It has left the block and replaced the first.
         thread.catch("C");
-        assert_eq!(thread.stack.entries.len(), 1, "of the first nothing more is heard");
+        assert_eq!(thread.stack.entries.len(), 1, "no more events come for the first");
         thread.throw(0, "D");
         assert_eq!((thread.pinned(), thread.stack.entries.len()), (vec!["D"], 1));
     }

@@ -1,4 +1,4 @@
-//! The object inside a `RuntimeWrappedException`: what IL or C++ has thrown that is no exception.
+//! The object inside a `RuntimeWrappedException`: a thrown object that is no exception, as IL or C++ can throw.
 
 use std::sync::OnceLock;
 
@@ -8,20 +8,20 @@ use crate::metadata::TypeDef;
 
 const NAME: &str = "System.Runtime.CompilerServices.RuntimeWrappedException";
 
-/// How many base classes an exception has at most, `Object` included, before the search for the core library gives up.
+/// The search for the core library gives up after this many base classes, `Object` included.
 const MOST_BASES: usize = 1000;
 
-/// What is known of the class. All of it stays as it is: the core library is never unloaded.
+/// The class and its layout. None of it changes: the core library is never unloaded.
 #[derive(Default)]
 pub(super) struct Wrapper {
-    /// Where it is defined; none if that could not be found out.
+    /// Its definition; none if it could not be found.
     definition: OnceLock<Option<(ModuleId, TypeDef)>>,
-    /// From the first time that one is thrown: the class, and how far its field is from the start of its objects.
+    /// Set when the first one is thrown: the class, and the offset of its field from the start of its objects.
     layout: OnceLock<(usize, usize)>,
 }
 
 impl Wrapper {
-    /// The object that `exception` wraps, if it is such an exception. `cx` is that of the callback that handed `exception` out.
+    /// The object that `exception` wraps, if it is such an exception. `cx` belongs to the callback that received `exception`.
     pub(super) fn object_in<'gc>(&self, cx: &InCallback<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
@@ -37,20 +37,19 @@ impl Wrapper {
         if class != wrapper {
             return None;
         }
-        // SAFETY: the object is of the class that the layout is of, so it has a reference there; nobody moves it while its id
-        // lives. The runtime sets the field before it throws.
-        // The field's object moves no more than the exception does.
+        // SAFETY: the object is of the class with this layout, so it has a reference there; it does not move while its id
+        // lives. The runtime sets the field before it throws. The field's object does not move either.
         unsafe { ObjectId::from_raw(std::ptr::with_exposed_provenance::<usize>(exception.as_raw() + offset).read()) }
     }
 
     /// The layout, if `class` is the class.
     fn find_layout(&self, cx: &InCallback<'_>, class: usize) -> Option<(usize, usize)> {
         let class = ClassId::from_raw(class)?;
-        // It cannot die while an object of it is there.
+        // The class cannot be unloaded while an object of it exists.
         let found = cx.runtime().ask_class(class).ok()?;
         let definition = match self.definition.get() {
             Some(definition) => *definition,
-            // No lock is held meanwhile: several threads may find it out at once.
+            // No lock is held meanwhile: several threads may find the definition at once.
             None => *self.definition.get_or_init({
                 let definition = find_definition(cx, class);
                 move || definition
@@ -66,7 +65,7 @@ impl Wrapper {
     }
 }
 
-/// Where the class is defined: in the module of the class that all others derive from.
+/// The definition of the class: in the module of the class that all others derive from.
 fn find_definition(cx: &InCallback<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
     let mut info = cx.runtime().ask_class(class).ok()?;
     for _ in 0..MOST_BASES {

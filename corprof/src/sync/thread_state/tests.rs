@@ -87,7 +87,7 @@ fn threads_that_have_ended_leave_nothing_but_their_sum() {
     assert_eq!((state.threads(), state.sum()), (0, 200));
 }
 
-/// A callback that is made while the system takes the thread's own memory down.
+/// A callback made while the system destroys the thread's own values.
 struct Late(Arc<ThreadState<Count>>);
 
 impl Drop for Late {
@@ -106,7 +106,7 @@ fn what_comes_while_the_thread_is_taken_down_counts_too() {
     let state = Arc::new(ThreadState::<Count>::new());
     let own = Arc::clone(&state);
     let work = move || {
-        // In whichever order the system takes them down: one before the thread's values, one after.
+        // In both orders of destruction: one before the thread's values, one after.
         EARLIER.with(|late| *late.borrow_mut() = Some(Late(Arc::clone(&own))));
         own.add();
         LATER.with(|late| *late.borrow_mut() = Some(Late(Arc::clone(&own))));
@@ -115,7 +115,7 @@ fn what_comes_while_the_thread_is_taken_down_counts_too() {
     assert_eq!((state.threads(), state.sum()), (0, 3));
 }
 
-/// What the closure panics with.
+/// The message of the closure's panic.
 fn panic_of(f: impl FnOnce()) -> String {
     *catch_unwind(AssertUnwindSafe(f)).unwrap_err().downcast::<String>().unwrap()
 }
@@ -127,7 +127,7 @@ fn asking_again_from_the_closure_is_a_panic_and_no_hang() {
     assert!(panic_of(|| state.with_anywhere(|_| state.add())).contains(again));
     assert!(panic_of(|| state.with_anywhere(|_| state.read_anywhere(|_| ()))).contains(again));
     assert!(panic_of(|| state.read_anywhere(|_| state.read_anywhere(|_| ()))).contains(again));
-    // Another state is another matter, and this one is as good as before.
+    // Another state is independent, and this one is usable as before.
     let other = ThreadState::<Count>::new();
     state.with_anywhere(|count| {
         count.0 += 1;
@@ -139,7 +139,7 @@ fn asking_again_from_the_closure_is_a_panic_and_no_hang() {
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// Panics when a thread's value comes to its end, after it has been used.
+/// Panics when a thread's value is dropped or merged, after it was used.
 #[derive(Default)]
 struct Fragile {
     is_used: bool,
@@ -173,7 +173,7 @@ fn a_value_that_panics_at_the_end_of_its_thread_does_not_end_the_process() {
         thread::spawn(use_it).join().unwrap();
     }
     assert_eq!(DROPPED.load(SeqCst), 2);
-    // Nor with the state itself: here this thread's value does.
+    // Nor with the state itself, which here drops this thread's value.
     state.with_anywhere(|value| value.is_used = true);
     drop(state);
     assert_eq!(DROPPED.load(SeqCst), 3);

@@ -1,4 +1,4 @@
-//! How long threads have run, and whether they do.
+//! The processor time of threads, and whether they run.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use crate::system::Scheduling;
 
-/// The two lowest bits of a thread's clock id say which of its clocks: the scheduler's, the most exact. The third, that it is
-/// a thread's and not a process's; the rest is the thread's number, inverted.
+/// The two lowest bits of a thread's clock id select its clock: the scheduler's, the most exact. The third bit says that it
+/// belongs to a thread and not a process; the rest is the thread's id, inverted.
 const SCHEDULER_CLOCK_OF_THREAD: i32 = 0b110;
 
 pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let clock = !i32::try_from(os_thread_id).ok()? << 3 | SCHEDULER_CLOCK_OF_THREAD;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the call writes one time, if it answers 0; for a thread that is not there, or another process's, it does not.
+    // SAFETY: the call writes one time, if it returns 0; for a thread that does not exist, or belongs to another process, it
+    // does not.
     let time = unsafe {
         if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
             return None;
@@ -24,19 +25,19 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// The scheduler counts in nanoseconds: whoever has run has run for longer.
+/// The scheduler counts in nanoseconds: the time of a thread that has run is greater.
 pub(crate) fn run_count(os_thread_id: u32) -> Option<u64> {
     cpu_time(os_thread_id).map(|time| time.as_nanos() as u64)
 }
 
-/// What the system counts of a thread is written out for each reading, most of it never looked at: `stat` is the shorter file.
+/// Each read formats all of the file, most of which is not used: `stat` is shorter than `status`.
 pub(crate) fn is_runnable(os_thread_id: u32) -> Option<bool> {
     let mut text = [0; 1024];
     let length = File::open(format!("/proc/self/task/{os_thread_id}/stat")).ok()?.read(&mut text).ok()?;
     state_of(text.get(..length)?).map(|state| state == b'R')
 }
 
-/// The state in a line of /proc/PID/stat: after the name, which may have parentheses in it.
+/// The state in a line of /proc/PID/stat: it follows the name, which may contain parentheses.
 fn state_of(stat: &[u8]) -> Option<u8> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     stat.get(name_end + 2).copied()
@@ -46,7 +47,7 @@ pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     let mut text = [0; 4096];
     let length = File::open(format!("/proc/self/task/{os_thread_id}/status")).ok()?.read(&mut text).ok()?;
     let text = std::str::from_utf8(text.get(..length)?).ok()?;
-    // The name comes before, on a line of its own, with its line ends escaped.
+    // The name comes earlier, on a line of its own, with its line ends escaped.
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim_start);
     let is_runnable = value("State:")?.starts_with('R');
     Some(Scheduling { is_runnable, waits: value("voluntary_ctxt_switches:")?.parse().ok()? })

@@ -25,20 +25,20 @@ pub(super) fn process_wide_barrier() -> bool {
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: membarrier takes three integers and touches no memory of ours. Where it is forbidden it answers an error, or its
-    // caller's sandbox ends the process, as it would for any other call.
+    // SAFETY: membarrier takes three integers and touches no memory of ours. If it is forbidden it returns an error, or the
+    // application's sandbox ends the process, as it would for any other call.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
 pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
-    // SAFETY: the system writes at most as many bytes as there is room for, and answers a wrong address with an error.
+    // SAFETY: the system writes at most as many bytes as there is room for, and returns an error for a bad address.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(read) == Ok(bytes.len())
 }
 
-/// A control block lies at the end of its thread's stack, and stacks are seldom smaller than this.
+/// A control block lies at the end of its thread's stack, and stacks are rarely smaller than this.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) const THREAD_KEY_DISTANCE: usize = 0x8_0000;
 

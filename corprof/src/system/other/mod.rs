@@ -1,47 +1,47 @@
-//! Systems on which nobody has looked yet.
+//! Systems without an implementation of their own.
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
 
-/// POSIX has what this needs, but for one flag that all of them have.
+/// POSIX has all of this, except one flag that all systems have.
 #[cfg(unix)]
 #[path = "../linux/pin.rs"]
 mod pin;
 #[cfg(unix)]
 pub(super) use pin::pin_library;
 
-/// Not known how: a library that is unloaded with threads of its own in it ends the process.
+/// Not implemented: a library that is unloaded while its threads run ends the process.
 #[cfg(not(unix))]
 pub(super) fn pin_library() {}
 
-/// There is no such barrier here.
+/// This system has no such barrier.
 pub(super) fn prepare_barrier() -> bool {
     false
 }
 
-/// The fast side fences for itself; so does this side.
+/// The fast side executes its own fences; so does this side.
 pub(super) fn process_wide_barrier() -> bool {
     fence(SeqCst);
     true
 }
 
-/// Not known how.
+/// Not implemented.
 pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
     false
 }
 
 pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
-/// Not known how.
+/// Not implemented.
 pub(super) fn cpu_time(_os_thread_id: u32) -> Option<std::time::Duration> {
     None
 }
 
-/// Not known how.
+/// Not implemented.
 pub(super) fn run_count(_os_thread_id: u32) -> Option<u64> {
     None
 }
 
-/// Not known how.
+/// Not implemented.
 pub(super) fn is_runnable(_os_thread_id: u32) -> Option<bool> {
     None
 }
@@ -50,7 +50,7 @@ pub(super) fn scheduling(_os_thread_id: u32) -> Option<super::Scheduling> {
     None
 }
 
-/// A number for the calling thread, as the system's own may not be one of 32 bits.
+/// A number for the calling thread, as the system's own id may not have 32 bits.
 pub(super) fn os_thread_id() -> u32 {
     use std::sync::atomic::AtomicU32;
     static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -1,4 +1,4 @@
-//! How long threads have run.
+//! The processor time of threads.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use windows_sys::Win32::System::Threading::{GetThreadTimes, OpenThread, THREAD_Q
 
 const ZERO: FILETIME = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
 
-/// What the scheduler has counted, which goes up in steps of some 16 ms.
+/// The scheduler's count, which grows in steps of some 16 ms.
 pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let (mut created, mut ended, mut kernel, mut user) = (ZERO, ZERO, ZERO, ZERO);
     // SAFETY: the handle is closed once, and only if it was opened; the call writes the four times.
@@ -25,13 +25,13 @@ pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
 }
 
-/// There is a count of cycles (QueryThreadCycleTime), but nothing says that it goes up while a thread runs on without being
-/// interrupted, and Wine has none.
+/// Windows has a count of cycles (QueryThreadCycleTime), but it is not documented to grow while a thread runs on without an
+/// interruption, and Wine does not implement it.
 pub(crate) fn run_count(_os_thread_id: u32) -> Option<u64> {
     None
 }
 
-/// Only a list of all threads of all processes would say.
+/// Only a list of all threads of all processes would tell.
 pub(crate) fn is_runnable(_os_thread_id: u32) -> Option<bool> {
     None
 }

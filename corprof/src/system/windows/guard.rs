@@ -1,7 +1,8 @@
-//! A call that may touch memory that is not there, without the process paying for it.
+//! Makes a call that may touch unmapped memory, without a crash of the process.
 //!
-//! A vectored handler sees a fault before anybody else. If it is on the thread that has armed the guard, it sends that thread
-//! back to where the call began. Only what takes no lock may be called so, as nothing is cleaned up on the way.
+//! A vectored handler receives a fault before all others. If the fault is on the thread that has armed the guard, the handler
+//! sends that thread back to the start of the call. Only code without locks may be called this way, as nothing is cleaned up on
+//! the way.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -19,31 +20,31 @@ const CONTINUE_SEARCH: i32 = 0;
 /// The key of the thread whose faults are caught, or 0. One thread at a time walks other threads' native frames.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Where it goes on then, and with which stack pointer.
+/// The address and the stack pointer at which it then continues.
 static RETURN_TO: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Has the handler installed. It asks for memory, so this comes before anything is stopped; it stays for good, in a library
-/// that stays as well (`pin_library`).
+/// Installs the handler. It allocates memory, so this comes before any thread is stopped. The handler stays for good, in a
+/// library that stays as well (`pin_library`).
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
-    // SAFETY: the handler may be called on any thread at any time, and is fit for it.
+    // SAFETY: the handler may be called on any thread at any time, and is written for that.
     ONCE.call_once(|| unsafe {
         AddVectoredExceptionHandler(1, Some(on_exception));
     });
 }
 
-/// Calls `call`, and answers whether it came to its end; if not, it has touched memory that is not there, and the rest of it
-/// never ran. None if the guard is in use already, by another thread.
+/// Calls `call`, and returns whether it came to its end; if not, it has touched unmapped memory, and the rest of it never ran.
+/// None if another thread is using the guard.
 ///
 /// # Safety
 /// `call` must hold no lock, own nothing and leave nothing half-done that matters, at any moment when it may fault.
 pub(super) unsafe fn call<F: FnMut()>(mut call: F) -> Option<bool> {
     unsafe extern "C" fn run<F: FnMut()>(call: *mut c_void) {
-        // SAFETY: it is the closure below, used by nobody else meanwhile.
+        // SAFETY: it is the closure below, which has no other user meanwhile.
         unsafe { (*call.cast::<F>())() }
     }
     OWNER.compare_exchange(0, crate::system::thread_key(), SeqCst, SeqCst).ok()?;
-    // SAFETY: the caller vouches for the closure; the two words are where the handler looks.
+    // SAFETY: the caller vouches for the closure; the handler reads the two words.
     let faulted = unsafe { enter(RETURN_TO.as_ptr(), run::<F>, (&raw mut call).cast()) };
     OWNER.store(0, SeqCst);
     Some(faulted == 0)
@@ -53,8 +54,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
     if OWNER.load(SeqCst) != crate::system::thread_key() {
         return CONTINUE_SEARCH;
     }
-    // SAFETY: the system hands over both structures for the time of the call. The registers set here are those that `enter`
-    // has noted on this very thread, which is still inside of it, as the guard is armed.
+    // SAFETY: the system passes both structures for the time of the call. The registers set here are those that `enter` has
+    // saved on this very thread, which is still inside `enter`, as the guard is armed.
     unsafe {
         let (record, context) = (&*(*exception).ExceptionRecord, &mut *(*exception).ContextRecord);
         let is_fault = matches!(
@@ -73,8 +74,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
     CONTINUE_EXECUTION
 }
 
-/// Notes at `_return_to` where to come back to, calls `_run(_data)`, and answers 0; or 1 when the handler has brought it back.
-/// It keeps all that a function must keep, as the one called had no chance to.
+/// Saves at `_return_to` where to come back to, calls `_run(_data)`, and returns 0; or 1 when the handler has brought it back.
+/// It restores all registers that a function must keep, as the called function had no chance to.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(
     _return_to: *const AtomicU64,
@@ -99,7 +100,7 @@ unsafe extern "C" fn enter(
         ".seh_pushreg r14",
         "push r15",
         ".seh_pushreg r15",
-        // 32 bytes for the callee, ten registers of 16, and 8 that align.
+        // Room for the callee (32 bytes), ten registers of 16, and 8 for the alignment.
         "sub rsp, 200",
         ".seh_stackalloc 200",
         ".seh_endprologue",
@@ -156,7 +157,7 @@ mod tests {
     fn a_fault_is_an_answer_and_what_was_before_is_kept() {
         prepare();
         let kept = std::hint::black_box([1.5_f64, 2.5, 3.5]);
-        // SAFETY: the closures hold nothing.
+        // SAFETY: the closures hold no lock and own nothing.
         let (bad, good) = unsafe {
             let bad = call(|| {
                 std::hint::black_box(std::ptr::dangling::<u64>().read_volatile());

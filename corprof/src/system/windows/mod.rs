@@ -1,7 +1,7 @@
 //! Windows.
 //!
-//! For a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` finds out whether that may be
-//! done, `unwind.rs` passes its native frames, under `guard.rs`.
+//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` checks that the walk is
+//! safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod guard;
@@ -29,7 +29,7 @@ pub(super) fn pin_library() {
     unsafe { GetModuleHandleExW(flags, pin_library as *const u16, &mut module) };
 }
 
-/// Windows is always ready.
+/// Windows needs no preparation.
 pub(super) fn prepare_barrier() -> bool {
     true
 }
@@ -43,8 +43,8 @@ pub(super) fn process_wide_barrier() -> bool {
 pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     let from = std::ptr::without_provenance(address);
     let mut read = 0;
-    // SAFETY: the system writes at most as many bytes as there is room for, and answers a wrong address with an error; the
-    // handle of the own process needs no closing.
+    // SAFETY: the system writes at most as many bytes as there is room for, and returns an error for a bad address; the handle
+    // of the own process needs no closing.
     let code =
         unsafe { ReadProcessMemory(GetCurrentProcess(), from, bytes.as_mut_ptr().cast(), bytes.len(), &mut read) };
     code != 0 && read == bytes.len()

@@ -1,8 +1,9 @@
-//! Whether the locks that a native walk needs can be had while a thread stands still.
+//! Checks whether the locks that a native walk needs are free while a thread is stopped.
 //!
-//! The stopped thread may have the lock of a heap, of the loader or of the function tables. Whoever waits for it then waits
-//! until the thread is resumed, which is the walker's to do. So a thread of the probe's own tries first, and the walker waits
-//! for that one with a limit: if it is over, the walker resumes its target and counts. The stuck thread comes free by that.
+//! The stopped thread may hold the lock of a heap, of the loader or of the function tables. A thread that waits for such a lock
+//! waits until the stopped thread is resumed, and only the walker resumes it. So the probe's own thread tries the locks first,
+//! and the walker waits for it up to a limit. After that the walker resumes its target and counts a failure; this also releases
+//! the probe's thread.
 
 use std::alloc::Layout;
 use std::io;
@@ -18,18 +19,18 @@ use windows_sys::Win32::System::LibraryLoader::{
 use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapAlloc, HeapFree};
 use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, SetEvent, WaitForSingleObject};
 
-/// How long the locks may take to be had. A thread that has one and runs gives it back in microseconds.
+/// How long getting the locks may take. A running thread that holds one releases it within microseconds.
 pub(crate) const LIMIT: Duration = Duration::from_millis(250);
 
-/// An event of Windows: waiting for it and setting it asks for no memory.
+/// A Windows event: waiting for it and setting it allocate no memory.
 struct Event(HANDLE);
 
-/// What both threads have.
+/// The state that both threads share.
 struct Shared {
     begin: Event,
     done: Event,
     is_over: AtomicBool,
-    /// Tried besides the system's locks: the runtime's, by GetFunctionFromIP.
+    /// Tried in addition to the system's locks: the runtime's, by GetFunctionFromIP.
     also: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Probe {
 
 impl Event {
     fn new() -> io::Result<Self> {
-        // SAFETY: all of it may be null. It resets itself when a waiting thread is let go.
+        // SAFETY: all arguments may be null. The event resets itself when it releases a waiting thread.
         let handle = unsafe { CreateEventW(std::ptr::null(), 0, 0, std::ptr::null()) };
         if handle.is_null() { Err(io::Error::last_os_error()) } else { Ok(Self(handle)) }
     }
@@ -65,14 +66,14 @@ impl Drop for Event {
 
 // SAFETY: a handle belongs to the process, and any of its threads may use it.
 unsafe impl Send for Event {}
-// SAFETY: as above; the calls on it are the kernel's, which orders them.
+// SAFETY: as above; the kernel orders the calls on it.
 unsafe impl Sync for Event {}
 
 impl Probe {
-    /// A probe with its thread, which tries `also` too.
+    /// A probe with its thread, which also tries `also`.
     ///
     /// # Errors
-    /// If the system has no thread or no event to give.
+    /// If the system cannot make a thread or an event.
     pub(crate) fn new(also: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let (begin, done) = (Event::new()?, Event::new()?);
         let shared = Arc::new(Shared { begin, done, is_over: AtomicBool::new(false), also: Box::new(also) });
@@ -87,10 +88,10 @@ impl Probe {
         Ok(Self { shared })
     }
 
-    /// Whether the locks can be had, found out within `limit` while a thread stands still. Asks for no memory and takes none
-    /// of these locks on the calling thread.
+    /// Whether the locks are free, found out within `limit` while a thread is stopped. Allocates no memory, and takes none of
+    /// these locks on the calling thread.
     ///
-    /// After `false` the probe's thread is stuck for as long as the target is stopped: resume that, drop this probe, and make
+    /// After `false` the probe's thread is stuck as long as the target is stopped: resume the target, drop this probe, and make
     /// another one later.
     pub(crate) fn can_walk(&self, limit: Duration) -> bool {
         self.shared.begin.set();
@@ -99,17 +100,17 @@ impl Probe {
 }
 
 impl Drop for Probe {
-    /// The thread ends by itself, once it is not stuck any more. Nobody waits for it.
+    /// The thread ends by itself once it is no longer stuck. No thread waits for it.
     fn drop(&mut self) {
         self.shared.is_over.store(true, SeqCst);
         self.shared.begin.set();
     }
 }
 
-/// Takes and gives back each lock once: both heaps (Rust's and the process's are the same but for a user's allocator), the
+/// Takes and releases each lock once: both heaps (the same for Rust and the process unless the user sets an allocator), the
 /// function tables, the loader.
 fn try_locks() {
-    // SAFETY: what is asked for is given back; the size is not 0.
+    // SAFETY: the allocation is freed; the size is not 0.
     unsafe {
         let layout = Layout::new::<[usize; 8]>();
         let memory = std::hint::black_box(std::alloc::alloc(layout));
@@ -159,14 +160,14 @@ mod tests {
         assert!(!probe.can_walk(LIMIT));
         assert!((LIMIT..Duration::from_secs(10)).contains(&(start.elapsed() + Duration::from_millis(20))));
         drop(held);
-        assert!(probe.shared.done.wait(10_000), "it comes free");
+        assert!(probe.shared.done.wait(10_000), "it is released");
     }
 
     #[test]
     fn the_heap_s_own_lock_counts() {
         let probe = Probe::new(|| {}).unwrap();
         assert!(probe.can_walk(Duration::from_secs(10)));
-        // SAFETY: locked and unlocked on this thread, which asks for no memory in between but as the owner of the lock.
+        // SAFETY: locked and unlocked on this thread, which allocates in between only as the owner of the lock.
         let could = unsafe {
             HeapLock(GetProcessHeap());
             let could = probe.can_walk(LIMIT);
@@ -174,6 +175,6 @@ mod tests {
             could
         };
         assert!(!could);
-        assert!(probe.shared.done.wait(10_000), "it comes free");
+        assert!(probe.shared.done.wait(10_000), "it is released");
     }
 }

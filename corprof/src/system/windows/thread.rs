@@ -1,4 +1,4 @@
-//! A thread of this process as Windows knows it: stopped and resumed, its registers, its stack's bounds, its processor time.
+//! A thread of this process on Windows: stops and resumes it, reads its registers, its stack's bounds and its processor time.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use windows_sys::Win32::System::Threading::{
     SuspendThread, THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
 };
 
-/// Where a thread's environment block keeps the end of its stack, and then the lowest address that is in use.
+/// The offset in a thread's environment block of the end of its stack; the lowest address in use follows.
 const STACK_IN_TEB: usize = 8;
 
-/// What the kernel answers about a thread. It is the same since the first NT.
+/// The kernel's data about a thread, unchanged since the first NT.
 #[repr(C)]
 #[derive(Default)]
 struct BasicInformation {
@@ -33,24 +33,24 @@ struct BasicInformation {
     base_priority: i32,
 }
 
-/// An open thread of this process. It may end at any time; its number is not given to another while this is open.
+/// An open thread of this process. It may end at any time; its id is not reused while this is open.
 #[derive(Debug)]
 pub(crate) struct Thread {
     handle: HANDLE,
 }
 
-/// The registers of a thread at one moment. The processor wants them aligned.
+/// The registers of a thread at one moment. The processor requires the alignment.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 pub(crate) struct Registers(pub(super) CONTEXT);
 
-/// The system's number for the calling thread.
+/// The operating system's id of the calling thread.
 pub(crate) fn current_id() -> u32 {
     // SAFETY: takes no arguments and touches no memory.
     unsafe { GetCurrentThreadId() }
 }
 
-/// Where the system's library lies in memory: the one that makes system calls.
+/// The address range of the system's library that makes system calls.
 fn system_library() -> Option<Range<usize>> {
     static LIBRARY: OnceLock<Option<Range<usize>>> = OnceLock::new();
     let find = || {
@@ -58,8 +58,8 @@ fn system_library() -> Option<Range<usize>> {
         let mut information =
             MODULEINFO { lpBaseOfDll: std::ptr::null_mut(), SizeOfImage: 0, EntryPoint: std::ptr::null_mut() };
         let size = size_of::<MODULEINFO>() as u32;
-        // SAFETY: the name ends with a 0; the handle is of a module that no process unloads; the call writes at most the size
-        // it is given.
+        // SAFETY: the name ends with a 0; the handle belongs to a module that no process unloads; the call writes at most the
+        // given size.
         let is_known = unsafe {
             let library = GetModuleHandleW(name.as_ptr());
             !library.is_null() && GetModuleInformation(GetCurrentProcess(), library, &mut information, size) != 0
@@ -70,22 +70,22 @@ fn system_library() -> Option<Range<usize>> {
     LIBRARY.get_or_init(find).clone()
 }
 
-/// Has made ready what [`Registers::is_in_system_call`] needs. Call it before anything is stopped.
+/// Prepares [`Registers::is_in_system_call`]. Call it before any thread is stopped.
 pub(crate) fn prepare() {
     system_library();
 }
 
-/// A thread that stands still until this is dropped, whatever happens: an early return and a panic resume it too.
+/// A thread that is stopped until this is dropped: an early return and a panic resume it too.
 ///
-/// It may have a lock of the heap or of the loader. Until it is resumed nothing may be asked for that needs one.
+/// It may hold a lock of the heap or of the loader. Until it is resumed, make no call that needs one.
 #[derive(Debug)]
 pub(crate) struct Stopped<'t> {
     thread: &'t Thread,
 }
 
 impl Thread {
-    /// Opens the thread with this number; none if there is none in this process, or if it is the calling one, which could
-    /// never resume itself.
+    /// Opens the thread with this id; none if this process has no such thread, or if it is the calling one, which could never
+    /// resume itself.
     pub(crate) fn open(os_thread_id: u32) -> Option<Self> {
         let rights = THREAD_SUSPEND_RESUME | THREAD_GET_CONTEXT | THREAD_QUERY_INFORMATION;
         // SAFETY: takes no memory of ours.
@@ -101,32 +101,32 @@ impl Thread {
 
     /// Stops the thread; none if it has ended.
     ///
-    /// SuspendThread only asks for it. The thread stands still once its registers have been read ([`Stopped::registers`]).
+    /// SuspendThread only requests the stop. The thread is stopped once its registers have been read ([`Stopped::registers`]).
     pub(crate) fn stop(&self) -> Option<Stopped<'_>> {
-        // SAFETY: the handle is open, with the right to do so. It answers the number of stops before, or all ones.
+        // SAFETY: the handle is open, with the right to stop. The call returns the number of earlier stops, or all ones.
         let before = unsafe { SuspendThread(self.handle) };
         (before != u32::MAX).then_some(Stopped { thread: self })
     }
 
-    /// Resumes the thread for one that has stopped it and cannot do so itself; how many stops there were before. 0 and all
-    /// ones are none.
+    /// Resumes the thread in place of the thread that has stopped it and cannot resume it; returns the number of stops before.
+    /// 0 and all ones mean that it was not stopped.
     pub(crate) fn resume_for_another(&self) -> u32 {
-        // SAFETY: the handle is open, with the right to do so. A thread that runs is not touched by it.
+        // SAFETY: the handle is open, with the right to resume. The call does not affect a running thread.
         unsafe { ResumeThread(self.handle) }
     }
 
-    /// Whether `handle`, which another has opened, is of this thread. It takes no lock and asks for no memory.
+    /// Whether `handle`, opened elsewhere, belongs to this thread. It takes no lock and allocates no memory.
     pub(crate) fn is_that_of(&self, handle: *mut c_void) -> bool {
-        // SAFETY: takes whatever it is, and answers 0 if that is no thread's handle.
+        // SAFETY: accepts any value, and returns 0 if it is no thread's handle.
         let [own, other] = [self.handle, handle].map(|handle| unsafe { GetThreadId(handle) });
         own != 0 && own == other
     }
 
-    /// How long the thread has run on a processor. The scheduler counts in steps of some 16 ms.
+    /// The thread's processor time. The scheduler counts in steps of some 16 ms.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
         let zero = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
         let (mut created, mut ended, mut kernel, mut user) = (zero, zero, zero, zero);
-        // SAFETY: the handle is open, with the right to ask; the call writes the four times.
+        // SAFETY: the handle is open, with the right to query; the call writes the four times.
         let is_known = unsafe { GetThreadTimes(self.handle, &mut created, &mut ended, &mut kernel, &mut user) != 0 };
         let ticks = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
         is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
@@ -135,7 +135,7 @@ impl Thread {
     fn information(&self) -> Option<BasicInformation> {
         let mut information = BasicInformation::default();
         let size = size_of::<BasicInformation>() as u32;
-        // SAFETY: the handle is open, with the right to ask; the call writes at most the size it is given.
+        // SAFETY: the handle is open, with the right to query; the call writes at most the given size.
         let status = unsafe {
             NtQueryInformationThread(
                 self.handle,
@@ -158,26 +158,26 @@ impl Drop for Thread {
 
 // SAFETY: a handle belongs to the process, and any of its threads may use it.
 unsafe impl Send for Thread {}
-// SAFETY: as above; the calls on it are the kernel's, which orders them.
+// SAFETY: as above; the kernel orders the calls on it.
 unsafe impl Sync for Thread {}
 
 impl Stopped<'_> {
-    /// The registers, read once the thread really stands still; none if it has ended instead.
+    /// The registers, read once the thread is really stopped; none if it has ended instead.
     pub(crate) fn registers(&self) -> Option<Registers> {
         // SAFETY: registers are plain numbers.
         let mut registers: Registers = unsafe { std::mem::zeroed() };
         registers.0.ContextFlags = CONTEXT_FULL_AMD64;
-        // SAFETY: the handle is open, with the right to ask; the structure is aligned and says what is wanted.
+        // SAFETY: the handle is open, with the right to query; the structure is aligned and says which registers are requested.
         let is_read = unsafe { GetThreadContext(self.thread.handle, &mut registers.0) != 0 };
         is_read.then_some(registers)
     }
 
-    /// The part of the stack that is in use; none if the thread's environment block cannot be read, or holds nonsense.
+    /// The part of the stack that is in use; none if the thread's environment block cannot be read, or makes no sense.
     pub(crate) fn stack(&self) -> Option<Range<usize>> {
         let teb = self.thread.information()?.teb;
         let mut bounds = [0_usize; 2];
-        // SAFETY: this process may read itself; what is not there to be read is an answer and no fault; the call writes at
-        // most the size it is given.
+        // SAFETY: this process may read itself; unmapped memory gives an error and no fault; the call writes at most the given
+        // size.
         let is_read = unsafe {
             let from = (teb + STACK_IN_TEB) as *const _;
             ReadProcessMemory(GetCurrentProcess(), from, bounds.as_mut_ptr().cast(), 16, std::ptr::null_mut()) != 0
@@ -188,7 +188,7 @@ impl Stopped<'_> {
 }
 
 impl Stopped<'_> {
-    /// Does not resume the thread, as another has.
+    /// Ends the stop without resuming the thread, which another thread has resumed.
     pub(crate) fn was_resumed(self) {
         std::mem::forget(self);
     }
@@ -196,19 +196,19 @@ impl Stopped<'_> {
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is open, with the right to do so, and this thread has stopped it once.
+        // SAFETY: the handle is open, with the right to resume, and this thread has stopped it once.
         unsafe { ResumeThread(self.thread.handle) };
     }
 }
 
 impl Registers {
-    /// Those of a context that the runtime shows; none if it is shorter than Windows' own.
+    /// The registers in a context that the runtime shows; none if it is shorter than Windows' own.
     ///
     /// # Safety
-    /// `context` has `size` bytes to read.
+    /// `context` has `size` readable bytes.
     pub(crate) unsafe fn of_context(context: *const u8, size: u32) -> Option<Self> {
         let is_whole = !context.is_null() && size as usize >= size_of::<CONTEXT>();
-        // SAFETY: by the caller's promise the structure is there; it is plain numbers, and may stand at any address.
+        // SAFETY: the caller promises the structure; it is plain numbers, and may be at any address.
         is_whole.then(|| Self(unsafe { context.cast::<CONTEXT>().read_unaligned() }))
     }
 
@@ -217,17 +217,17 @@ impl Registers {
         self.0.Rip as usize
     }
 
-    /// Whether the thread is in a system call: it waits, nearly always. After [`prepare`] this takes no lock.
+    /// Whether the thread is in a system call, which nearly always means that it waits. After [`prepare`] this takes no lock.
     ///
-    /// Then its next instruction is the one behind that which calls the system: `syscall`, `int 2Eh`, or, under Wine, a call
-    /// by way of a fixed address.
+    /// In a system call, the next instruction is the one behind the call to the system: `syscall`, `int 2Eh`, or, under Wine, a
+    /// call through a fixed address.
     pub(crate) fn is_in_system_call(&self) -> bool {
         const CALLS: [&[u8]; 3] = [&[0x0F, 0x05], &[0xCD, 0x2E], &[0xFF, 0x14, 0x25, 0x00, 0x10, 0xFE, 0x7F]];
         const LONGEST: usize = 7;
         let Some(library) = system_library().filter(|library| library.contains(&self.ip())) else { return false };
-        // Not before the page that the instruction is on: that one is there to be read, as it is being executed.
+        // Not before the page of the instruction: that page is readable, as it is being executed.
         let start = self.ip().saturating_sub(LONGEST).max(self.ip() & !0xFFF).max(library.start);
-        // SAFETY: the bytes lie on the page that the thread executes, in a library that stays where it is.
+        // SAFETY: the bytes lie on the page that the thread executes, in a library that is never unloaded.
         let before = unsafe { std::slice::from_raw_parts(start as *const u8, self.ip() - start) };
         CALLS.iter().any(|call| before.ends_with(call))
     }
@@ -237,7 +237,7 @@ impl Registers {
         self.0.Rsp as usize
     }
 
-    /// All of them, as DoStackSnapshot takes a seed: the structure and its size.
+    /// All of them, as the seed of DoStackSnapshot: the structure and its size.
     pub(crate) fn as_bytes(&self) -> (*const u8, u32) {
         ((&raw const self.0).cast(), size_of::<CONTEXT>() as u32)
     }

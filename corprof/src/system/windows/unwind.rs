@@ -1,7 +1,7 @@
-//! The native frames of a thread that stands still, one after another, by the tables that every x64 module brings.
+//! Unwinds the native frames of a stopped thread, by the tables in every x64 module.
 //!
-//! Nothing in here asks for memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system: the
-//! stopped thread may have one, which is what `probe.rs` finds out before.
+//! No code in here allocates memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system, which the
+//! stopped thread may hold: `probe.rs` checks that first.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,18 +10,18 @@ use windows_sys::Win32::System::Diagnostics::Debug::{RtlLookupFunctionEntry, Rtl
 use super::guard;
 use super::thread::{Registers, Stopped};
 
-/// Why there is no further frame.
+/// The reason why there is no further frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum UnwindError {
-    /// The instruction pointer is 0: the thread's first frame has been passed.
+    /// The instruction pointer is 0: this was the thread's first frame.
     End,
     /// The stack pointer is not within the thread's stack, is odd, or did not move towards its end.
     Stack,
-    /// The tables led to memory that is not there.
+    /// The tables led to unmapped memory.
     Fault,
-    /// More frames than were allowed.
+    /// More frames than the limit.
     TooDeep,
-    /// The callback wanted no more.
+    /// The callback asked to stop.
     Stopped,
     /// Another thread is unwinding.
     Busy,
@@ -34,7 +34,7 @@ pub(crate) struct Seed {
 }
 
 impl Seed {
-    /// The registers, as DoStackSnapshot takes them.
+    /// The registers, as an argument of DoStackSnapshot.
     pub(crate) fn as_bytes(&self) -> (*const u8, u32) {
         self.registers.as_bytes()
     }
@@ -45,13 +45,13 @@ impl Seed {
     }
 }
 
-/// Has made ready what [`seed`] and [`step`] need. Call it before anything is stopped.
+/// Prepares [`seed`] and [`step`]. Call it before any thread is stopped.
 pub(crate) fn prepare() {
     guard::prepare();
 }
 
-/// The innermost managed frame of `thread`, looked for through at most `most` native ones, each of which `on_native` gets
-/// to see by its instruction and stack pointer.
+/// The innermost managed frame of `thread`, searched through at most `most` native ones; `on_native` is called with the
+/// instruction and stack pointer of each.
 ///
 /// `is_managed` says whether an instruction pointer is in managed code (GetFunctionFromIP).
 ///
@@ -78,7 +78,7 @@ pub(crate) fn seed(
     Err(UnwindError::TooDeep)
 }
 
-/// Makes `registers` those of the caller. They stay as they are if that cannot be.
+/// Changes `registers` to those of the caller. Leaves them unchanged on an error.
 ///
 /// # Errors
 /// If there is no caller, or it cannot be found; see [`UnwindError`].
@@ -86,13 +86,13 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
     check(registers, stack)?;
     let mut caller = *registers;
     let mut base = 0;
-    // SAFETY: the call looks an address up and takes whatever it is; it writes one number.
+    // SAFETY: the call looks an address up and accepts any; it writes one number.
     let function = unsafe { RtlLookupFunctionEntry(caller.0.Rip, &mut base, std::ptr::null_mut()) };
     if function.is_null() {
-        // A function without an entry moves nothing: on top of its stack is where it returns to.
+        // A function without an entry does not move the stack pointer: its return address is on top of the stack.
         let top = caller.0.Rsp as *const u64;
-        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked. Should the
-        // watchdog have let the thread run, and end, that is a fault, and the guard is there for it.
+        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked. If the watchdog
+        // has resumed the thread and it has ended, the read faults, and the guard catches that.
         let is_read = unsafe { guard::call(|| caller.0.Rip = top.read_volatile()) };
         if !is_read.ok_or(UnwindError::Busy)? {
             return Err(UnwindError::Fault);
@@ -101,9 +101,9 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
     } else {
         let (mut data, mut establisher) = (std::ptr::null_mut(), 0);
         let ip = caller.0.Rip;
-        // SAFETY: the entry is of this very address, and its module is mapped, or was when it was found: should it go, or a
-        // register lead elsewhere, that is a fault, and the guard is there for it. RtlVirtualUnwind takes no lock, and what
-        // it writes to is on this stack.
+        // SAFETY: the entry belongs to this very address, and its module is mapped, or was when it was found. If it is
+        // unmapped, or a register leads elsewhere, the read faults, and the guard catches that. RtlVirtualUnwind takes no lock,
+        // and writes only to this stack.
         let is_done = unsafe {
             guard::call(|| {
                 RtlVirtualUnwind(
@@ -133,7 +133,7 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
     Ok(())
 }
 
-/// A stack pointer that leads nowhere is an answer, not something to read from.
+/// A bad stack pointer gives an error, and is not read from.
 fn check(registers: &Registers, stack: &Range<usize>) -> Result<(), UnwindError> {
     let sp = registers.sp();
     if sp.is_multiple_of(8) && stack.contains(&sp) { Ok(()) } else { Err(UnwindError::Stack) }
@@ -160,7 +160,7 @@ mod tests {
         0
     }
 
-    /// One test, as the guard is one: two at once would be [`UnwindError::Busy`].
+    /// One test, because there is one guard: two at once would get [`UnwindError::Busy`].
     #[test]
     fn the_frames_of_a_thread_that_spins_are_found_and_nonsense_is_an_error() {
         prepare();
@@ -200,7 +200,7 @@ mod tests {
             assert!(matches!(found, Err(UnwindError::End | UnwindError::Stack)), "{:?}", found.err());
         }
 
-        // What is called managed is the seed, and its stack pointer is within the stack.
+        // The managed function is the seed, and its stack pointer is within the stack.
         let stopped = thread.stop().unwrap();
         let stack = stopped.stack().unwrap();
         let seed = seed(&stopped, 128, |ip| !within.contains(&ip), |_, _| ControlFlow::Continue(())).ok().unwrap();
@@ -215,14 +215,14 @@ mod tests {
         torn.0.Rsp = registers.0.Rsp + 1;
         assert_eq!(step(&mut torn, &stack), Err(UnwindError::Stack));
         registers.0.Rbp = 8;
-        let _ = step(&mut registers, &stack); // whatever it is, it is no crash
-        // While it lives, for Wine forgets it when the thread ends.
+        let _ = step(&mut registers, &stack); // any result, but no crash
+        // Asked while the thread lives, because Wine forgets the time when it ends.
         while thread.cpu_time().unwrap() < Duration::from_millis(10) {
             assert!(start.elapsed() < Duration::from_secs(60), "busy, and no time passes");
         }
         OVER.store(true, SeqCst);
         assert_eq!(spinner.join().unwrap(), 20);
-        // Its handle is open still, but there is nothing to stop any more.
+        // Its handle is still open, but the thread can no longer be stopped.
         assert!(thread.stop().is_none_or(|stopped| stopped.registers().is_none() || stopped.stack().is_none()));
         assert!(Thread::open(crate::system::os_thread_id()).is_none(), "one's own");
         assert!(Thread::open(0x3FFF_FFFE).is_none(), "nobody's");

@@ -1,35 +1,35 @@
-//! The stack on which a thread handles faults, made big enough for a signal on top of the runtime's handler.
+//! The stack on which a thread handles faults, made large enough for a signal on top of the runtime's handler.
 //!
 //! The runtime gives each of its threads 16 KB, of which a guard page takes 4. Its handler for SIGSEGV (every null reference of
 //! managed code) needs most of the rest where signal frames hold AVX-512 registers, 3.5 KB each and twice that with AMX. A
-//! further signal that arrives while the handler is there does not fit, and the system ends the process.
+//! further signal during the handler does not fit, and the system ends the process.
 //!
-//! It is replaced by the thread itself, outside of any handler: one that is set inside of a handler is undone when that returns,
-//! as the system restores what was set before (`uc_stack`).
+//! The thread itself replaces it, outside any handler: a stack set inside a handler is undone when the handler returns, as the
+//! system restores the earlier one (`uc_stack`).
 
 use std::mem::MaybeUninit;
 
 /// Room for several frames of the largest size, and the handlers between them. Untouched pages cost no memory.
 const SIZE: usize = 128 * 1024;
 
-/// A bigger alternate stack for the calling thread, in place of the one it had.
+/// A larger alternate stack for the calling thread, in place of the one that it had.
 #[derive(Debug)]
 pub(crate) struct AlternateStack {
-    /// What the thread had before.
+    /// The thread's earlier alternate stack.
     before: libc::stack_t,
     /// The mapping: a guard page, then the stack.
     start: usize,
 }
 
-// SAFETY: addresses, which are used on the thread that they are of (`restore`) or not at all.
+// SAFETY: addresses, which are used only on their own thread (`restore`) or not at all.
 unsafe impl Send for AlternateStack {}
 
-/// Why a thread can have none.
+/// The reason why a thread cannot have one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// It is on its alternate stack just now.
+    /// The thread is on its alternate stack right now.
     InUse,
-    /// The system gives none.
+    /// The system refuses memory or the stack.
     System,
 }
 
@@ -50,8 +50,8 @@ fn page() -> usize {
 }
 
 impl AlternateStack {
-    /// Gives the calling thread a bigger one. None is needed, and none set, where there is no alternate stack, as faults are handled
-    /// on the thread's own stack then, or where it is as big already.
+    /// Gives the calling thread a larger one. None is necessary, and none set, without an alternate stack (faults are then
+    /// handled on the thread's own stack) or if it is large enough already.
     pub(crate) fn enlarge() -> Result<Option<Self>, Refusal> {
         let before = current().ok_or(Refusal::System)?;
         if before.ss_flags & libc::SS_ONSTACK != 0 {
@@ -62,7 +62,7 @@ impl AlternateStack {
         }
         let guard = page();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-        // SAFETY: new memory, which nobody else knows of.
+        // SAFETY: new memory, which no other code knows.
         let start =
             unsafe { libc::mmap(std::ptr::null_mut(), guard + SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
@@ -79,8 +79,8 @@ impl AlternateStack {
         Err(Refusal::System)
     }
 
-    /// Gives the calling thread back what it had, before the runtime frees what it finds there at the thread's end. If it is not on
-    /// this stack any more, or just now, everything stays as it is.
+    /// Gives the calling thread its earlier alternate stack back, before the runtime frees the one that it finds at the
+    /// thread's end. Changes nothing if another stack is set, or if the thread is on this stack right now.
     pub(crate) fn restore(self) {
         let is_ours = |stack: libc::stack_t| stack.ss_sp.addr() == self.start + page();
         let is_idle = |stack: &libc::stack_t| stack.ss_flags & libc::SS_ONSTACK == 0;
@@ -90,7 +90,7 @@ impl AlternateStack {
     }
 
     fn unmap(self) {
-        // SAFETY: the mapping that `enlarge` made, which is no thread's alternate stack.
+        // SAFETY: the mapping that `enlarge` made, which is no thread's alternate stack any more.
         unsafe { libc::munmap(std::ptr::without_provenance_mut(self.start), page() + SIZE) };
     }
 }

@@ -1,11 +1,11 @@
-//! What runs on a sampled thread, wherever that happens to be: in compiled code, in the allocator, with any lock held.
+//! The signal handler. It may interrupt a sampled thread anywhere: in compiled code, in the allocator, with any lock held.
 //!
-//! So it is a few loads and stores, and nothing else:
-//! - nothing of the runtime or of libc is called, nothing allocated, locked, logged or looked up;
-//! - no thread-local variable is touched: the thread is known by its control block, which one instruction finds;
+//! So it consists of a few loads and stores:
+//! - it calls neither the runtime nor libc, allocates nothing, takes no lock, writes no log and looks nothing up;
+//! - it touches no thread-local variable: the thread is identified by its control block, which one instruction finds;
 //! - it writes only to the slot, which was made before the first signal and is never freed;
 //! - it reads only the thread's own stack, between the stack pointer and the stack's end, which is always mapped;
-//! - it makes no system call, so `errno` stays as it is;
+//! - it makes no system call, so `errno` does not change;
 //! - it does not panic: there is no index and no arithmetic that could.
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use super::slot::{FrameRecord, RawSample, Slot};
 
 const WORD: usize = size_of::<usize>();
 
-/// As `sigaction` takes it.
+/// Its address, for `sigaction`.
 pub(super) fn address() -> usize {
     handle as *const () as usize
 }
@@ -29,8 +29,8 @@ struct Interrupted {
 }
 
 extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is whatever lies there,
-    // and is only compared with the numbers of slots.
+    // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is arbitrary, and
+    // is only compared with the numbers of slots.
     let (number, interrupted) =
         unsafe { ((*info).si_value().sival_ptr.addr(), interrupted(&*context.cast::<libc::ucontext_t>())) };
     if let Some(slot) = Slot::numbered(number) {
@@ -53,7 +53,7 @@ fn interrupted(context: &libc::ucontext_t) -> Interrupted {
     Interrupted { ip, stack_pointer, frame_pointer, link }
 }
 
-/// Notes registers, frames and the top of the stack.
+/// Records registers, frames and the top of the stack.
 fn note(sample: &mut RawSample, interrupted: &Interrupted, stack: &Range<usize>) {
     let Interrupted { ip, stack_pointer, frame_pointer, link } = *interrupted;
     sample.clear();
@@ -76,7 +76,7 @@ fn note(sample: &mut RawSample, interrupted: &Interrupted, stack: &Range<usize>)
     }
     let copied = place;
     let mut frame = frame_pointer;
-    // Each frame lies above the last: so the chain ends.
+    // Each frame lies above the last, so the chain ends.
     while let (Some(next), Some(return_address)) = (read(frame, &live), read(frame.wrapping_add(WORD), &live)) {
         if frame.wrapping_add(WORD) >= copied && !sample.push_record(FrameRecord { place: frame, next, return_address })
         {
@@ -89,7 +89,7 @@ fn note(sample: &mut RawSample, interrupted: &Interrupted, stack: &Range<usize>)
     }
 }
 
-/// A word of the stack; none outside of it.
+/// A word of the stack; none outside it.
 #[inline]
 fn read(place: usize, live: &Range<usize>) -> Option<usize> {
     let is_live = place >= live.start && place < live.end && live.end.wrapping_sub(place) >= WORD;

@@ -1,11 +1,11 @@
-//! A look at a running thread of this process by a signal that only it gets.
+//! Samples a running thread of this process by a signal to that thread alone.
 //!
-//! The thread that samples sends; the handler, on the thread that is sampled, notes its registers, its chain of frame pointers
-//! and the top of its stack into a [`Slot`] that was made for it before (`handler.rs`). A thread is sent signals only after it
-//! has been given an alternate stack with room for one (`alternate_stack.rs`).
+//! The sampler's thread sends the signal. The handler, on the sampled thread, records its registers, its chain of frame
+//! pointers and the top of its stack in a [`Slot`] that was made for it before (`handler.rs`). A thread receives signals only
+//! after it was given an alternate stack with room for one (`alternate_stack.rs`).
 //!
-//! The signal is SIGURG. Its default action is to be ignored, so one that is still pending when the process calls `exec`, or
-//! that arrives when nobody handles it any more, does nothing; SIGPROF's is to end the process. The runtime does not use it.
+//! The signal is SIGURG. By default it is ignored, so it does no harm if it is still pending when the process calls `exec`, or
+//! arrives when no handler is installed any more; SIGPROF would end the process. The runtime does not use SIGURG.
 
 mod alternate_stack;
 mod handler;
@@ -18,35 +18,35 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// The signal that has a thread note where it is.
+/// The signal that makes a thread record its stack.
 const SIGNAL: libc::c_int = libc::SIGURG;
 
-/// What came of sending a signal.
+/// The result of sending a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sending {
     /// It will arrive.
     Done,
     /// The thread has ended, or has not answered the last one.
     NotNow,
-    /// The process may not send any, as in a sandbox.
+    /// The process may not send any; in a sandbox, for example.
     Forbidden,
 }
 
-/// Where a thread of this process is sent its signals.
+/// The address of a thread of this process, for signals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Address {
     pub(crate) thread: i32,
 }
 
-/// Sets up the handler, once and for good: a signal may be on its way for as long as there are threads.
+/// Installs the handler, once and for good: a signal may be on its way as long as there are threads.
 ///
 /// # Errors
-/// If the application, or one of its libraries, has a handler for the signal.
+/// If the application, or one of its libraries, has installed a handler for the signal.
 pub(crate) fn install() -> io::Result<()> {
     match current_handler()? {
         handler if handler == handler::address() => return Ok(()),
         libc::SIG_DFL | libc::SIG_IGN => {}
-        _ => return Err(io::Error::other("the application has a handler for SIGURG of its own")),
+        _ => return Err(io::Error::other("the application has its own handler for SIGURG")),
     }
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: zeroes are a valid action; the calls fill and read it. The handler is one for SA_SIGINFO.
@@ -65,14 +65,14 @@ pub(crate) fn install() -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the handler is still the one that [`install`] has set up.
+/// Whether the handler is still the one that [`install`] has installed.
 pub(crate) fn is_installed() -> bool {
     current_handler().is_ok_and(|handler| handler == handler::address())
 }
 
 fn current_handler() -> io::Result<usize> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: the call fills the action, if it answers 0; zeroes are valid besides.
+    // SAFETY: the call fills the action if it returns 0; zeroes are valid otherwise.
     unsafe {
         if libc::sigaction(SIGNAL, std::ptr::null(), action.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -81,7 +81,7 @@ fn current_handler() -> io::Result<usize> {
     }
 }
 
-/// What `rt_tgsigqueueinfo` takes: the kernel's `siginfo_t`, as a queued signal has it.
+/// The argument of `rt_tgsigqueueinfo`: the kernel's `siginfo_t` of a queued signal.
 #[repr(C)]
 struct QueuedSignal {
     signal: i32,
@@ -97,14 +97,14 @@ struct QueuedSignal {
 const _: () = assert!(size_of::<QueuedSignal>() == 128 && size_of::<libc::siginfo_t>() == 128);
 
 impl Address {
-    /// The calling thread's.
+    /// The address of the calling thread.
     pub(crate) fn own() -> Self {
-        // Not `gettid`, which glibc has since 2.30 only.
+        // Not `gettid`: glibc has it only since 2.30.
         // SAFETY: takes no arguments and touches no memory.
         Self { thread: unsafe { libc::syscall(libc::SYS_gettid) as i32 } }
     }
 
-    /// Has the thread fill `slot`, which has been [prepared](Slot::request) for it.
+    /// Makes the thread fill `slot`, which was [prepared](Slot::request) for it.
     fn send(self, slot: &Slot) -> Sending {
         // SAFETY: both take no arguments and touch no memory.
         let (process, user) = unsafe { (libc::getpid(), libc::getuid()) };
@@ -119,7 +119,8 @@ impl Address {
             value,
             _rest: [0; 96],
         };
-        // SAFETY: the system reads the structure, which is as long as it takes; a thread that is not there is answered with an error.
+        // SAFETY: the system reads the structure, which has the length that it expects; it returns an error for a thread that
+        // does not exist.
         let answer =
             unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, self.thread, SIGNAL, &raw const info) };
         match (answer, io::Error::last_os_error().raw_os_error()) {
@@ -131,21 +132,21 @@ impl Address {
 
     /// Whether the thread has ended, as far as the system knows.
     pub(crate) fn has_ended(self) -> bool {
-        // SAFETY: signal 0 is sent to nobody; the call only looks whether the thread is there.
+        // SAFETY: signal 0 is never delivered; the call only checks that the thread exists.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, 0) != 0 }
     }
 
-    /// Whether the thread is running, or waits for nothing but a processor (state R).
+    /// Whether the thread is running, or waits only for a processor (state R).
     pub(crate) fn is_runnable(self) -> bool {
         crate::system::is_runnable(self.thread.cast_unsigned()) == Some(true)
     }
 }
 
-/// The calling thread's stack, from the lowest address on; none if the system does not tell.
+/// The calling thread's stack, from the lowest address on; none if the system does not report it.
 pub(crate) fn own_stack() -> Option<Range<usize>> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut start, mut size) = (std::ptr::null_mut(), 0);
-    // SAFETY: the first call fills the attributes if it answers 0, and only then the others read them and let go of them.
+    // SAFETY: the first call fills the attributes if it returns 0, and only then the others read and release them.
     let is_told = unsafe {
         libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) == 0 && {
             let answer = libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut size);

@@ -1,7 +1,7 @@
-//! Where a thread notes what it was doing: memory that is there before the first signal and stays for good.
+//! The memory in which a thread records its stack: made before the first signal, and never freed.
 //!
-//! Slots are numbered, and a signal brings the number. So a handler never follows an address that came with a signal, whoever
-//! sent it, and a signal that comes late finds a slot in any case. Slots of threads that have ended are used again.
+//! Slots are numbered, and a signal carries the number. So a handler never follows an address from a signal, whichever process
+//! sent it, and a late signal always finds a slot. Slots of ended threads are reused.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
 use super::{Address, Sending};
 
-/// How many threads can be sampled at a time.
+/// The most threads that can be sampled at a time.
 const MOST: usize = 16 * 1024;
 
 /// How many words from the top of the stack are copied: 16 KB.
@@ -21,17 +21,17 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// The states of a slot.
 mod state {
-    /// Nobody uses it: the sampler may ask for a sample.
+    /// Idle: the sampler may request a sample.
     pub(super) const IDLE: u32 = 0;
     /// The sampler waits for the thread.
     pub(super) const REQUESTED: u32 = 1;
-    /// The thread writes.
+    /// The thread is writing.
     pub(super) const WRITING: u32 = 2;
-    /// There is a sample for the sampler to read.
+    /// The sampler can read a sample.
     pub(super) const FILLED: u32 = 3;
 }
 
-/// The place of one thread's sample, which holds one at a time.
+/// One thread's slot, with room for one sample.
 pub(crate) struct Slot {
     number: u32,
     state: AtomicU32,
@@ -39,46 +39,46 @@ pub(crate) struct Slot {
     owner: AtomicUsize,
     stack_start: AtomicUsize,
     stack_end: AtomicUsize,
-    /// Of whoever the state says: the thread while it is WRITING, the sampler while it is FILLED.
+    /// Belongs to the thread while the state is WRITING, and to the sampler while it is FILLED.
     sample: UnsafeCell<RawSample>,
 }
 
-// SAFETY: the sample is touched only by whom the state allows, and the state is changed by one atomic step at a time.
+// SAFETY: only the owner by the state touches the sample, and each change of the state is one atomic step.
 unsafe impl Sync for Slot {}
 
-/// Where a thread was, in numbers.
+/// A thread's registers and stack, as numbers.
 #[derive(Debug)]
 pub(crate) struct RawSample {
     pub(crate) ip: usize,
     pub(crate) stack_pointer: usize,
-    /// The frame pointer, and where the processor has one the link register.
+    /// The frame pointer; `link` is the link register on processors that have one.
     pub(crate) frame_pointer: usize,
     pub(crate) link: usize,
-    /// The thread was on a stack that is not its own: while it handles a fault. Nothing of the stack was read then.
+    /// Whether the thread was on another stack than its own, as while it handles a fault. No stack was read then.
     pub(crate) is_elsewhere: bool,
-    /// There was no room for the outer frames.
+    /// Whether there was no room for the outer frames.
     pub(crate) is_cut: bool,
-    /// What frame pointers lead to beyond the copied part of the stack: their places, the callers' frame pointers, and where the
-    /// callers go on. Numbers, so that what is not written costs no memory.
+    /// The frame records beyond the copied part of the stack: their addresses, the callers' frame pointers, and the return
+    /// addresses. Plain numbers, so that unwritten ones cost no memory.
     records: Box<[[usize; 3]]>,
     depth: usize,
     words: Box<[usize]>,
     word_count: usize,
 }
 
-/// What a frame pointer points at.
+/// The memory that a frame pointer points at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameRecord {
     /// The frame pointer.
     pub(super) place: usize,
-    /// That of the caller.
+    /// The caller's frame pointer.
     pub(super) next: usize,
-    /// Where the caller goes on.
+    /// The return address.
     pub(super) return_address: usize,
 }
 
 impl Slot {
-    /// A new one, for stacks of so many frames; none if there are too many.
+    /// Makes a slot for stacks of `frames` frames; none if there are too many slots.
     pub(crate) fn new(frames: usize) -> Option<&'static Self> {
         let number = NEXT.fetch_update(Relaxed, Relaxed, |next| ((next as usize) < MOST).then_some(next + 1)).ok()?;
         let slot = Box::leak(Box::new(Self {
@@ -93,7 +93,7 @@ impl Slot {
         Some(slot)
     }
 
-    /// The one with this number, if there is one. Called in the handler.
+    /// The slot with this number, if there is one. Called in the handler.
     pub(super) fn numbered(number: usize) -> Option<&'static Self> {
         let slot = SLOTS.get(number)?.load(Acquire);
         // SAFETY: null, or a slot that is never freed.
@@ -111,12 +111,13 @@ impl Slot {
         self.owner.store(crate::system::thread_key(), Release);
     }
 
-    /// Whether it is the calling thread's.
+    /// Whether it belongs to the calling thread.
     pub(crate) fn is_own(&self) -> bool {
         self.owner.load(Acquire) == crate::system::thread_key()
     }
 
-    /// Asks the thread at this address, whose slot it is, for a sample. One that has not answered the last request is not asked again.
+    /// Requests a sample from the thread at this address, which owns the slot. Does not ask again before the last request is
+    /// answered.
     pub(crate) fn request(&self, thread: Address) -> Sending {
         if self.state.compare_exchange(state::IDLE, state::REQUESTED, AcqRel, Relaxed).is_err() {
             return Sending::NotNow;
@@ -128,28 +129,28 @@ impl Slot {
         sent
     }
 
-    /// Whether nothing is asked for and nothing is there to be read.
+    /// Whether no request is open and no sample is there to read.
     pub(crate) fn is_idle(&self) -> bool {
         self.state.load(Acquire) == state::IDLE
     }
 
-    /// Takes back a request that will not be answered. One that is being answered stays.
+    /// Withdraws a request that will not be answered. A request that is being answered stays.
     pub(crate) fn withdraw(&self) {
         let _ = self.state.compare_exchange(state::REQUESTED, state::IDLE, AcqRel, Relaxed);
     }
 
-    /// Shows `read` the sample, if there is one, and makes room for the next. Only the sampler's thread does so.
+    /// Calls `read` with the sample, if there is one, and makes room for the next. Only the sampler's thread calls it.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&RawSample) -> R) -> Option<R> {
         if self.state.load(Acquire) != state::FILLED {
             return None;
         }
-        // SAFETY: FILLED: the thread has written it and leaves it alone.
+        // SAFETY: FILLED: the thread has written it and does not touch it any more.
         let answer = read(unsafe { &*self.sample.get() });
         self.state.store(state::IDLE, Release);
         Some(answer)
     }
 
-    /// Lets the calling thread, in its handler, write the sample, if it is asked for one.
+    /// Lets the calling thread, in its handler, write the sample, if one is requested.
     pub(super) fn fill(&self, write: impl FnOnce(&mut RawSample, Range<usize>)) {
         if !self.is_own() {
             return;
@@ -158,14 +159,14 @@ impl Slot {
             return;
         }
         let stack = self.stack_start.load(Relaxed)..self.stack_end.load(Relaxed);
-        // SAFETY: WRITING: it is the calling thread's, and the handler does not interrupt itself.
+        // SAFETY: WRITING: it belongs to the calling thread, and the handler does not interrupt itself.
         write(unsafe { &mut *self.sample.get() }, stack);
         self.state.store(state::FILLED, Release);
     }
 }
 
 impl RawSample {
-    /// Room for a sample with so many frames.
+    /// Room for a sample with this many frames.
     fn with_room(frames: usize) -> Self {
         Self {
             ip: 0,
@@ -181,7 +182,7 @@ impl RawSample {
         }
     }
 
-    /// One with these registers and this stack.
+    /// A sample with these registers and this stack.
     #[cfg(test)]
     pub(crate) fn of(ip: usize, stack_pointer: usize, frame_pointer: usize, words: &[usize]) -> Self {
         let mut sample = Self { ip, stack_pointer, frame_pointer, ..Self::with_room(1) };
@@ -189,12 +190,12 @@ impl RawSample {
         sample
     }
 
-    /// The top of the stack: the word that the stack pointer points at, and those above.
+    /// The top of the stack: the word at the stack pointer, and those above.
     pub(crate) fn words(&self) -> &[usize] {
         self.words.get(..self.word_count).unwrap_or_default()
     }
 
-    /// A word of the thread's stack, if it was noted.
+    /// A word of the thread's stack, if it was recorded.
     pub(crate) fn read(&self, place: usize) -> Option<usize> {
         let offset = place.checked_sub(self.stack_pointer)?;
         if !offset.is_multiple_of(size_of::<usize>()) {
@@ -204,7 +205,7 @@ impl RawSample {
             return Some(word);
         }
         let records = self.records.get(..self.depth).unwrap_or_default();
-        // They go up the stack.
+        // Records are sorted up the stack.
         let above = records.partition_point(|[start, ..]| *start <= place);
         let &[start, next, return_address] = records.get(above.checked_sub(1)?)?;
         match place - start {
@@ -214,7 +215,7 @@ impl RawSample {
         }
     }
 
-    /// Forgets the last sample.
+    /// Removes the last sample.
     pub(super) fn clear(&mut self) {
         self.depth = 0;
         self.word_count = 0;
@@ -222,7 +223,7 @@ impl RawSample {
         self.is_elsewhere = false;
     }
 
-    /// Adds a frame beyond the copied part of the stack, and answers whether there was room.
+    /// Adds a frame beyond the copied part of the stack, and returns whether there was room.
     pub(super) fn push_record(&mut self, record: FrameRecord) -> bool {
         match self.records.get_mut(self.depth) {
             Some(place) => {
@@ -237,7 +238,7 @@ impl RawSample {
         }
     }
 
-    /// Adds a word of the stack, and answers whether there was room.
+    /// Adds a word of the stack, and returns whether there was room.
     pub(super) fn push_word(&mut self, word: usize) -> bool {
         match self.words.get_mut(self.word_count) {
             Some(place) => {

@@ -1,4 +1,4 @@
-//! Signals to threads of the test's own.
+//! Sends signals to the test's own threads.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Runs `work` on a thread with a slot, until `test` is through with it.
+/// Runs `work` on a thread with a slot, until `test` has finished with it.
 fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static Slot, Address, Range<usize>)) {
     install().unwrap();
     let is_over = AtomicBool::new(false);
@@ -27,7 +27,7 @@ fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static Slot, Address, 
     });
 }
 
-/// Waits for a sample that was asked for.
+/// Waits for a requested sample.
 fn read<R>(slot: &Slot, read: impl FnOnce(&RawSample) -> R) -> R {
     let start = Instant::now();
     let mut read = Some(read);
@@ -96,7 +96,7 @@ fn a_signal_that_nobody_asked_for_changes_nothing() {
         assert_eq!(address.send(slot), Sending::Done);
         std::thread::sleep(Duration::from_millis(20));
         assert!(slot.is_idle());
-        // Nor does one to a thread that the slot is not of, or with a number that no slot has.
+        // Nor does a signal to a thread that does not own the slot, or with a number that no slot has.
         assert_eq!(Address::own().send(slot), Sending::Done);
         // SAFETY: both are system calls of this process to itself.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), address.thread, SIGNAL) };
@@ -141,7 +141,7 @@ fn of_a_deep_stack_the_top_is_copied() {
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(slot.request(address), Sending::Done);
             read(slot, |sample| {
-                assert_eq!(sample.words().len(), slot::WORDS, "the stack is deeper than what is copied of it");
+                assert_eq!(sample.words().len(), slot::WORDS, "the stack is deeper than its copy");
                 assert_eq!(sample.read(sample.stack_pointer + slot::WORDS * size_of::<usize>() - 1), None, "unaligned");
             });
         },
@@ -155,7 +155,7 @@ fn errno_and_registers_survive() {
         while !is_over.load(SeqCst) {
             turn = turn.wrapping_add(1) & 0xFFF;
             let (mut sum, mut float) = (0u64, 0f64);
-            // SAFETY: `errno` is the thread's own.
+            // SAFETY: `errno` belongs to the thread.
             unsafe { *libc::__errno_location() = turn };
             for i in 0..1000u64 {
                 sum = sum.wrapping_mul(31).wrapping_add(i);
