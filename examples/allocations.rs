@@ -3,8 +3,8 @@
 //! Run it with `cargo xtask demo allocations`. ALLOCATIONS_TOP=5 limits the table to five rows; the default is 20. The size of
 //! an object does not include the objects it refers to, nor the padding that aligns the next object on the heap.
 //!
-//! Limits: the table shows how much was allocated, not what is still alive and not where in the code. The runtime reports
-//! every single object, for which it gives up its fast allocation path.
+//! Limits: the table does not show which objects are still alive, or which code allocated them. The runtime reports every object,
+//! and does not use its fast allocation path.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use corprof::settings::Setting;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use rustc_hash::FxHashMap;
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Allocations {
-    /// How many rows the table has.
+    /// The number of rows of the table.
     top: OnceLock<usize>,
     /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.
     by_class: ThreadState<Counts>,

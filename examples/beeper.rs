@@ -1,4 +1,4 @@
-//! Beeps at every class load, each time at another pitch, so that you hear a program load its classes.
+//! Beeps at every class load, at a random pitch.
 //!
 //! Run it with `cargo xtask demo beeper`. BEEPER_WAV=loads.wav also writes the beeps to that file.
 
@@ -13,7 +13,7 @@ use hound::{SampleFormat, WavSpec, WavWriter};
 
 const SAMPLE_RATE: u32 = 8000;
 
-/// How many samples a beep has: 20 ms.
+/// The length of a beep in samples: 20 ms.
 const LENGTH: u32 = SAMPLE_RATE / 50;
 
 #[derive(Default, Profiler)]
@@ -44,7 +44,7 @@ impl Callbacks for Beeper {
         if let Some(wav) = &mut *self.wav.lock(cx) {
             for n in 0..LENGTH {
                 let angle = TAU * (pitch * n) as f32 / SAMPLE_RATE as f32;
-                // A full disk costs the sound, not the application.
+                // If the disk is full, the file is cut; the application runs on.
                 let _ = wav.write_sample((9000.0 * angle.sin()) as i16);
             }
         }

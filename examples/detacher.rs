@@ -1,11 +1,11 @@
-//! Comes to an application that runs already, samples for a while, writes what it saw, and leaves again.
+//! Attaches to a running application, samples it for a while, writes a profile, and detaches.
 //!
-//! Attach it with `corprof attach PID libdetacher.so --data 'seconds=10 out=profile.html'`. What it is told:
-//! - `seconds=10`: how long it stays, at most.
-//! - `stop=PATH`: it leaves as soon as there is a file at PATH.
-//! - `out=detacher-%p.html`: the file that it writes, as with the example `sampler`.
+//! Attach it with `corprof attach PID libdetacher.so --data 'seconds=10 out=profile.html'`. The attach data has options:
+//! - `seconds=10`: the longest time until it detaches.
+//! - `stop=PATH`: it detaches as soon as the file PATH exists.
+//! - `out=detacher-%p.html`: the output file; the extension chooses the format, as with the example `sampler`.
 //!
-//! Loaded at start-up it reads the same from DETACHER.
+//! If it is loaded at start-up, it reads the same options from the environment variable DETACHER.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ use corprof::walk::Round;
 use corprof::walk::Sampler;
 use corprof_export::{self as export, Output, Profile, Unit, application_name};
 
-/// From one round to the next.
+/// The average time between two rounds.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// How often it looks whether it is to leave.
+/// The time between two checks for the end and for the stop file.
 const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Default, Profiler)]
@@ -31,7 +31,7 @@ struct DetacherProfiler {
     samples: Arc<Mutex<Option<Samples>>>,
 }
 
-/// What it is told.
+/// The options, from the attach data or from DETACHER.
 struct Options {
     seconds: f64,
     stop: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl Options {
     }
 }
 
-/// What has been seen.
+/// The samples so far, and the file for them.
 struct Samples {
     output: Output,
     profile: Profile,
@@ -93,8 +93,8 @@ impl Samples {
 }
 
 impl DetacherProfiler {
-    fn start(&self, cx: &InTriggers<'_>, detacher: Detacher, told: &str) -> Result<(), BoxError> {
-        let options = Options::parse(told)?;
+    fn start(&self, cx: &InTriggers<'_>, detacher: Detacher, options: &str) -> Result<(), BoxError> {
+        let options = Options::parse(options)?;
         let until = Instant::now() + Duration::try_from_secs_f64(options.seconds)?;
         *self.samples.lock(cx) = Some(Samples::new(options.out)?);
         let samples = Arc::clone(&self.samples);
@@ -107,7 +107,7 @@ impl DetacherProfiler {
         cx.spawn_profiler_thread("leaves in time", move |cx| {
             while Instant::now() < until && !stop.as_ref().is_some_and(|stop| stop.exists()) {
                 if cx.wait(POLL).is_break() {
-                    return; // the application ends first
+                    return; // the application ends
                 }
             }
             if let Err(error) = detacher.detach() {
@@ -121,7 +121,7 @@ impl DetacherProfiler {
 #[callbacks]
 impl Callbacks for DetacherProfiler {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let detacher = cx.detacher()?; // first of all
+        let detacher = cx.detacher()?; // before the sampler starts
         self.start(cx, detacher, &std::env::var("DETACHER").unwrap_or_default())
     }
 
@@ -130,7 +130,7 @@ impl Callbacks for DetacherProfiler {
         self.start(cx, detacher, std::str::from_utf8(data)?)
     }
 
-    /// When it leaves, or when the application ends first.
+    /// Called at the detach, or at the end of the application if that comes first.
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let Some(samples) = &mut *self.samples.lock(cx) else { return };
         match samples.write() {

@@ -1,9 +1,9 @@
-//! Prints each exception as it happens, and at exit how many there were by class, thread and catching method.
+//! Prints each exception as it happens, and at exit the counts by class, thread and catching method.
 //!
-//! Run it with `cargo xtask demo exceptions`. Each exception is a tree, after the number of its thread: the functions that the
-//! search for a handler visits, the filters it runs, the function that will catch; then the functions that are unwound, the
-//! finally blocks that run, and the catch. An exception thrown inside a filter, finally or catch block stands under it; `throw;`
-//! throws a new one. An exception that nobody catches ends the process, without a summary.
+//! Run it with `cargo xtask demo exceptions`. Each exception is a tree, with the number of its thread in front: the functions that
+//! the search for a handler visits, the filters it runs, the function that will catch; then the unwound functions, the finally
+//! blocks, and the catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new
+//! one. An unhandled exception ends the process without a summary.
 //!
 //! The runtime does not report everything. The following holds for .NET 10, .NET 8 and .NET Core 3.1 (x64):
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
@@ -12,9 +12,9 @@
 //! - An exception that leaves a filter is unwound up to the filter, which then declines.
 //! - A function whose finally block throws is unwound twice, once for each exception.
 //!
-//! Versions differ in the framework's own frames. From .NET 8 on, `MethodInfo.Invoke` catches what the method throws, and throws
-//! a TargetInvocationException; on 3.1 the runtime does so, and reports no catch. On .NET 10 managed code runs static
-//! constructors (`InitHelpers.InitClassSlow`), and is searched and unwound like any other.
+//! Versions differ in the framework's own frames. From .NET 8 on, managed code of `MethodInfo.Invoke` catches the method's exception
+//! and throws a TargetInvocationException; on 3.1 native code of the runtime does so, and no catch is reported. On .NET 10 managed
+//! code runs static constructors (`InitHelpers.InitClassSlow`), and is searched and unwound like other functions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
 const ON_THREAD: &str = "on thread";
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
@@ -39,15 +39,15 @@ pub struct Exceptions {
 #[derive(Default)]
 struct State {
     threads: BTreeMap<Option<ThreadId>, Thread>,
-    /// How many threads there have been: the number of the next one.
+    /// The number of threads so far, and the number of the next thread.
     threads_seen: usize,
-    /// How often each event happened: by what it was, and in which function, of which class or on which thread.
+    /// Counts by event (`THROWN`, `CATCH`, `ON_THREAD` and others) and by its class, function or thread.
     counts: BTreeMap<(&'static str, Name), usize>,
 }
 
 struct Thread {
     number: usize,
-    /// The exceptions under way. Each was thrown inside a block that runs for the one before it.
+    /// The active exceptions. Each was thrown inside a block that runs for the one before it.
     exceptions: Vec<Exception>,
 }
 
@@ -75,26 +75,26 @@ impl State {
         })
     }
 
-    fn count(&mut self, what: &'static str, name: Name) {
-        *self.counts.entry((what, name)).or_default() += 1;
+    fn count(&mut self, event: &'static str, name: Name) {
+        *self.counts.entry((event, name)).or_default() += 1;
     }
 }
 
 impl Exceptions {
     /// Updates the exceptions of the current thread, then prints the event and counts it.
-    fn note(&self, cx: &InCallback<'_>, what: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
+    fn note(&self, cx: &InCallback<'_>, event: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
         let mut state = self.state.lock(cx);
         let thread = state.thread(cx);
         update(&mut thread.exceptions);
         let number = thread.number;
-        let depth = (2 * thread.exceptions.len()).saturating_sub(if what == THROWN { 2 } else { 1 });
+        let depth = (2 * thread.exceptions.len()).saturating_sub(if event == THROWN { 2 } else { 1 });
         // A single write, because the application writes to the same stream.
-        let line = format!("{number:>4} {:indent$}{what} {name}\n", "", indent = 2 * depth);
+        let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
         let _ = stderr().write_all(line.as_bytes());
-        if what == THROWN {
+        if event == THROWN {
             state.count(ON_THREAD, number.to_string().into());
         }
-        state.count(what, name);
+        state.count(event, name);
     }
 
     fn enter_block(&self, cx: &InCallback<'_>, kind: &'static str, function: FunctionId) {
@@ -180,10 +180,10 @@ impl Callbacks for Exceptions {
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let counts = &self.state.lock(cx).counts;
         for heading in [THROWN, ON_THREAD, CATCH] {
-            let mut rows: Vec<_> = counts.iter().filter(|((what, _), _)| *what == heading).collect();
+            let mut rows: Vec<_> = counts.iter().filter(|((event, _), _)| *event == heading).collect();
             rows.sort_by_key(|&(_, count)| Reverse(count));
-            for ((what, name), count) in rows {
-                eprintln!("{count:>8} {what} {name}");
+            for ((event, name), count) in rows {
+                eprintln!("{count:>8} {event} {name}");
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Logs what happens in an application, by name. What happens inside something else is indented below it.
+//! Logs the events of an application with names. An event inside another one is indented below it.
 //!
-//! Run it with `cargo xtask demo logger`. A line has the number of the thread, then `+` where something begins, `-` where it
-//! ends or `*` where it has no length, then the event. Options are environment variables:
-//! - LOGGER_EVENTS=jit,gc selects categories, of those in `CATEGORIES`; the default is all. A category that this runtime or
-//!   system cannot report is named at start-up.
-//! - LOGGER_DIR=logs writes one file per managed thread into that folder; without it everything goes to standard error.
+//! Run it with `cargo xtask demo logger`. A line has the number of the thread, a sign, and the event. The sign is `+` at the begin
+//! of an event, `-` at its end, and `*` for an event without duration. Options are environment variables:
+//! - LOGGER_EVENTS=jit,gc selects categories of those in `CATEGORIES`; the default is all. At start-up the logger names categories
+//!   that this runtime or system cannot report.
+//! - LOGGER_DIR=logs writes one file per managed thread into that folder. Without it the log goes to standard error.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ const CATEGORIES: [(&str, EventMask); 15] = [
     ("com", EventMask::MONITOR_CCW),
 ];
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A02")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
@@ -47,7 +47,7 @@ pub struct Logger {
     options: OnceLock<Options>,
     /// By managed thread; `None` stands for all threads that never ran managed code.
     threads: Mutex<HashMap<Option<ThreadId>, Thread>>,
-    /// How many threads there have been: the number of the next one.
+    /// The number of threads so far, and the number of the next thread.
     threads_seen: AtomicUsize,
 }
 
@@ -113,12 +113,12 @@ impl Logger {
     }
 }
 
-/// Why a category has no events on this system, whatever the runtime is asked for.
+/// The reason why a category never has events on this system.
 fn no_events(category: &str) -> Option<&'static str> {
-    (category == "com" && cfg!(not(windows))).then_some("COM interop is there on Windows only")
+    (category == "com" && cfg!(not(windows))).then_some("COM interop exists on Windows only")
 }
 
-/// What to add to a line about something that failed.
+/// The end of the line: the error, if there was one.
 fn outcome(status: Result<()>) -> String {
     status.map_or_else(|error| format!(" FAILED: {error}"), |()| String::new())
 }
@@ -140,7 +140,7 @@ fn class_of(cx: &InCallback<'_>, object: ObjectId<'_>) -> Name {
     cx.class_of(object).map_or("?".into(), |class| cx.names().class(class))
 }
 
-/// Writes the callbacks that log one event: `name(arguments) => category, kind, event`. Those that do more are here in full.
+/// Generates the callbacks that log one event: `name(arguments) => category, sign, event`. The other callbacks are written in full.
 macro_rules! logger {
     ($(in ($context:ty) {
         $($name:ident($cx:ident $(, $arg:ident: $ty:ty)*) => $category:literal, $kind:expr, $($say:expr),*;)*
@@ -153,11 +153,11 @@ macro_rules! logger {
                 for (category, events) in &options.categories {
                     // The runtime may refuse a category: an immutable flag after an attach, for example. The others go on.
                     if let Err(error) = cx.add_events(*events) {
-                        eprintln!("logger: {category} cannot be heard: {error}");
+                        eprintln!("logger: {category} is not available: {error}");
                     } else if options.is_selection
                         && let Some(reason) = no_events(category)
                     {
-                        eprintln!("logger: {category} cannot be heard: {reason}");
+                        eprintln!("logger: {category} is not available: {reason}");
                     }
                 }
                 self.options.get_or_init(|| options);

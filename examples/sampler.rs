@@ -1,21 +1,21 @@
-//! Samples the stacks of all threads at random times, and writes a page to look at.
+//! Samples the stacks of all threads at random times, and writes an HTML page.
 //!
 //! Run it with `cargo xtask demo sampler`. Options are environment variables:
 //! - SAMPLER_OUT=sampler-%p.html names the file; `%p` is the process id. The extension chooses the format: `.html`, `.svg`,
 //!   `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler). The file is rewritten every ten seconds.
-//! - SAMPLER_MODE=cpu (the default) shows what the processors do; SAMPLER_MODE=wall shows how all threads spend their time, with
-//!   waits under a root of their own.
-//! - SAMPLER_CODE=mine folds framework methods; the page has a switch for that.
-//! - SAMPLER_HZ=100 is the number of rounds a second, SAMPLER_BUDGET=2 the share of the application's time, in per cent, that
-//!   sampling may cost.
-//! - SAMPLER_DELAY=0 is the number of seconds before sampling starts, SAMPLER_DURATION=0 how many it lasts: then the file is
-//!   written, and the application runs on. 0 means until the application ends.
-//! - SAMPLER_STOP=/tmp/stop ends sampling as well, once there is such a file. When the profile is written there is a file
-//!   /tmp/stop.4711, with the process id. `corprof record` stops the sampler so.
+//! - SAMPLER_MODE=cpu (the default) samples running threads; SAMPLER_MODE=wall samples all threads, with waits under a separate
+//!   root.
+//! - SAMPLER_CODE=mine hides framework methods; the page has a switch for that.
+//! - SAMPLER_HZ=100 is the number of rounds per second. SAMPLER_BUDGET=2 is the highest overhead, in per cent of the application's
+//!   time.
+//! - SAMPLER_DELAY=0 is the number of seconds before sampling starts, SAMPLER_DURATION=0 the number of seconds of sampling. Then the
+//!   sampler writes the file, and the application runs on. 0 means until the application ends.
+//! - SAMPLER_STOP=/tmp/stop ends sampling when the file /tmp/stop exists. After writing the profile, the sampler creates
+//!   /tmp/stop.4711, with the process id. `corprof record` uses this.
 //! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
-//! - SAMPLER_REPORT=all (the default) prints a report once a second, SAMPLER_REPORT=none prints errors only.
+//! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
-//! Methods and lambdas have file and line where there is a portable PDB.
+//! If a module has a portable PDB, methods and lambdas have file and line.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit
 
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
-/// How often the sampler looks whether it should stop.
+/// The shortest time between two checks for the stop file.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
@@ -59,7 +59,7 @@ struct Options {
 }
 
 impl Options {
-    /// Refuses a wrong value at start-up, not at exit.
+    /// Reads all settings at start-up, so a wrong value is an error then and not at exit.
     fn read(settings: &Settings) -> Result<Self, SettingError> {
         let out = settings.of("SAMPLER_OUT").or("sampler-%p.html");
         out.output()?;
@@ -78,7 +78,9 @@ impl Options {
             is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
         };
         if options.mode == Mode::Wall && options.strategy == Strategy::Signals {
-            return Err(settings.of("SAMPLER_STRATEGY").error("signals see threads that run: SAMPLER_MODE=cpu"));
+            return Err(settings
+                .of("SAMPLER_STRATEGY")
+                .error("signals sample running threads only: set SAMPLER_MODE=cpu"));
         }
         Ok(options)
     }
@@ -99,12 +101,12 @@ struct State {
     start: Instant,
     duration: Option<Duration>,
     stop: Option<PathBuf>,
-    /// When it was last looked whether it should stop.
+    /// The time of the last check for the stop file.
     looked: Instant,
     is_finished: bool,
     is_reporting: bool,
     report: Report,
-    /// For how many seconds a report has been printed.
+    /// The second of the last report.
     reported: u64,
 }
 
@@ -132,7 +134,7 @@ impl State {
         }
     }
 
-    /// Writes the file for the last time.
+    /// Writes the file for the last time, and the file that confirms the stop.
     fn finish(&mut self) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -154,7 +156,7 @@ impl State {
         }
     }
 
-    /// Answers whether that was the last round.
+    /// Adds the samples of a round. Returns whether it was the last round.
     fn add(&mut self, round: &Round<'_, '_>) -> bool {
         let profile = &mut self.profile;
         for sample in round.samples() {
@@ -204,7 +206,7 @@ impl State {
         stop.exists()
     }
 
-    /// Replaces the previous snapshot, so that an application that is killed loses ten seconds at most.
+    /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
     fn write(&mut self) -> Result<(), corprof_export::Error> {
         let (report, profile) = (&self.report, &mut self.profile);
         self.methods.place(profile);
@@ -224,9 +226,9 @@ impl State {
 /// The managed methods seen so far.
 #[derive(Default)]
 struct Methods {
-    /// By id. After an unload the id may belong to another method, which has another name.
+    /// By id, with the name: after an unload the runtime may reuse the id for another method.
     known: HashMap<FunctionId, (Name, FrameId)>,
-    /// The methods whose file and line have not been looked up.
+    /// The methods without a look-up of file and line so far.
     unplaced: Vec<Unplaced>,
     lines: SourceLines,
 }
@@ -237,13 +239,13 @@ struct Unplaced {
     token: MethodDef,
 }
 
-/// Whether the runtime itself stops threads in this method, when they return from native code.
+/// Whether this is the runtime's own method in which threads stop for a suspension when they return from native code.
 fn is_stop_point(name: &str) -> bool {
     name.starts_with("System.Threading.Thread.PollGC") || name.starts_with("System.Threading.Thread.<PollGC>")
 }
 
 impl Methods {
-    /// The frame's id in the profile; none where the runtime has stopped the thread.
+    /// The frame's id in the profile; none for the runtime's own stop point.
     fn frame(
         &mut self,
         profile: &mut Profile,
@@ -252,7 +254,7 @@ impl Methods {
         frame: &SampledFrame,
     ) -> Option<FrameId> {
         let Some(function) = frame.function else {
-            // Callers' frames have the return address, which may lie behind the calling function.
+            // The address of a caller's frame is the return address, which may be behind the end of the function.
             let native = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
             return Some(profile.frame(export::Frame::native(native.as_deref().unwrap_or("[native code]"))));
         };
@@ -286,7 +288,7 @@ impl Methods {
         Some((round.cx().module_info(info.module).ok()?.path, info.token))
     }
 
-    /// Looks up file and line of the methods that are new since the last time. This reads files, so not during a round.
+    /// Looks up file and line of new methods. This reads files, so it must not be done during a round.
     fn place(&mut self, profile: &mut Profile) {
         for Unplaced { frame, module, token } in self.unplaced.drain(..) {
             if let Some((file, line)) = self.lines.of_method(&module, token.as_raw()) {
@@ -305,7 +307,7 @@ impl SamplerProfiler {
             .budget(options.budget_percent / 100.0)
             .delay(options.delay);
         if options.strategy == Strategy::Signals {
-            // Signals also find threads in dynamic methods; corprof can name these only if it is told when they end.
+            // Signals also sample dynamic methods. To name these, corprof needs the events of their compilation and end.
             cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
         }
         *self.state.lock(cx) = Some(State::new(options, interval));
@@ -326,7 +328,7 @@ impl Callbacks for SamplerProfiler {
         self.start(cx, Options::read(&Settings::of_environment())?)
     }
 
-    /// Settings come as the data of the attach: a line `SAMPLER_OUT=/tmp/app.html` for each.
+    /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         self.start(cx, Options::read(&Settings::of_attach(data)?)?)
     }

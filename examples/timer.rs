@@ -1,14 +1,14 @@
-//! Counts and times the calls of each method. At exit it prints the hot spots: the methods that took the most time.
+//! Counts and times the calls of each method. At exit it prints the methods that took the most time.
 //!
 //! Run it with `cargo xtask demo timer`. Options are environment variables:
-//! - TIMER_OUT=times.csv writes all methods. The extension chooses the format: `.csv`, `.html` (a page to look at), `.svg`,
+//! - TIMER_OUT=times.csv writes all methods. The extension chooses the format: `.csv`, `.html` (an interactive page), `.svg`,
 //!   `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler).
 //! - TIMER_FILTER='Shop.*' times only methods whose full names match the glob.
 //! - TIMER_CALLERS='Shop.Order.*' prints the callers and callees of methods whose full names match the glob.
 //! - TIMER_PATHS=1048576 limits the number of call paths. A million paths take 64 MiB, and the report as much again. Calls on
-//!   further paths are counted without their callers, and reported.
+//!   further paths are counted without their callers; the report has their number.
 //!
-//! The cost of timing itself is measured at start-up, subtracted and reported.
+//! The profiler measures its own overhead at start-up, subtracts it and reports it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,10 +20,10 @@ use corprof::settings::{Setting, SettingError};
 use corprof_export::{Frame as NamedFrame, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
 
-/// How many methods are printed.
+/// The number of methods to print.
 const TOP: usize = 20;
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A07")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
@@ -40,7 +40,7 @@ struct Options {
     path_limit: usize,
 }
 
-/// Where the report goes besides standard error.
+/// The output file. The report also goes to standard error.
 enum Report {
     Table(PathBuf),
     Profile(PathBuf),
@@ -56,7 +56,7 @@ impl Options {
             None => None,
             Some(path) if path.extension().is_some_and(|extension| extension == "csv") => Some(Report::Table(path)),
             Some(path) => {
-                // Refuses a format that nobody can write now, not at exit.
+                // An unknown format is an error now, not at exit.
                 out.parsed("", |path| Output::new(path))?;
                 Some(Report::Profile(path))
             }

@@ -1,13 +1,14 @@
 //! Records every call of an application with its times, thread by thread.
 //!
 //! Run it with `cargo xtask demo tracer`. Options are environment variables:
-//! - TRACER_OUT=calls.pftrace writes the calls for <https://ui.perfetto.dev>. A name that ends in `.json` makes a file five times
-//!   the size, which speedscope and Chrome read too. Without TRACER_OUT a tree of all calls is printed: the number of the
+//! - TRACER_OUT=calls.pftrace writes the calls for <https://ui.perfetto.dev>. The extension `.json` makes a file five times as
+//!   large, which speedscope and Chrome read too. Without TRACER_OUT the tracer prints a tree of all calls: the number of the
 //!   thread, the depth as dots (at most 100), the name.
 //! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob.
 //! - TRACER_MIN=1 folds calls of less than one microsecond into their callers, as a count and a time; 0 records every call.
 //!
-//! No call is lost: where calls come faster than they can be written the application waits. How long is printed at exit.
+//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
+//! at exit.
 
 use std::io::{BufWriter, Stderr, Write, stderr};
 use std::path::PathBuf;
@@ -21,16 +22,16 @@ use corprof::settings::{Setting, SettingError};
 use corprof_export::{Short, Trace, application_name};
 use globset::{Glob, GlobMatcher};
 
-/// How often the buffers of the threads are read.
+/// The time between two reads of the threads' buffers.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many beginnings and ends the buffer of a thread holds.
+/// The size of a thread's buffer, in begins and ends of calls.
 const BUFFER: usize = 1 << 13;
 
-/// How many threads have a buffer at a time.
+/// The highest number of threads with a buffer at the same time.
 const THREADS: usize = 4096;
 
-/// The profiler. The command `corprof` has several in one library, which exports them together.
+/// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
