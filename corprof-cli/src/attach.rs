@@ -1,4 +1,4 @@
-//! `corprof attach`: a profiler into a process that runs.
+//! `corprof attach`: attaches a profiler to a running process.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,25 +18,25 @@ use crate::select;
 
 /// Attach a profiler to a running process.
 ///
-/// The library is looked at first, as the process would load it. Then the runtime is asked, which answers when the profiler's
-/// `initialize_for_attach` and `profiler_attach_complete` are done. A profiler stays until the process ends, unless it
-/// detaches by itself. A process takes one profiler at a time.
+/// Checks the library first, as the process would load it. Then asks the runtime to attach it; the runtime answers when the
+/// profiler's `initialize_for_attach` and `profiler_attach_complete` have returned. The profiler stays until the process ends or
+/// until it detaches itself. A process has one profiler at a time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof attach 4711 target/release/libmine.so
   corprof attach 4711 libmine.so --data 'rate=100' --timeout 30
   corprof attach 4711 libmine.so --inside /opt/libmine.so      the process is in a container
 
-Exits with 1 where the runtime refused. Exit codes: corprof help exit-codes")]
+The exit code is 1 if the runtime refuses. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process, as `corprof ps` numbers it
+    /// The process id
     pid: u32,
 
-    /// The profiler: the .so, .dll or .dylib that cargo has built, or the name of one that is built in
+    /// The profiler: a .so, .dll or .dylib that cargo has built, or the name of a built-in one
     #[arg(value_name = "LIBRARY|NAME")]
     library: PathBuf,
 
-    /// The profiler that is meant, by CLSID or by the name of its struct, where the library has several or does not tell
+    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
     #[arg(long, value_name = "CLSID|NAME")]
     clsid: Option<String>,
 
@@ -44,15 +44,15 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
 
-    /// A file whose bytes are for the profiler's `initialize_for_attach`: 64 KB at most
+    /// A file with the bytes for the profiler's `initialize_for_attach`, at most 64 KB
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     data_file: Option<PathBuf>,
 
-    /// The path of the library as the process sees it, where that is another one: in a container
+    /// The path of the library inside the process's container
     #[arg(long, value_name = "PATH")]
     inside: Option<PathBuf>,
 
-    /// How many seconds the runtime may take
+    /// The time limit for the runtime's answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
 }
@@ -60,7 +60,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If the process or the library is not there, or the runtime refuses.
+/// If the process or the library does not exist, or the runtime refuses.
 pub fn run(args: &Args) -> Outcome {
     let process = Process::open(args.pid)?;
     let library = match bundled::find(&args.library) {

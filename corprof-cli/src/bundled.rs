@@ -1,4 +1,4 @@
-//! The profilers that the command has built in: the examples of the repository, in one library.
+//! The built-in profilers: examples of the repository, in one library.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
@@ -9,28 +9,28 @@ use anyhow::{Context, Result};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
-/// The library, if this was built with one: by the build script.
+/// The embedded library, if the build script made one.
 static LIBRARY: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
 /// A profiler in that library.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Bundled {
-    /// What `corprof run` calls it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// Its struct, by which it is found in the library.
+    /// The name of its struct in the library.
     pub profiler: &'static str,
-    /// What it does, in a line.
+    /// Its purpose in one line.
     pub summary: &'static str,
-    /// The variable that names its file, and the file that it writes without being asked.
+    /// The variable for its output file, and the default file.
     pub output: Option<(&'static str, Option<&'static str>)>,
 }
 
-/// All of them.
+/// All built-in profilers.
 pub const ALL: [Bundled; 6] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
-        summary: "samples stacks and writes a page to look at",
+        summary: "samples stacks and writes an HTML page",
         output: Some(("SAMPLER_OUT", Some("sampler-%p.html"))),
     },
     Bundled {
@@ -42,13 +42,13 @@ pub const ALL: [Bundled; 6] = [
     Bundled {
         name: "tracer",
         profiler: "Tracer",
-        summary: "writes every call for the Perfetto UI, or prints it",
+        summary: "writes every call for the Perfetto UI, or prints a tree",
         output: Some(("TRACER_OUT", None)),
     },
     Bundled {
         name: "logger",
         profiler: "Logger",
-        summary: "logs every category of event, nested, per thread",
+        summary: "logs events of all categories, nested, per thread",
         output: None,
     },
     Bundled { name: "exceptions", profiler: "Exceptions", summary: "prints each exception as a tree", output: None },
@@ -60,12 +60,12 @@ pub const ALL: [Bundled; 6] = [
     },
 ];
 
-/// The profiler that a word on the command line means. A path is none: `./sampler` means a file.
+/// The built-in profiler of this name. A path such as `./sampler` means a file.
 pub fn find(library: &Path) -> Option<&'static Bundled> {
     ALL.iter().find(|bundled| library.as_os_str() == bundled.name)
 }
 
-/// The file that a process writes which is told to write `pattern`: `%p` in the name is its number, and `%%` a percent sign.
+/// The output file of process `pid` for `pattern`: `%p` is the process id, `%%` a percent sign.
 pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
     let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else { return pattern.to_owned() };
     let name: Vec<String> = name.split("%%").map(|part| part.replace("%p", &pid.to_string())).collect();

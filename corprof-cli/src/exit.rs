@@ -2,46 +2,46 @@
 
 use std::process::ExitCode;
 
-/// Everything went well, or the application ended with 0.
+/// Success, or the application ended with 0.
 pub const OK: u8 = 0;
-/// The answer is no: a body was refused, an attach was refused, a check failed.
+/// A body or an attach was refused, or a check failed.
 pub const NO: u8 = 1;
-/// The command line makes no sense. clap ends with this.
+/// The command line is wrong. clap uses this code.
 pub const USAGE: u8 = 2;
-/// Something that was needed to answer could not be read, asked or written.
+/// The command could not do its work: a process or a file could not be reached, read or written.
 pub const FAILED: u8 = 3;
 /// `run --require-load`: the application ran, but a profiler was not loaded.
 pub const NOT_LOADED: u8 = 124;
-/// `run`: the application was not started, as the profiler could not have worked.
+/// `run`: the application was not started, because the profiler could not have worked.
 pub const REFUSED: u8 = 125;
-/// `run`: the application's file is there, but cannot be started.
+/// `run`: the application's file cannot be executed.
 pub const CANNOT_START: u8 = 126;
 /// `run`: there is no such application.
 pub const NOT_FOUND: u8 = 127;
-/// `run`: the application was ended by the signal with this number above 128.
+/// `run`: a signal ended the application; its number is added to 128.
 pub const SIGNALLED: u8 = 128;
 
 /// The table, as `corprof help exit-codes` shows it.
 pub const TABLE: &str = "\
 Exit codes:
 
-    0  everything went well; no check failed
-    1  the answer is no: `il check` refused a body, the runtime refused the profiler
-       of `attach` or would have, `doctor` found something wrong
-    2  the command line makes no sense
-    3  the question could not be answered: no such process, an unreadable file
+    0  success; no check failed
+    1  `il check` refused a body, the runtime refused the profiler of `attach` or would
+       have refused it, or `doctor` has findings
+    2  the command line is wrong
+    3  the command could not do its work: no such process, an unreadable file
 
-`corprof run` and `corprof record` pass on the exit code of the application, and have a few of
-their own. `record` that was ended by Ctrl-C ends with 0 if the profile is written.
+`corprof run` and `corprof record` exit with the code of the application, or with one of these.
+If Ctrl-C ends `record`, the code is 0 if the profile was written.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
        there is no profile (`record`)
-  125  the application was not started, as the profiler could not have worked
+  125  the application was not started, because the profiler could not have worked
   126  the application cannot be started (not executable)
   127  there is no such application
-  128+N  the application was ended by signal N (130: Ctrl-C, 137: killed, 139: crash)";
+  128+N  signal N ended the application (130: Ctrl-C, 137: killed, 139: crash)";
 
-/// Why a command ended without an answer, with the code that it ends with.
+/// The error of a command, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -51,7 +51,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with a code of its own.
+    /// A failure with the given exit code.
     pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
         Self { code, error: error.into() }
     }
@@ -63,7 +63,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// How a command ends.
+/// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
 #[cfg(test)]

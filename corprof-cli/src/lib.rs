@@ -1,8 +1,8 @@
-//! The command `corprof`: runs applications under profilers, attaches them, checks method bodies, and says what is wrong.
+//! The command `corprof`: runs applications under profilers, attaches profilers, checks method bodies, and diagnoses failures.
 //!
-//! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` look at libraries before a runtime
-//! does, `environment` knows the variables, `witness` hears what runtimes say of profilers, `profiler` reads CLSIDs,
-//! `bundled` has the profilers that are built in, `launch` runs applications.
+//! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` check libraries before a runtime loads
+//! them, `environment` has the variables, `witness` reads the runtimes' messages about profilers, `profiler` reads CLSIDs,
+//! `bundled` has the built-in profilers, `launch` runs applications.
 
 pub mod attach;
 pub mod bundled;
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use exit::{Failure, Outcome};
 
-/// Work with profilers of .NET: run applications under them, attach them, find out why one is not loaded.
+/// Work with .NET profilers: run applications under them, attach them, find out why one is not loaded.
 #[derive(Debug, Parser)]
 #[command(name = "corprof", version, after_help = "Exit codes: corprof help exit-codes")]
 pub struct Cli {
@@ -57,7 +57,7 @@ enum Command {
     ExitCodes,
 }
 
-/// Runs the command of this process, and tells on standard error why it could not.
+/// Runs the command of this process, and prints its error on standard error.
 pub fn main() -> ExitCode {
     match run_command(&Cli::parse()) {
         Ok(code) => code,

@@ -1,4 +1,4 @@
-//! `corprof new`: the crate of a profiler.
+//! `corprof new`: makes the crate of a new profiler.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
@@ -12,23 +12,23 @@ use crate::exit::{self, Failure, Outcome};
 
 /// Make the crate of a new profiler.
 ///
-/// It builds and works as it is: it reports exceptions, has a CLSID that no other profiler has, a test that needs no .NET, a
-/// release profile that strips, and a CI workflow.
+/// The crate builds and works unchanged: it reports exceptions, and has its own CLSID, a test that needs no .NET, a release profile
+/// that strips symbols, and a CI workflow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof new my-profiler
   corprof new my-profiler --corprof-path ~/corprof/corprof
 
-corprof is not on crates.io yet: name the folder of the crate in a checkout by --corprof-path.")]
+corprof is not on crates.io yet: give the folder of the crate in a checkout by --corprof-path.")]
 pub struct Args {
-    /// The name of the crate, which is also that of the folder
+    /// The name of the crate and of its folder
     name: String,
 
-    /// The folder to make, if it is to have another name
+    /// The folder to make, if its name is not that of the crate
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
 
-    /// The folder of the crate corprof, in a checkout, to depend on instead of the published crate
+    /// The folder of the crate corprof in a checkout, as dependency instead of the published crate
     #[arg(long, value_name = "FOLDER")]
     corprof_path: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ const FILES: [(&str, &str); 4] = [
 /// Runs the command.
 ///
 /// # Errors
-/// If there is such a folder already, or it cannot be written.
+/// If the folder exists already or cannot be written.
 pub fn run(args: &Args) -> Outcome {
     check(&args.name).map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from(&args.name));
@@ -89,12 +89,12 @@ fn dependency(path: Option<&Path>) -> Result<String> {
         "{} is not the folder of the crate corprof: in a checkout that is the folder `corprof`",
         path.display()
     );
-    // A TOML string, in which a backslash of Windows has to be escaped.
+    // In a TOML string, the backslashes of Windows paths are escaped.
     let text = path.to_str().context("the path of corprof is not Unicode")?;
     Ok(format!("path = \"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// What cargo takes for the name of a library.
+/// Checks that cargo accepts the name for a library.
 fn check(name: &str) -> Result<()> {
     let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));

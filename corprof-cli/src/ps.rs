@@ -1,4 +1,4 @@
-//! `corprof ps`: which .NET processes there are.
+//! `corprof ps`: lists .NET processes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,16 +13,17 @@ use crate::inspect::{Inspected, State, inspect};
 
 /// List the .NET processes of this system, with their profilers.
 ///
-/// PROFILER is `mapped` where the library of a profiler is in the process, `configured` where the variables ask for one that
-/// is not mapped (or not seen to be: only Linux tells), `-` where there is none, `unknown` where nothing can be seen. Processes
-/// in containers are listed too. Each is asked for a second at most.
+/// PROFILER is `mapped` if the process has mapped the library of a profiler, `configured` if its variables name a profiler that is
+/// not mapped (mapped files are visible on Linux only), `-` if it has none, `unknown` if neither can be read. Processes in
+/// containers are listed too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// One line of JSON a process: pid, runtime, architecture, command, profiler (none, configured, mapped, unknown), libraries, error
+    /// Print a line of JSON for each process: pid, runtime, architecture, command, profiler (none, configured, mapped, unknown),
+    /// libraries, error
     #[arg(long)]
     json: bool,
 
-    /// How long a process may take for each answer; of one that takes longer only what the system knows is listed
+    /// The time limit for each answer of a process; for a slower process, only the system's information is listed
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     wait: u64,
 }
@@ -30,11 +31,11 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If the system will not list processes.
+/// If the system does not list processes.
 pub fn run(args: &Args) -> Outcome {
     let scan = Process::scan().context("cannot list the processes")?;
     let timeout = Duration::from_secs(args.wait.max(1));
-    // A process that does not answer makes nobody else wait.
+    // In parallel: a process that does not answer must not delay the others.
     let all: Vec<Inspected> = thread::scope(|scope| {
         let asked: Vec<_> = scan.processes.iter().map(|process| scope.spawn(|| inspect(process, timeout))).collect();
         asked.into_iter().filter_map(|thread| thread.join().ok()).collect()

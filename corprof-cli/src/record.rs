@@ -19,7 +19,7 @@ use crate::select;
 use crate::signals::Signals;
 use crate::stop::Stop;
 
-/// The endings of files that the sampler can write; longer ones stand before those that they end in.
+/// The file extensions that the sampler can write. A longer one precedes its own suffixes.
 const ENDINGS: [&str; 12] = [
     ".html",
     ".speedscope.json.gz",
@@ -37,62 +37,62 @@ const ENDINGS: [&str; 12] = [
 
 /// Record where an application spends its time.
 ///
-/// Runs the application under the bundled sampler, which looks at the stacks of its threads at random times, and says where the
-/// file is. The application runs as it would without; what sampling costs is limited to 2 % of its time. Ctrl-C has the file
-/// written, and ends the application then, as SIGTERM does; a second Ctrl-C ends it at once.
+/// Runs the application under the built-in sampler, which samples the stacks of its threads at random times, and prints the path
+/// of the file. The overhead of sampling is limited to 2 % of the application's time. Ctrl-C and SIGTERM write the file and then
+/// end the application; a second Ctrl-C ends it at once.
 ///
-/// With --pid it attaches the sampler to a process that runs, until Ctrl-C or for --duration. The process writes the file itself
-/// and runs on.
+/// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process writes the file itself and
+/// runs on.
 ///
-/// Each .NET process that the application starts gets a file of its own, with its number in the name.
+/// Each .NET process that the application starts writes its own file, with its process id in the name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof record -- dotnet App.dll        writes profile.html, a page for any browser
   corprof record --open -- dotnet App.dll
-  corprof record -p 4711 --duration 10    a process that runs
+  corprof record -p 4711 --duration 10    a running process
   corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
 
-The ending of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
+The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
 .json.gz (Firefox Profiler). Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// A process that runs, as `corprof ps` numbers it
+    /// The process id of a running process
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
     pid: Option<u32>,
 
-    /// The file to write; an earlier one of this name is replaced
+    /// The file to write; an existing file is replaced
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     output: PathBuf,
 
-    /// End sampling after so many seconds. The file is written then, and the application runs on
+    /// Sample for this many seconds, then write the file; the application runs on
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<f64>,
 
-    /// Begin sampling so many seconds after the application's start
+    /// Begin to sample this many seconds after the application's start
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     delay: Option<f64>,
 
-    /// What is looked for: what the processors do, or how all threads spend their time, with what they wait for
+    /// Sample running threads only (cpu), or all threads, including waits (wall)
     #[arg(long, value_name = "cpu|wall", default_value = "cpu", value_parser = ["cpu", "wall"])]
     mode: String,
 
-    /// How many times a second
+    /// Rounds per second
     #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = hertz)]
     rate: f64,
 
-    /// Open the file in the program that is there for such files
+    /// Open the file in its default program
     #[arg(long)]
     open: bool,
 
-    /// An environment variable for the application, once for each
+    /// An environment variable for the application. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Say only what is wrong
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// The application, as it would be started without a profiler
+    /// The command that starts the application
     #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Outcome {
     let sampler = launch::choose(Path::new("sampler"), None)?;
     let mut changes = launch::given(&args.env)?;
     let stop = Stop::new(&output.folder);
-    // What the options say counts, and not what this shell has set for another run.
+    // The options count, not variables that the shell has for another run.
     for name in ["SAMPLER_DURATION", "SAMPLER_DELAY"] {
         changes.insert(name.to_owned(), None);
     }
@@ -137,11 +137,11 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}")));
     }
     tell(args, &files)?;
-    // Whoever pressed Ctrl-C has got what was asked for.
+    // The user ended the recording by Ctrl-C and has the file: success.
     Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { launch::code(ended.status) })
 }
 
-/// Says which files there are, and opens the first if that is wanted.
+/// Lists the files, and opens the first with `--open`.
 fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
     for (path, command) in files.iter().filter(|_| !args.quiet) {
         let of = command.as_ref().filter(|_| files.len() > 1);
@@ -154,7 +154,7 @@ fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
     Ok(())
 }
 
-/// What the options are for the sampler.
+/// The options as variables of the sampler.
 fn settings(args: &Args, output: &Path, stop: &Stop) -> Vec<(&'static str, OsString)> {
     let mut settings = vec![
         ("SAMPLER_STOP", stop.path().into_os_string()),
@@ -169,14 +169,15 @@ fn settings(args: &Args, output: &Path, stop: &Stop) -> Vec<(&'static str, OsStr
     settings
 }
 
-/// How long a runtime may take to load the sampler.
+/// The time limit for the runtime to load the sampler.
 const ATTACH: Duration = Duration::from_secs(60);
 
 /// Attaches the sampler to a process, and waits for its file.
 fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
     let process = Process::open(pid)?;
     if processes::has_own_files(pid) {
-        let text = "is in a container, whose files are not those of this side: `corprof attach sampler --inside …` in the                     book's chapter \"Running your profiler\"";
+        let text = "is in a container with its own files: copy the sampler into the container and attach it by `corprof attach … \
+                    --inside` (the book, \"Running your profiler\")";
         return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}")));
     }
     let sampler = select::choose(Path::new("sampler"), None)?;
@@ -214,7 +215,7 @@ fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file that was asked for. Processes write theirs beside it, with their numbers in the names.
+/// The requested file. Processes write their files into the same folder, with their process ids in the names.
 #[derive(Debug)]
 struct Output {
     folder: PathBuf,
@@ -223,7 +224,7 @@ struct Output {
 }
 
 impl Output {
-    /// Checks what would keep the file from being written at the end.
+    /// Checks in advance that the file can be written at the end.
     fn new(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path).with_context(|| format!("`{}` is no path", path.display()))?;
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();

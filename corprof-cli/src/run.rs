@@ -11,13 +11,13 @@ use crate::launch::{self, Changes, Ended, Launch};
 
 /// Run an application under a profiler.
 ///
-/// Finds the CLSID in the library, checks what a runtime would fail at without a word, sets the variables by which runtimes load
-/// profilers (CORECLR_*, and the DOTNET_* of .NET 11), and clears those of other profilers. Output, input and signals are
-/// the application's own, and so is the exit code. At the end standard error says whether the profiler was loaded, and by
-/// which processes: children inherit the variables.
+/// Reads the CLSID from the library, checks for mistakes that a runtime ignores silently, sets the variables that make runtimes
+/// load the profiler (CORECLR_*, and DOTNET_* for .NET 11), and clears those of other profilers. The application keeps its input,
+/// output, signals and exit code. At the end, standard error lists the processes that have loaded the profiler, including child
+/// processes, which inherit the variables.
 ///
-/// Six profilers are built in. `corprof record` is `run sampler` with options; the book's chapter "Variables and exit codes" has the
-/// variables of all six.
+/// Six profilers are built in. `corprof record` is `run sampler` with options. The chapter "Variables and exit codes" of the book
+/// has the variables of all six.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof run sampler -- dotnet App.dll
@@ -26,34 +26,34 @@ use crate::launch::{self, Changes, Ended, Launch};
   corprof run libmine.so --env MINE_OUT=calls.csv -- dotnet run
   corprof run libmine.so --notification libother.so -- ./App
 
-Where the profiler is not loaded, `corprof doctor` tells more. Exit codes: corprof help exit-codes")]
+If the profiler is not loaded, `corprof doctor` finds the cause. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The profiler: the .so, .dll or .dylib that cargo has built, or the name of one that is built in: sampler, timer, tracer,
-    /// logger, exceptions, allocations
+    /// The profiler: a .so, .dll or .dylib that cargo has built, or a built-in one: sampler, timer, tracer, logger, exceptions,
+    /// allocations
     #[arg(value_name = "LIBRARY|NAME")]
     library: PathBuf,
 
-    /// The profiler that is meant, by CLSID or by the name of its struct, where the library has several or does not tell
+    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
     #[arg(long, value_name = "CLSID|NAME")]
     clsid: Option<String>,
 
-    /// A notification profiler beside it (.NET 6 and later), once for each; LIB=CLSID or LIB=NAME where a library has several
+    /// A notification profiler (.NET 6 and later); LIB=CLSID or LIB=NAME if a library has several. Repeatable
     #[arg(long, value_name = "LIB")]
     notification: Vec<String>,
 
-    /// An environment variable for the application, once for each
+    /// An environment variable for the application. Repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Exit with 124 where the application ran, but a profiler was not loaded
+    /// Exit with 124 if the application ran, but a profiler was not loaded
     #[arg(long)]
     require_load: bool,
 
-    /// Say only what is wrong
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 
-    /// The application, as it would be started without a profiler
+    /// The command that starts the application
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { launch::code(ended.status) })
 }
 
-/// Runs an application, under a bundled profiler maybe, and says which files that has written.
+/// Runs an application. If the profiler is a bundled one, lists the files that it has written.
 ///
 /// # Errors
 /// If the application is not started.
@@ -94,8 +94,8 @@ pub fn with_output(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<
     Ok(ended)
 }
 
-/// The file that a bundled profiler is to write, if it writes one. Its variable gets an absolute path: a child may work in another
-/// folder.
+/// The output file of a bundled profiler, if it has one. Its variable gets an absolute path, because a child process may have
+/// another working folder.
 fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<PathBuf>> {
     let Some((variable, default)) = bundled.output else { return Ok(None) };
     let given = launch::value_of(changes, variable).or_else(|| default.map(OsString::from));
@@ -105,11 +105,11 @@ fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<Pat
     Ok(Some(file))
 }
 
-/// Says which files there are now.
+/// Lists the files that exist now.
 fn tell(output: &Path, ended: &Ended) {
     let mut files: Vec<(u32, PathBuf)> =
         ended.loaded.iter().map(|pid| (*pid, bundled::file_of(output, *pid))).collect();
-    // Without the process's number in its name there is one file for all.
+    // Without the process id in its name there is one file for all processes.
     files.dedup_by(|(_, file), (_, other)| file == other);
     files.retain(|(_, file)| file.is_file());
     for (pid, file) in &files {

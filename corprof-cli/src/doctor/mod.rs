@@ -20,26 +20,26 @@ use crate::witness::{self, Witness};
 
 /// Find out why a profiler is not loaded.
 ///
-/// Without arguments it looks at the variables of this shell and at the libraries that they name. With a PID it looks at a
-/// process that runs: its variables, what it has mapped, whether it can be asked. With a command it starts that with the
-/// variables of this shell, hears what the runtime itself says of loading profilers, and ends it.
+/// Without arguments, checks the variables of this shell and the libraries that they name. With a PID, checks a running process:
+/// its variables, its mapped files, its diagnostics port. With a command, starts it with the variables of this shell, reads the
+/// runtime's own messages about profilers, and ends it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof doctor                     the variables of this shell
   corprof doctor 4711                a running process
-  corprof doctor -- dotnet App.dll   starts it, hears what the runtime says, ends it
+  corprof doctor -- dotnet App.dll   starts it, reads the runtime's messages, ends it
 
-Each finding has a name, which the book explains, and a cure. Exits with 1 where there is one.")]
+Each finding has a name, which the book explains, and a cure. The exit code is 1 if there is a finding.")]
 pub struct Args {
     /// A running process
     #[arg(conflicts_with = "command")]
     pid: Option<u32>,
 
-    /// One line of JSON a finding: id, what, cure
+    /// Print a line of JSON for each finding: id, what, cure
     #[arg(long)]
     json: bool,
 
-    /// How long a process may take for an answer, and an application that is started for its runtime's first word
+    /// The time limit for a process's answer, or for the first message of the started application's runtime
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     wait: u64,
 
@@ -48,7 +48,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Findings, and what was found to be in order.
+/// The findings, and the checks that passed.
 #[derive(Debug, Default)]
 struct Report {
     findings: Vec<Finding>,
@@ -58,7 +58,7 @@ struct Report {
 /// Runs the command.
 ///
 /// # Errors
-/// If the question cannot be answered: no such process, no such program.
+/// If there is no such process or program.
 pub fn run(args: &Args) -> Outcome {
     let report = match (args.pid, args.command.is_empty()) {
         (Some(pid), _) => of_process(pid, Duration::from_secs(args.wait.max(1)))?,
@@ -90,7 +90,7 @@ fn own_variables() -> Vec<(String, String)> {
 fn of_shell(program: Option<&Image>) -> Result<Report> {
     let variables = own_variables();
     let value_of = |name: &str| inspect::value_in(&variables, name);
-    // Without a program, one that every system has stands for the application.
+    // Without a program, a program of this system represents the application.
     let shell = if program.is_none() { Image::of_program(Path::new("/bin/sh")).ok() } else { None };
     let place =
         Place { program: program.or(shell.as_ref()), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
@@ -106,7 +106,7 @@ fn of_process(pid: u32, timeout: Duration) -> Result<Report, Failure> {
     Ok(of_seen(&inspect(&process, timeout), processes::has_own_files(pid)))
 }
 
-/// What is wrong with a process; `is_inside` a container, paths are those of its own files.
+/// The findings about a process. If it `is_inside` a container, paths are of the container's file system.
 fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
     let pid = seen.pid;
     let mut report = Report::default();
@@ -126,7 +126,7 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
         for library in &seen.libraries {
             report.good.push(format!("{} is mapped", library.display()));
         }
-        // What is loaded needs no variables: it may have been attached.
+        // A loaded profiler needs no variables: it may have attached.
         report.findings.retain(|finding| finding.id != "not-configured");
     }
     report
@@ -135,7 +135,7 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
 fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, is_inside: bool) -> Vec<Finding> {
     let pid = seen.pid;
     let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
-    // The loader on this side would look for dependencies in folders of this side.
+    // The loader outside the container would search folders outside the container.
     let program = program.map(|program| if is_inside { Image { interpreter: None, ..program } } else { program });
     let value_of = |name: &str| inspect::value_in(now, name);
     let place = Place { program: program.as_ref(), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
@@ -153,7 +153,7 @@ fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, 
     findings
 }
 
-/// Variables of profilers that somebody has changed since the process began.
+/// A variable of profilers whose value has changed since the start of the process.
 fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Finding> {
     let names = crate::environment::profiler_variables();
     let name = names.iter().find(|name| inspect::value_in(then, name) != inspect::value_in(now, name))?;
@@ -187,7 +187,7 @@ fn without_port(pid: u32, error: &Error) -> Report {
     Report { findings: vec![finding], good: Vec::new() }
 }
 
-/// How long an application may take to end in order: a runtime removes its socket then.
+/// The time limit for the application to end normally, which lets the runtime remove its socket.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 fn of_command(args: &Args) -> Result<Report, Failure> {
@@ -217,7 +217,7 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
     let has_runtime = inspect_runtime(child.id());
     if !has_ended {
         eprintln!("corprof: ending the application");
-        // `dotnet run` and scripts have children, which would go on.
+        // `dotnet run` and scripts have child processes, which would run on.
         let family = processes::family(child.id());
         processes::end(&family, false);
         let end = Instant::now() + LAST_WORDS;
@@ -237,7 +237,7 @@ fn inspect_runtime(pid: u32) -> bool {
     family.any(|pid| processes::mapped(pid).is_some_and(|mapped| processes::has_runtime(&mapped)))
 }
 
-/// What the runtimes have said, as findings and as what is in order.
+/// Sorts the messages of the runtimes into findings and passed checks.
 fn said(witness: &Witness, has_runtime: bool, report: &mut Report) -> Result<()> {
     let testimonies = witness.testimonies()?;
     if testimonies.is_empty() && !has_runtime {

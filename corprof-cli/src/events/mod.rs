@@ -1,4 +1,4 @@
-//! `corprof events`: the events of a process as they happen.
+//! `corprof events`: prints the events of a process as they happen.
 
 mod output;
 
@@ -17,8 +17,8 @@ use crate::signals;
 
 /// Print the events of a running process, decoded, as they happen.
 ///
-/// Without --set and --provider these are collections, exceptions, contention and the thread pool. Ctrl-C ends the session as it
-/// should be ended, and so does the process's own end. Lost events are counted.
+/// Without --set and --provider, prints events of collections, exceptions, contention and the thread pool. Ctrl-C and the end of the
+/// process end the session. The last line counts lost events.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof events 4711
@@ -29,10 +29,10 @@ use crate::signals;
 Sets: gc, allocation-ticks, allocation-samples (.NET 10), contention, exceptions, thread-pool, thread-pool-work, waits (.NET 9), jit,
 tiering, loader, profiler.")]
 pub struct Args {
-    /// The process, as `corprof ps` numbers it
+    /// The process id
     pid: u32,
 
-    /// Events of the runtime, by what they are about; several with commas
+    /// Sets of the runtime's events, separated by commas
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     set: Vec<Set>,
 
@@ -40,19 +40,19 @@ pub struct Args {
     #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]")]
     provider: Vec<Source>,
 
-    /// Only events of this name; may be given several times
+    /// Print only events of this name. Repeatable
     #[arg(long, value_name = "NAME")]
     event: Vec<String>,
 
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
 
-    /// One line of JSON an event: ms, thread, provider, event, fields; bytes (in hexadecimal) where the fields are not known
+    /// Print a line of JSON for each event: ms, thread, provider, event, fields; bytes (in hexadecimal) if the fields are unknown
     #[arg(long)]
     json: bool,
 
-    /// The most memory, in MB, that the process may use for events that have not been read
+    /// The highest memory use of the process for unread events, in MB
     #[arg(long, value_name = "MB", default_value_t = 64)]
     buffer_mb: u32,
 }

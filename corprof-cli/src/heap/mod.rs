@@ -1,4 +1,4 @@
-//! `corprof heap`: what takes the memory of a process, and who keeps it alive.
+//! `corprof heap`: which objects use the memory of a process, and which references keep them alive.
 
 mod dump;
 mod file;
@@ -21,69 +21,69 @@ use crate::signals;
 use dump::Dump;
 use file::Format;
 
-/// Take a snapshot of a process's heap, and see who keeps what alive.
+/// Take a snapshot of a process's heap, and show what keeps objects alive.
 ///
-/// The runtime collects the whole heap and sends every object and reference while the application stands still; what that cost
-/// is told. .NET 8 collects once more when the session ends. If an event is lost, there is no file but an error: a snapshot
-/// with gaps would show wrong owners. From .NET 5 on.
+/// The runtime suspends the application, collects the whole heap and sends every object and reference; the command prints how long
+/// this took. .NET 8 collects once more when the session ends. If an event is lost, the command fails and writes no file, because a
+/// snapshot with gaps would show wrong owners. Needs .NET 5 or later.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
-  corprof heap 4711                      prints what takes the memory
-  corprof heap 4711 -o before.heap       keeps the snapshot
+  corprof heap 4711                      prints a report
+  corprof heap 4711 -o before.heap       writes the snapshot
   corprof heap top before.heap           prints the same from the file
   corprof heap diff before.heap after.heap
   corprof heap top after.heap -o x.pftrace    for https://ui.perfetto.dev
 
-The file's name says what is written: .heap (read by `top` and `diff`), .pftrace (Perfetto), .gcdump (Visual Studio, PerfView),
+The extension chooses the format: .heap (read by `top` and `diff`), .pftrace (Perfetto), .gcdump (Visual Studio, PerfView),
 .heapsnapshot (Chrome, VS Code), .html, .json, .txt. Exit codes: corprof help exit-codes"
 )]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// The process, as `corprof ps` numbers it
+    /// The process id
     #[arg(required = true)]
     pid: Option<u32>,
 
-    /// The file to write, whose name says how; without it, a report is printed
+    /// The file to write; its extension chooses the format. Without it, a report is printed
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// The most memory, in MB, that the process may use for what has not been read yet [default: twice what it uses now, 256 at least]
+    /// The highest memory use of the process for unread events, in MB [default: twice its memory now, at least 256]
     #[arg(long, value_name = "MB")]
     buffer_mb: Option<u32>,
 
-    /// How many seconds the process may send nothing
+    /// The longest time without data from the process, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what takes the memory in a snapshot, or write it in another format
+    /// Print the largest classes and objects of a snapshot, or write it in another format
     Top {
         /// A snapshot that `corprof heap PID -o FILE.heap` has written
         file: PathBuf,
 
-        /// The file to write, whose name says how
+        /// The file to write; its extension chooses the format
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
 
-        /// How many classes are told
+        /// The number of classes to print
         #[arg(long, value_name = "COUNT", default_value_t = 30)]
         classes: usize,
     },
-    /// Print what has grown between two snapshots, by class and by who keeps it
+    /// Print the growth between two snapshots, by class and by owner
     Diff {
         /// The older snapshot
         before: PathBuf,
 
-        /// The newer one
+        /// The newer snapshot
         after: PathBuf,
 
-        /// How many classes and how many owners are told
+        /// The number of classes and of owners to print
         #[arg(long, value_name = "COUNT", default_value_t = 30)]
         count: usize,
 

@@ -1,4 +1,4 @@
-//! `corprof il check`: every body parsed, encoded again and verified.
+//! `corprof il check`: parses, encodes and verifies every method body.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -16,9 +16,9 @@ use crate::exit::{self, Outcome};
 
 /// Check the method bodies of assemblies.
 ///
-/// Each body is parsed, encoded again, which must give the same bytes, and verified: would a runtime choke on it? Prints each
-/// refusal with method, rule and offset, then counts. Assemblies in the same folder are asked for the types that they name.
-/// Exits with 1 where a body was refused, came back changed, or cannot be read.
+/// Parses each body, encodes it again, compares the bytes, and verifies it. Prints each refusal with method, rule and offset, then
+/// the counts. Types of other assemblies are looked up in the same folder. The exit code is 1 if a body is refused, changed or
+/// unreadable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il check bin/Release/net10.0/App.dll
@@ -29,16 +29,16 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// A folder of assemblies that are not checked, but whose types the others name: the framework's
+    /// A folder of assemblies for type look-ups only, such as the framework's
     #[arg(long, value_name = "FOLDER")]
     with: Vec<PathBuf>,
 
-    /// One line of JSON a method with a body: file, token, method, bytes, identical, verdict (ok, refused, unreadable), and
-    /// of the first breach rule, offset, message
+    /// Print a line of JSON for each method with a body: file, token, method, bytes, identical, verdict (ok, refused,
+    /// unreadable), and rule, offset and message of the first breach
     #[arg(long)]
     json: bool,
 
-    /// Do it so many times more, and tell how many bodies a second are parsed, encoded and verified
+    /// Repeat this many times, and print how many bodies per second are parsed, encoded and verified
     #[arg(long, default_value_t = 0, value_name = "N", conflicts_with = "json")]
     rounds: u32,
 }
@@ -57,7 +57,7 @@ struct Counts {
     by_rule: BTreeMap<Rule, usize>,
 }
 
-/// What is told of a body, for scripts.
+/// The line of JSON for a body.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     file: &'a Path,

@@ -1,4 +1,4 @@
-//! `corprof il dump`: bodies as text.
+//! `corprof il dump`: prints method bodies as text.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -13,17 +13,17 @@ use corprof_il::{Body, Token};
 use super::set::Set;
 use crate::exit::Outcome;
 
-/// Show the body of a method: regions, names, and what is on the stack before each instruction.
+/// Show the body of a method: regions, names, and the stack before each instruction.
 ///
-/// A method is named by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that (Type::Method,
-/// Method); overloads are all shown. A name as profilers print it, Namespace.Type.Method(int32), is found as well.
+/// Name the method by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that (Type::Method,
+/// Method); all overloads are shown. Names as profilers print them, Namespace.Type.Method(int32), work as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il dump App.dll Program::Main
   corprof il dump App.dll 0x06000001
 
-A comment behind an instruction tells how many values are on the stack before it, and of which kinds, the top last. An
-instruction that no path comes to has none. Breaches of rules follow the body.")]
+The comment behind an instruction has the number and types of the values on the stack before it, the top last. An unreachable
+instruction has no comment. Breaches of rules follow the body.")]
 pub struct Args {
     /// The assembly
     file: PathBuf,
@@ -32,18 +32,18 @@ pub struct Args {
     #[arg(value_name = "NAME|TOKEN")]
     method: String,
 
-    /// A folder of assemblies whose types this one names: the framework's
+    /// A folder of assemblies for type look-ups, such as the framework's
     #[arg(long, value_name = "FOLDER")]
     with: Vec<PathBuf>,
 }
 
-/// More methods of a name are listed, not shown.
+/// If more methods than this match, they are listed and not shown.
 const MOST: usize = 20;
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the file cannot be read, or there is no such method, or it has no body.
+/// If the file cannot be read, the method does not exist, or it has no body.
 pub(super) fn run(args: &Args) -> Outcome {
     let sets = Set::open(std::slice::from_ref(&args.file), &args.with)?;
     let (_, assembly) = sets.first().and_then(|set| set.meant().next()).context("there is no managed code in it")?;
