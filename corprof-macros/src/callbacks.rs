@@ -1,9 +1,8 @@
-//! `#[callbacks]`: checks the methods of an `impl Callbacks` block against the table in `generated.rs`, and writes
-//! `EVENTS` from those that are there.
+//! `#[callbacks]`: checks the methods of an `impl Callbacks` block against the table in `generated.rs`, and writes `EVENTS`
+//! from the implemented ones.
 //!
-//! Names, receivers and numbers of parameters are judged here, because this is where the cure can be told; the types are
-//! left to the compiler, which knows them. A method with a mistake is left out of the expansion, so that the compiler
-//! does not report it a second time in words of its own.
+//! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the compiler
+//! checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a second time.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
@@ -14,7 +13,7 @@ use syn::{
 
 use crate::generated::{CALLBACKS, Callback};
 
-/// The attribute: the block with its `EVENTS`, and a `compile_error!` for each mistake.
+/// The attribute: returns the block with its `EVENTS`, and a `compile_error!` for each mistake.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let item: Item = match syn::parse2(item) {
         Ok(item) => item,
@@ -24,7 +23,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     if !arguments.is_empty() {
         errors.push(Error::new_spanned(
             arguments,
-            "`#[callbacks]` takes no arguments: which events to ask for follows from the methods below",
+            "`#[callbacks]` takes no arguments: the methods below decide about the events",
         ));
     }
     let item = match (wrong_item(&item), item) {
@@ -38,7 +37,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     quote! { #(#errors)* #item }
 }
 
-/// Why the attribute cannot be on this item, unless it can.
+/// The reason why the attribute cannot be on this item, if there is one.
 fn wrong_item(item: &Item) -> Option<Error> {
     const PLACE: &str = "`#[callbacks]` goes on `impl Callbacks for …`";
     let Item::Impl(block) = item else {
@@ -59,7 +58,7 @@ fn wrong_item(item: &Item) -> Option<Error> {
     }
 }
 
-/// Takes out what is wrong, telling `errors`, and adds a block with `EVENTS` for the rest.
+/// Removes wrong methods, reports them to `errors`, and adds a block with `EVENTS` for the rest.
 fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
     let mut events = Vec::new();
@@ -77,8 +76,8 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let conditions = block.attrs.iter().filter_map(condition);
     let (generics, _, bounds) = block.generics.split_for_impl();
     let ty = &block.self_ty;
-    // Each `#[cfg]` needs a statement to stand on. A `let` without hygiene may meet a constant of the same name in the
-    // user's scope, hence the long one.
+    // Each `#[cfg]` needs a statement to apply to. A `let` without hygiene may meet a constant of the same name in the user's
+    // scope, hence the long name.
     quote! {
         #block
         #(#[#conditions])*
@@ -92,7 +91,7 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     }
 }
 
-/// Which callback an item is; `None` if it is better left to the compiler.
+/// The callback that an item implements; `None` if the compiler's own error is better.
 fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callback, &'a ImplItemFn)>> {
     let (name, kind) = match item {
         ImplItem::Fn(method) => {
@@ -103,7 +102,7 @@ fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callb
         ImplItem::Const(item) if item.ident == "EVENTS" => {
             return Err(Error::new_spanned(
                 &item.ident,
-                "`#[callbacks]` writes `EVENTS`, from the methods that are there: remove this line, or remove `#[callbacks]`",
+                "`#[callbacks]` writes `EVENTS` from the methods in this block: remove this line, or remove `#[callbacks]`",
             ));
         }
         ImplItem::Macro(call) => {
@@ -117,10 +116,10 @@ fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callb
         ImplItem::Type(item) => (&item.ident, "type"),
         _ => return Ok(None),
     };
-    Err(Error::new_spanned(name, format!("`Callbacks` has no {kind} `{name}`: it belongs into {helpers}")))
+    Err(Error::new_spanned(name, format!("`Callbacks` has no {kind} `{name}`: move it to {helpers}")))
 }
 
-/// The callback of that name, or the one that was probably meant.
+/// The callback of that name; an error with the nearest name if there is none.
 fn find(name: &Ident, helpers: &str) -> Result<&'static Callback> {
     if let Some(callback) = CALLBACKS.iter().find(|callback| name == callback.name) {
         return Ok(callback);
@@ -128,19 +127,19 @@ fn find(name: &Ident, helpers: &str) -> Result<&'static Callback> {
     let message = match nearest(&name.to_string()) {
         Some(callback) => format!(
             "there is no callback `{name}`: did you mean `{}`?\n\
-             (if it is a helper, it belongs into {helpers})",
+             (if it is a helper, move it to {helpers})",
             callback.name
         ),
         None => format!(
             "there is no callback `{name}`, and the runtime would never call it\n\
-             if it is a helper, it belongs into {helpers}; the callbacks are the methods of `corprof::Callbacks`"
+             if it is a helper, move it to {helpers}; the callbacks are the methods of `corprof::Callbacks`"
         ),
     };
     Err(Error::new(name.span(), message))
 }
 
-/// The callback whose name takes the fewest edits, unless they are so many that it is another word. Underscores and case
-/// do not count, so the names of corprof.idl lead to ours.
+/// The callback whose name takes the fewest edits, unless there are too many. Underscores and case do not count, so the names
+/// of corprof.idl lead to ours.
 fn nearest(name: &str) -> Option<&'static Callback> {
     let letters = |name: &str| name.replace('_', "").to_lowercase();
     let wanted = letters(name);
@@ -149,7 +148,7 @@ fn nearest(name: &str) -> Option<&'static Callback> {
     (distance(&best) <= wanted.len().max(3) / 3).then_some(best)
 }
 
-/// The mistakes that the compiler would describe without saying why.
+/// Reports the mistakes that the compiler would not explain.
 fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
     let right = callback.signature;
     if let Some(asyncness) = signature.asyncness {
@@ -199,7 +198,7 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
     Ok(())
 }
 
-/// Adds one event, under the conditions that its method is under.
+/// Adds one event, under the `cfg` conditions of its method.
 fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
     let event = Ident::new(callback.event, proc_macro2::Span::call_site());
     let conditions = attributes.iter().filter_map(condition);
@@ -209,7 +208,7 @@ fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
     }
 }
 
-/// What an attribute says about the method's being there at all: `cfg(…)`, and any `cfg(…)` inside `cfg_attr(…)`.
+/// The condition in an attribute: `cfg(…)`, and any `cfg(…)` inside `cfg_attr(…)`.
 fn condition(attribute: &Attribute) -> Option<Meta> {
     fn of(meta: &Meta) -> Option<Meta> {
         if meta.path().is_ident("cfg") {

@@ -1,24 +1,24 @@
-//! CLSIDs as people write them: `BDD57A0C-D4F7-486D-A8CA-86070DC12FA0`, in braces or not, in either case.
+//! Parses CLSIDs: `BDD57A0C-D4F7-486D-A8CA-86070DC12FA0`, in braces or not, in either case.
 //!
-//! Only the text is judged here; `profiler.rs` knows where in the user's source it stands.
+//! This checks only the text; `profiler.rs` knows its place in the user's source.
 
 use std::fmt;
 
 /// Lengths of the five groups of digits.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// How to get a CLSID; the end of every message about one. No ready-made CLSID is offered, for it would be copied.
+/// How to get a CLSID; the end of every message about one. No ready-made CLSID is offered, because users would copy it.
 pub(crate) const HOW_TO_MAKE: &str = "`uuidgen` makes a new one (in PowerShell: `New-Guid`)";
 
-/// A CLSID that is well formed and not nil.
+/// A well-formed CLSID that is not nil.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Clsid(u128);
 
 impl Clsid {
-    /// Reads a CLSID, or says what is wrong with `text` and what to write instead.
+    /// Parses a CLSID; an error says what is wrong with `text` and what to write instead.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         match digits(text) {
-            Ok(0) => Err(format!("the nil CLSID is no profiler's: {HOW_TO_MAKE}")),
+            Ok(0) => Err(format!("a profiler cannot have the nil CLSID: {HOW_TO_MAKE}")),
             Ok(value) => Ok(Self(value)),
             Err(flaw) => Err(format!(
                 "`{text}` is not a CLSID: {flaw}\n\
@@ -27,7 +27,7 @@ impl Clsid {
         }
     }
 
-    /// The text of a Rust literal for `Guid::from_u128`, its digits grouped as the CLSID's are.
+    /// The text of a Rust literal for `Guid::from_u128`, with its digits grouped like the CLSID's.
     pub(crate) fn literal(self) -> String {
         format!("0x{}", self.grouped("_"))
     }
@@ -51,12 +51,12 @@ impl fmt::Display for Clsid {
     }
 }
 
-/// The value of the 32 digits, or the first flaw.
+/// The value of the 32 digits, or the first error.
 fn digits(text: &str) -> Result<u128, String> {
     let bare = match (text.strip_prefix('{'), text.strip_suffix('}')) {
         (Some(_), Some(_)) => &text[1..text.len() - 1],
         (None, None) => text,
-        _ => return Err("only one of the two braces is there".into()),
+        _ => return Err("one of the two braces is missing".into()),
     };
     let groups: Vec<&str> = bare.split('-').collect();
     if let Some(stranger) = bare.chars().find(|c| *c != '-' && !c.is_ascii_hexdigit()) {
@@ -103,10 +103,10 @@ mod tests {
     fn says_what_is_wrong() {
         for (text, flaw) in [
             ("", "needs 5 groups of digits and has 1"),
-            ("{", "only one of the two braces"),
+            ("{", "one of the two braces is missing"),
             ("{}", "needs 5 groups of digits and has 1"),
             ("BDD57A0CD4F7486DA8CA86070DC12FA0", "needs 5 groups of digits and has 1"),
-            ("BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}", "only one of the two braces"),
+            ("BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}", "one of the two braces is missing"),
             ("BDD57A0C-D4F7-486D-A8CA-86070DC12FA", "group 5 needs 12 digits and has 11"),
             ("BDD57A0G-D4F7-486D-A8CA-86070DC12FA0", "'G' is not a hexadecimal digit"),
             ("+DD57A0C-D4F7-486D-A8CA-86070DC12FA0", "'+' is not a hexadecimal digit"),

@@ -1,8 +1,8 @@
 //! The macros of `corprof`; use them through that crate, which re-exports both.
 //!
-//! Here are the entry points and what a user needs to know about them. The work is done by `profiler.rs` (the derive, with
-//! `clsid.rs`) and `callbacks.rs` (the attribute, with the table in `generated.rs`), on `proc_macro2` types so that it can
-//! be tested without a compiler around it. What the expansions refer to lives in `corprof`.
+//! This file has the entry points with their documentation for users. The work is done by `profiler.rs` (the derive, with
+//! `clsid.rs`) and `callbacks.rs` (the attribute, with the table in `generated.rs`), on `proc_macro2` types so that it can be
+//! tested outside the compiler. The items that the expansions refer to are in `corprof`.
 
 mod callbacks;
 mod clsid;
@@ -32,8 +32,8 @@ use proc_macro::TokenStream;
 /// # fn main() {}
 /// ```
 ///
-/// The crate is to be a `cdylib`. The runtime finds the class in it by the CLSID, the same that goes into
-/// `CORECLR_PROFILER`; make a new one for each profiler with `uuidgen` (in PowerShell: `New-Guid`).
+/// The crate must be a `cdylib`. The runtime finds the class in it by the CLSID in `CORECLR_PROFILER`; make a new CLSID for
+/// each profiler with `uuidgen` (in PowerShell: `New-Guid`).
 ///
 /// # Keys of `#[profiler(…)]`
 ///
@@ -43,24 +43,23 @@ use proc_macro::TokenStream;
 /// | `min_info = N` | 5 to 15 | the oldest `ICorProfilerInfoN` the profiler can do with; on an older runtime it is not loaded |
 /// | `no_export` | | exports nothing: `corprof::export!` does it, below |
 ///
-/// # How the struct is made
+/// # How the struct is created
 ///
-/// When the runtime asks for it: a struct without fields just so, any other by its [`Default`].
+/// When the runtime asks for the profiler: a struct without fields directly, any other by its [`Default`].
 ///
-/// It has to be `Send + Sync`, as callbacks come from many threads at once, and it cannot be generic, as one CLSID means
-/// one class. State that changes goes into atomics or behind a mutex.
+/// It must be `Send + Sync`, because callbacks come on many threads at once, and it cannot be generic, because one CLSID means
+/// one class. Keep mutable state in atomics or behind a mutex.
 ///
-/// # What it expands to
+/// # The expansion
 ///
-/// - `impl corprof::Profiler`: the CLSID, the name, and how the struct is made;
-/// - an exported byte string `CORPROF_PROFILER_<Name>`, by which tools read CLSID and name from the built library;
-/// - unless `no_export` is there, `corprof::export!`, which defines `DllGetClassObject` and `DllCanUnloadNow`;
-/// - an error under `panic = "abort"`: a profiler must not take the application down, and corprof does its part by catching
-///   panics.
+/// - `impl corprof::Profiler`: the CLSID, the name, and the creation of the struct;
+/// - an exported byte string `CORPROF_PROFILER_<Name>`, from which tools read CLSID and name in the built library;
+/// - without `no_export`, `corprof::export!`, which defines `DllGetClassObject` and `DllCanUnloadNow`;
+/// - an error under `panic = "abort"`: a profiler must not take the application down, and for that corprof must catch panics.
 ///
 /// # Several profilers in one library
 ///
-/// Those two functions exist once in a library, so with several profilers say `no_export` on each and export them together:
+/// Those two functions exist once in a library, so with several profilers write `no_export` on each and export them together:
 ///
 /// ```no_run
 /// use corprof::prelude::*;
@@ -103,10 +102,10 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
     profiler::expand(input.into()).into()
 }
 
-/// Asks the runtime for exactly the callbacks that an `impl Callbacks` block has.
+/// Turns on exactly the events of the callbacks in an `impl Callbacks` block.
 ///
-/// The runtime calls back only for what its event mask names. `#[callbacks]` looks at which methods are there and writes
-/// the constant `Subscriber::EVENTS`, from which `corprof` sets the mask; a method left out costs nothing.
+/// The runtime makes only the callbacks of its event mask. `#[callbacks]` looks at the methods in the block and writes the
+/// constant `Subscriber::EVENTS`, from which `corprof` sets the mask; a method that is left out costs nothing.
 ///
 /// ```no_run
 /// use corprof::prelude::*;
@@ -131,8 +130,7 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// A method that is no callback is an error here, with the name it was probably meant to have, for the runtime would never
-/// call it:
+/// A method that is no callback is an error with the most similar name, because the runtime would never call it:
 ///
 /// ```compile_fail
 /// use corprof::prelude::*;
@@ -147,8 +145,8 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// So is one with a receiver or a number of parameters that the callback does not have. Attributes and doc comments
-/// stay, and a `#[cfg]` counts for the mask too.
+/// A wrong receiver or number of parameters is an error, too. Attributes and doc comments are kept, and a `#[cfg]` applies to
+/// the mask as well.
 #[proc_macro_attribute]
 pub fn callbacks(arguments: TokenStream, item: TokenStream) -> TokenStream {
     callbacks::expand(arguments.into(), item.into()).into()

@@ -1,7 +1,7 @@
-//! `#[derive(Profiler)]`: what the struct and its `#[profiler(…)]` say, and the items made from it.
+//! `#[derive(Profiler)]`: parses the struct and its `#[profiler(…)]`, and emits items.
 //!
-//! One function per item that is emitted, merged by [`expand`]. CLSIDs are read in `clsid.rs`; the trait `Profiler` and
-//! the macro `export!` that the expansion uses are in `corprof`.
+//! There is one function for each emitted item; [`expand`] merges them. `clsid.rs` parses CLSIDs; the trait `Profiler` and the
+//! macro `export!` that the expansion uses are in `corprof`.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -15,10 +15,10 @@ use crate::clsid::{Clsid, HOW_TO_MAKE};
 /// The keys of `#[profiler(…)]`, for messages.
 const KEYS: &str = "`clsid = \"…\"`, `min_info = N` and `no_export`";
 
-/// The `ICorProfilerInfoN` that `min_info` can name.
+/// The `ICorProfilerInfoN` versions that `min_info` accepts.
 const INFO_VERSIONS: std::ops::RangeInclusive<u8> = 5..=15;
 
-/// The derive: items for a good struct, `compile_error!`s for another, all of them at once.
+/// The derive: returns items for a correct struct, otherwise a `compile_error!` for each mistake.
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
@@ -35,10 +35,10 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
     }
 }
 
-/// Everything the derive needs to know about the struct.
+/// Everything that the derive needs to know about the struct.
 struct Definition<'a> {
     name: &'a Ident,
-    /// A struct without fields is written out; any other is made by `Default`.
+    /// Whether to create the struct by `Default`; a struct without fields is written out.
     has_fields: bool,
     clsid: Clsid,
     keys: Keys,
@@ -64,7 +64,7 @@ impl Definition<'_> {
             quote! { const MIN_INFO: ::core::primitive::u8 = #version; }
         });
         let create = if self.has_fields {
-            // At the struct's name, for that is where a missing `Default` is to be reported.
+            // At the struct's name, where a missing `Default` must be reported.
             quote_spanned! {name.span()=> <#name as ::core::default::Default>::default() }
         } else {
             quote! { Self {} }
@@ -80,7 +80,7 @@ impl Definition<'_> {
         }
     }
 
-    /// Says at the struct's name that it is not `Send` or not `Sync`. The function's name is what the compiler quotes.
+    /// Reports at the struct's name that it is not `Send` or not `Sync`. The compiler quotes the function's name.
     fn thread_check(&self) -> TokenStream {
         let name = self.name;
         let check = Ident::new("callbacks_come_from_many_threads_at_once", Span::call_site());
@@ -93,7 +93,7 @@ impl Definition<'_> {
         }
     }
 
-    /// The line by which tools find CLSID and name in the built library.
+    /// The line from which tools read CLSID and name in the built library.
     fn manifest(&self) -> TokenStream {
         let name = self.name.unraw();
         let symbol = format!("CORPROF_PROFILER_{name}");
@@ -114,7 +114,7 @@ impl Definition<'_> {
         (!self.keys.no_export).then(|| quote! { ::corprof::export!(#name); })
     }
 
-    /// Only an unwinding panic can be caught before it ends the application.
+    /// Requires unwinding: only then can a panic be caught before it ends the application.
     fn unwinding_check(&self) -> TokenStream {
         let message = "panic = \"abort\" would let a panic in the profiler end the application that it looks at\n\
             corprof turns a panic into silence instead, and needs panic = \"unwind\" for that: take `panic = \"abort\"` out of \
@@ -132,7 +132,7 @@ fn fields(input: &DeriveInput) -> Result<&Fields> {
         Data::Union(data) => (data.union_token.span, "union"),
     };
     let message = format!(
-        "a profiler is a struct, not {article} {what}: derive `Profiler` on a struct that has this {what} in a field",
+        "a profiler is a struct, not {article} {what}: derive `Profiler` on a struct with this {what} in a field",
         article = if what == "enum" { "an" } else { "a" }
     );
     Err(Error::new(span, message))
@@ -149,7 +149,7 @@ fn not_generic(input: &DeriveInput) -> Result<()> {
     ))
 }
 
-/// What `#[profiler(…)]` says besides the CLSID.
+/// The keys of `#[profiler(…)]` other than the CLSID.
 #[derive(Default)]
 struct Keys {
     min_info: Option<u8>,
@@ -168,13 +168,13 @@ impl Keys {
             attribute.parse_nested_meta(|meta| {
                 let key = meta.path.get_ident().map(Ident::to_string).unwrap_or_default();
                 if seen.contains(&key) {
-                    return Err(meta.error(format!("`{key}` is here twice: keep one of them")));
+                    return Err(meta.error(format!("`{key}` is given twice: keep one of them")));
                 }
                 match key.as_str() {
                     "clsid" => clsid = Some(read_clsid(&meta)?),
                     "min_info" => keys.min_info = Some(read_min_info(&meta)?),
                     "no_export" if !meta.input.peek(syn::Token![=]) => keys.no_export = true,
-                    "no_export" => return Err(meta.error("`no_export` takes no value: its being there is enough")),
+                    "no_export" => return Err(meta.error("`no_export` takes no value: write just `no_export`")),
                     _ => return Err(meta.error(format!("unknown key: `#[profiler(…)]` takes {KEYS}"))),
                 }
                 seen.push(key);
@@ -197,7 +197,7 @@ fn read_clsid(meta: &ParseNestedMeta<'_>) -> Result<Clsid> {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             Clsid::parse(&text.value()).map_err(|message| Error::new(text.span(), message))
         }
-        other => Err(Error::new(other.span(), format!("the CLSID is to stand here as a string: {HOW_TO_MAKE}"))),
+        other => Err(Error::new(other.span(), format!("write the CLSID here as a string: {HOW_TO_MAKE}"))),
     }
 }
 

@@ -1,9 +1,9 @@
-//! What the unit tests of both macros need: expansions in readable form, and the messages in them.
+//! Helpers of the unit tests of both macros: expansions in readable form, and the messages in them.
 
 use proc_macro2::TokenStream;
 use syn::{Attribute, File, Item, LitStr};
 
-/// The tokens as formatted source, so that two of them can be compared and a difference can be read.
+/// The tokens as formatted source, so that two of them can be compared and a difference read.
 pub(crate) fn pretty(tokens: TokenStream) -> String {
     prettyplease::unparse(&parse(tokens))
 }
@@ -20,7 +20,7 @@ pub(crate) fn messages(tokens: TokenStream) -> Vec<String> {
     parse(tokens).items.into_iter().filter_map(message).collect()
 }
 
-/// The one message that the expansion is to have.
+/// The only message in the expansion.
 pub(crate) fn message(tokens: TokenStream) -> String {
     let source = tokens.to_string();
     let mut messages = messages(tokens);

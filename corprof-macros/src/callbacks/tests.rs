@@ -1,4 +1,4 @@
-//! What the attribute expands to, and what it says about each mistake.
+//! The attribute's expansion, and its message for each mistake.
 
 use std::collections::HashSet;
 
@@ -132,7 +132,7 @@ fn each_mistake_in_a_method_has_its_message() {
     let right = signature("thread_created");
     for (method, wanted) in [
         (quote! { fn thread_craeted(&self) {} }, "did you mean `thread_created`?"),
-        (quote! { fn helper(&self) {} }, "it belongs into a plain `impl Beeper { … }` block"),
+        (quote! { fn helper(&self) {} }, "move it to a plain `impl Beeper { … }` block"),
         (quote! { fn thread_created(&mut self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
         (quote! { fn thread_created(self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
         (quote! { fn thread_created(self: Arc<Self>, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),

@@ -1,4 +1,4 @@
-//! What the derive expands to, and what it says about each mistake.
+//! The derive's expansion, and its message for each mistake.
 
 use quote::quote;
 
@@ -70,11 +70,11 @@ fn each_mistake_in_the_attribute_has_its_message() {
         (quote! { #[profiler = "BDD57A0C"] }, "write `#[profiler(…)]`"),
         (quote! { #[profiler(clsid)] }, "a value is missing: write `clsid = \"…\"`"),
         (quote! { #[profiler(clsid("BDD57A0C"))] }, "a value is missing: write `clsid = \"…\"`"),
-        (quote! { #[profiler(clsid = MY_CLSID)] }, "to stand here as a string"),
+        (quote! { #[profiler(clsid = MY_CLSID)] }, "write the CLSID here as a string"),
         (quote! { #[profiler(clsid = "BDD57A0C")] }, "needs 5 groups of digits and has 1"),
         (quote! { #[profiler(clsid = "00000000-0000-0000-0000-000000000000")] }, "nil CLSID"),
-        (quote! { #[profiler(#clsid, #clsid)] }, "`clsid` is here twice"),
-        (quote! { #[profiler(#clsid, no_export)] #[profiler(no_export)] }, "`no_export` is here twice"),
+        (quote! { #[profiler(#clsid, #clsid)] }, "`clsid` is given twice"),
+        (quote! { #[profiler(#clsid, no_export)] #[profiler(no_export)] }, "`no_export` is given twice"),
         (quote! { #[profiler(#clsid, no_export = true)] }, "`no_export` takes no value"),
         (quote! { #[profiler(#clsid, min_info)] }, "a value is missing: write `min_info = N`"),
         (quote! { #[profiler(#clsid, min_info = 4)] }, "a whole number from 5 to 15"),

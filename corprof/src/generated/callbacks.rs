@@ -11,12 +11,12 @@ use crate::metadata::MethodDef;
 use crate::profiler::{BoxError, Subscriber};
 use windows_core::GUID as Guid;
 
-/// What the runtime tells a profiler: implement the callbacks you care about, under `#[callbacks]`, which turns
-/// their events on.
+/// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
+/// events on.
 ///
-/// Callbacks come on whatever thread the event happens on, many at a time: hence `&self`, `Send` and `Sync`. Which
-/// calls a callback may make is in the type of its context ([`context`](crate::context)). A panic in one is
-/// reported and ends the profiler's part; the application runs on.
+/// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
+/// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
+/// disables the profiler; the application goes on.
 #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no callbacks",
@@ -36,7 +36,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         Ok(())
     }
-    /// The application ends, or the profiler leaves by its [`Detacher`](crate::detach::Detacher). What other callbacks the runtime may make now or later, corprof lets none through; when this returns, the profiler is dropped.
+    /// The application ends, or the profiler detaches by its [`Detacher`](crate::detach::Detacher). corprof lets no other callback through any more; when this returns, the profiler is dropped.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -105,7 +105,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         app_domain: Inert<AppDomainId>,
         status: Result<()>,
     ) {}
-    /// An assembly is being loaded. Nothing can be asked about it yet.
+    /// An assembly is being loaded. No call accepts its id yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
     ///
@@ -132,7 +132,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         assembly: AssemblyId,
         status: Result<()>,
     ) {}
-    /// An assembly is being unloaded: the last moment at which it can be asked about.
+    /// An assembly is being unloaded: calls about it are possible here for the last time.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
     ///
@@ -161,7 +161,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         assembly: Inert<AssemblyId>,
         status: Result<()>,
     ) {}
-    /// A module is being loaded. Nothing can be asked about it yet.
+    /// A module is being loaded. No call accepts its id yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
     ///
@@ -184,7 +184,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         module: ModuleId,
         status: Result<()>,
     ) {}
-    /// A module is being unloaded: the last moment at which it, its classes and its functions can be asked about.
+    /// A module is being unloaded: calls about it, its classes and its functions are possible here for the last time.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
     ///
@@ -225,7 +225,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         module: ModuleId,
         assembly: AssemblyId,
     ) {}
-    /// A class is being loaded. Nothing can be asked about it yet.
+    /// A class is being loaded. No call accepts its id yet.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
     ///
@@ -290,7 +290,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::FunctionUnloadStarted`).
     #[doc(alias = "FunctionUnloadStarted")]
     fn function_unload_started(&self, cx: &InCallback<'_>, function: FunctionId) {}
-    /// The compiler begins to compile a function. The function may be given another body here.
+    /// The compiler begins to compile a function. The profiler may set another body here.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
     ///
@@ -319,7 +319,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         status: Result<()>,
         is_safe_to_block: bool,
     ) {}
-    /// A precompiled (ReadyToRun) body of a function has been found: `true` lets the runtime use it, `false` has the function compiled.
+    /// A precompiled (ReadyToRun) body of a function has been found: return `true` to use it, `false` to compile the function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CACHE_SEARCHES`.
     ///
@@ -336,7 +336,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ) -> bool {
         true
     }
-    /// A precompiled body of a function has been looked for.
+    /// The search for a precompiled body of a function has ended.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CACHE_SEARCHES`.
     ///
@@ -352,7 +352,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         function: FunctionId,
         result: JitCache,
     ) {}
-    /// A function's compiled code has been thrown away.
+    /// A function's compiled code has been discarded.
     ///
     /// **CoreCLR never makes this callback.**
     ///
@@ -361,7 +361,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITFunctionPitched`).
     #[doc(alias = "JITFunctionPitched")]
     fn jit_function_pitched(&self, cx: &InCallback<'_>, function: FunctionId) {}
-    /// The compiler wants to inline `callee` into `caller`: `true` lets it, `false` forbids it.
+    /// The compiler wants to inline `callee` into `caller`: return `true` to allow it, `false` to forbid it.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
     ///
@@ -394,7 +394,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: block here until every use of this ThreadID has ended: no later callback names it.
     ///
-    /// Note: the ends of threads that the runtime did not make are told of under the thread store lock, which SuspendRuntime takes: do not wait here for somebody who is about to suspend (seen on .NET 8: the process hangs).
+    /// Note: the runtime reports the ends of threads that it did not create under the thread store lock, which SuspendRuntime takes: do not wait here for a thread that is about to suspend (seen on .NET 8: the process hangs).
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadDestroyed`).
     #[doc(alias = "ThreadDestroyed")]
@@ -483,7 +483,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
-    /// A remoting server calls the method that a message asks for (.NET Framework).
+    /// A remoting server calls the method that a message requests (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
     ///
@@ -494,7 +494,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerInvocationStarted`).
     #[doc(alias = "RemotingServerInvocationStarted")]
     fn remoting_server_invocation_started(&self, cx: &InCallback<'_>) {}
-    /// The method that a remoting message asked for has returned (.NET Framework).
+    /// The method that a remoting message requested has returned (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
     ///
@@ -521,7 +521,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
-    /// Native code has called managed code, or managed code returns to native code that it was called from. `function` is the managed one.
+    /// Native code has called managed code, or managed code returns to its native caller. `function` is the managed function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CODE_TRANSITIONS`.
     ///
@@ -537,7 +537,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {}
-    /// Managed code has called native code, or native code returns to managed code that it was called from. `function` is the managed one.
+    /// Managed code has called native code, or native code returns to its managed caller. `function` is the managed function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CODE_TRANSITIONS`.
     ///
@@ -553,7 +553,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {}
-    /// The runtime begins to stop all managed threads.
+    /// The runtime begins to suspend all managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
@@ -562,7 +562,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendStarted`).
     #[doc(alias = "RuntimeSuspendStarted")]
     fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {}
-    /// All managed threads stand still.
+    /// All managed threads are suspended.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
@@ -571,7 +571,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendFinished`).
     #[doc(alias = "RuntimeSuspendFinished")]
     fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {}
-    /// The runtime has given up stopping the managed threads.
+    /// The runtime has given up suspending the managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
@@ -580,7 +580,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendAborted`).
     #[doc(alias = "RuntimeSuspendAborted")]
     fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {}
-    /// The runtime begins to let the managed threads run again.
+    /// The runtime begins to resume the managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
@@ -600,7 +600,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeResumeFinished`).
     #[doc(alias = "RuntimeResumeFinished")]
     fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {}
-    /// A managed thread has been stopped. Allocate nothing and take no lock: the thread may stand inside the allocator.
+    /// A managed thread has been suspended. Allocate nothing and take no lock: the thread may be inside the allocator.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
@@ -620,7 +620,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadResumed`).
     #[doc(alias = "RuntimeThreadResumed")]
     fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: Inert<ThreadId>) {}
-    /// A compacting collection has moved these ranges of the heap. Lengths of 4 GiB and more are cut off: prefer `moved_references2`.
+    /// A compacting collection has moved these ranges of the heap. Lengths are limited to 4 GiB: prefer `moved_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -631,7 +631,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::MovedReferences`).
     #[doc(alias = "MovedReferences")]
     fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
-    /// An object has been allocated on the heap; its fields are not set yet. From .NET 10 on, boxes that unoptimised code makes are not told of: managed code of the runtime's makes them there, which does not ask whether a profiler listens.
+    /// An object has been allocated on the heap; its fields are not set yet. From .NET 10 on, boxes made by unoptimised code are not reported: the runtime's managed code makes them, and does not check for a profiler.
     ///
     /// Enabled by: `COR_PRF_MONITOR_OBJECT_ALLOCATED` with `COR_PRF_ENABLE_OBJECT_ALLOCATED`, or `COR_PRF_HIGH_MONITOR_LARGEOBJECT_ALLOCATED`.
     ///
@@ -647,7 +647,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         object: ObjectId<'_>,
         class: ClassId,
     ) {}
-    /// How many objects of which classes have been allocated since the last collection.
+    /// The numbers of objects allocated since the last collection, by class.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -658,7 +658,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ObjectsAllocatedByClass`).
     #[doc(alias = "ObjectsAllocatedByClass")]
     fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {}
-    /// The objects that a surviving object refers to. Only after a full, blocking collection is the picture whole.
+    /// The objects that a surviving object refers to. The set is complete only after a full, blocking collection.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -691,7 +691,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionThrown`).
     #[doc(alias = "ExceptionThrown")]
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {}
-    /// The search for a handler looks into this function.
+    /// The search for a handler enters this function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -713,7 +713,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFunctionLeave`).
     #[doc(alias = "ExceptionSearchFunctionLeave")]
     fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {}
-    /// A filter of this function is run.
+    /// A filter of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -726,7 +726,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         function: FunctionId,
     ) {}
-    /// The filter has been run.
+    /// The filter has run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -788,7 +788,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFunctionLeave`).
     #[doc(alias = "ExceptionUnwindFunctionLeave")]
     fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {}
-    /// A finally (or fault) block of this function is run.
+    /// A finally (or fault) block of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -797,7 +797,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFinallyEnter`).
     #[doc(alias = "ExceptionUnwindFinallyEnter")]
     fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {}
-    /// The finally block has been run.
+    /// The finally block has run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -806,7 +806,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFinallyLeave`).
     #[doc(alias = "ExceptionUnwindFinallyLeave")]
     fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {}
-    /// The catch block of this function takes the exception.
+    /// The catch block of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
@@ -829,7 +829,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCatcherLeave`).
     #[doc(alias = "ExceptionCatcherLeave")]
     fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {}
-    /// A COM wrapper's vtable has been made for a class. `vtable` is its address.
+    /// A COM wrapper's vtable has been created for a class. `vtable` is its address.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CCW`.
     ///
@@ -849,7 +849,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         vtable: usize,
         slots: u32,
     ) {}
-    /// A COM wrapper's vtable is gone. `vtable` was its address.
+    /// A COM wrapper's vtable has been destroyed. `vtable` was its address.
     ///
     /// **CoreCLR never makes this callback.**
     ///
@@ -898,7 +898,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: also made for a thread that is never started, of which no other callback tells, and whose memory may go at any time (live).
+    /// Note: also made for a thread that is never started, which no other callback reports, and whose memory may be freed at any time (live).
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::ThreadNameChanged`).
     #[doc(alias = "ThreadNameChanged")]
@@ -922,7 +922,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         generations: Generations<'_>,
         reason: GcReason,
     ) {}
-    /// These ranges of the heap have survived a collection that did not move them. Lengths of 4 GiB and more are cut off: prefer `surviving_references2`.
+    /// These ranges of the heap have survived a collection that did not move them. Lengths are limited to 4 GiB: prefer `surviving_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -933,7 +933,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::SurvivingReferences`).
     #[doc(alias = "SurvivingReferences")]
     fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
-    /// A garbage collection has ended. With `HIGH_BASIC_GC` alone there can be more of these than of `garbage_collection_started`, as background collections are not told of in the same way at both ends: count by one of the two, not by their difference.
+    /// A garbage collection has ended. With `HIGH_BASIC_GC` alone there can be more of these than of `garbage_collection_started`, because background collections report their two ends differently: count one of the two, not their difference.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
     ///
@@ -971,7 +971,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::RootReferences2`).
     #[doc(alias = "RootReferences2")]
     fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {}
-    /// A garbage-collection handle has been made, on this thread and in the middle of the call that makes it. If that is `create_handle`, a lock that is held around it must not be taken here.
+    /// A garbage-collection handle has been created, on this thread, inside the call that creates it. If that call is `create_handle`, do not take a lock here that is held around it.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
@@ -985,14 +985,14 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         handle: HandleId,
         object: Option<ObjectId<'_>>,
     ) {}
-    /// A garbage-collection handle is gone, on this thread and in the middle of the call that frees it. If that is the drop of an `ObjectHandle`, a lock that is held around it must not be taken here.
+    /// A garbage-collection handle has been destroyed, on this thread, inside the call that frees it. If that is the drop of an `ObjectHandle`, do not take a lock here that is held around it.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::HandleDestroyed`).
     #[doc(alias = "HandleDestroyed")]
     fn handle_destroyed(&self, cx: &InCallback<'_>, handle: HandleId) {}
-    /// The profiler has been attached to a running application; `initialize` is not called then. Without this method an attach is refused.
+    /// The profiler has been attached to a running application; `initialize` is not called then. Without this method an attach fails.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -1007,7 +1007,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ) -> Result<(), BoxError> {
         Ok(())
     }
-    /// The attach is complete: from here on no event is missed.
+    /// The attach is complete: no event is missed from here on.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -1018,7 +1018,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::ProfilerAttachComplete`).
     #[doc(alias = "ProfilerAttachComplete")]
     fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {}
-    /// The runtime has let go of a profiler that asked for it by a raw `RequestProfilerDetach`; no call is answered any more. A profiler that leaves by its [`Detacher`](crate::detach::Detacher) has said its last word in [`shutdown`](Self::shutdown) by then.
+    /// The runtime has released a profiler that requested its detach by a raw `RequestProfilerDetach`; all calls return errors from now on. A profiler that detaches by its [`Detacher`](crate::detach::Detacher) gets [`shutdown`](Self::shutdown) instead.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -1195,7 +1195,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         status: Result<()>,
         is_safe_to_block: bool,
     ) {}
-    /// A dynamic method is gone; its id is dead and may be used again.
+    /// A dynamic method has been unloaded; its id is dead and may be reused.
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
     ///
@@ -1208,7 +1208,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         function: Inert<FunctionId>,
     ) {}
-    /// An event of a session that this profiler started, on the thread that wrote it. It may come in the middle of any call into the runtime, so the lock of a callback may be held. What is written on this thread while the callback runs is not delivered, as the callback would be called within itself.
+    /// An event of a session that this profiler started, on the thread that wrote it. It may come inside any call to the runtime, so the lock of a callback may be held. Events written on this thread while the callback runs are not delivered, because the callback would be called within itself.
     ///
     /// Enabled by: `EventPipeStartSession`.
     ///
@@ -1221,7 +1221,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &InCallback<'_>,
         event: EventPipeEvent<'_>,
     ) {}
-    /// An EventPipe provider has come into being.
+    /// An EventPipe provider has been created.
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_EVENT_PIPE`.
     ///
@@ -1232,7 +1232,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         provider: EventPipeProviderId<'_>,
     ) {}
-    /// Asked right after the profiler is made: `true` makes it one of several notification-only profilers, which get events and change nothing. Every profiler answers `false` by default.
+    /// Called right after the profiler is created: return `true` to load it as one of several notification-only profilers, which receive events and change nothing. The default is `false`.
     ///
     /// Enabled by: nothing, it is always made.
     ///

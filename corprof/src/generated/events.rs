@@ -4,7 +4,7 @@
 
 use crate::event_mask::Flag;
 
-/// A callback, as something that happens: what an [`EventSet`](crate::event_mask::EventSet) is made of.
+/// A callback, as an event: an element of an [`EventSet`](crate::event_mask::EventSet).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -521,153 +521,154 @@ impl Event {
 }
 bitflags::bitflags! {
     #[doc =
-    r" The flags of both words of the event mask: which callbacks are made, and what else the runtime is to do."]
+    r" The flags of both words of the event mask: they select callbacks and change the runtime's behaviour."]
     #[doc = r""] #[doc =
-    r" The rule of each is the contract table's: whether it is immutable, so that only `initialize` can change it; whether"]
+    r" The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize` can"]
     #[doc =
-    r" a profiler that attached may have it; whether the runtime refuses to detach a profiler that has had it. What stands"]
-    #[doc = r" before the rule can ask for more."] #[derive(Clone, Copy, PartialEq, Eq,
-    Hash, Debug, Default)] pub struct EventMask : u64 { #[doc =
+    r" change it; whether an attached profiler may set it; whether it prevents a detach. The text before the rule may"]
+    #[doc = r" name further conditions."] #[derive(Clone, Copy, PartialEq, Eq, Hash,
+    Debug, Default)] pub struct EventMask : u64 { #[doc =
     " `COR_PRF_MONITOR_FUNCTION_UNLOADS`: dead: its callback is never made."] #[doc = ""]
-    #[doc = " Rule: not immutable; not allowed after attach; does not cost detach."]
+    #[doc = " Rule: not immutable; not allowed after attach; does not prevent detach."]
     const MONITOR_FUNCTION_UNLOADS = 1; #[doc = " `COR_PRF_MONITOR_CLASS_LOADS`."] #[doc
-    = ""] #[doc = " Rule: not immutable; allowed after attach; does not cost detach."]
+    = ""] #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."]
     const MONITOR_CLASS_LOADS = 2; #[doc = " `COR_PRF_MONITOR_MODULE_LOADS`."] #[doc =
-    ""] #[doc = " Rule: not immutable; allowed after attach; does not cost detach."]
+    ""] #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."]
     const MONITOR_MODULE_LOADS = 4; #[doc = " `COR_PRF_MONITOR_ASSEMBLY_LOADS`."] #[doc =
-    ""] #[doc = " Rule: not immutable; allowed after attach; does not cost detach."]
+    ""] #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."]
     const MONITOR_ASSEMBLY_LOADS = 8; #[doc = " `COR_PRF_MONITOR_APPDOMAIN_LOADS`."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     MONITOR_APPDOMAIN_LOADS = 16; #[doc =
     " `COR_PRF_MONITOR_JIT_COMPILATION`: turns multicore JIT off."] #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     MONITOR_JIT_COMPILATION = 32; #[doc =
     " `COR_PRF_MONITOR_EXCEPTIONS`: on .NET 9 and 10 an application may die of it when an exception meets a filter, unless exceptions are pinned, which corprof does (dotnet/runtime issue 132462, mended for 11 by pull request 132482)."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     MONITOR_EXCEPTIONS = 64; #[doc =
     " `COR_PRF_MONITOR_GC`: turns concurrent GC off; with concurrent GC on it can only be turned on inside Initialize or InitializeForAttach; not for notification profilers (use high BASIC_GC)."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const MONITOR_GC
-    = 128; #[doc =
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
+    MONITOR_GC = 128; #[doc =
     " `COR_PRF_MONITOR_OBJECT_ALLOCATED`: needs ENABLE_OBJECT_ALLOCATED set in Initialize; slows allocation."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] const
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     MONITOR_OBJECT_ALLOCATED = 256; #[doc = " `COR_PRF_MONITOR_THREADS`."] #[doc = ""]
-    #[doc = " Rule: not immutable; allowed after attach; does not cost detach."] const
+    #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."] const
     MONITOR_THREADS = 512; #[doc =
     " `COR_PRF_MONITOR_REMOTING`: dead: no remoting in CoreCLR."] #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const MONITOR_REMOTING = 1024; #[doc = " `COR_PRF_MONITOR_CODE_TRANSITIONS`."] #[doc
     = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const MONITOR_CODE_TRANSITIONS = 2048; #[doc =
     " `COR_PRF_MONITOR_ENTERLEAVE`: not itself immutable, but the hook setters are init-only and setting a hook prevents detach; once ELT3 hooks are set it cannot be dropped inside Initialize (INCONSISTENT_WITH_FLAGS)."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] const
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     MONITOR_ENTERLEAVE = 4096; #[doc =
     " `COR_PRF_MONITOR_CCW`: Windows only (COM interop)."] #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] const
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     MONITOR_CCW = 8192; #[doc =
     " `COR_PRF_MONITOR_REMOTING_COOKIE`: dead: no remoting in CoreCLR."] #[doc = ""]
     #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const MONITOR_REMOTING_COOKIE = 17408; #[doc =
     " `COR_PRF_MONITOR_REMOTING_ASYNC`: dead: no remoting in CoreCLR."] #[doc = ""] #[doc
     =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const MONITOR_REMOTING_ASYNC = 33792; #[doc = " `COR_PRF_MONITOR_SUSPENDS`."] #[doc =
-    ""] #[doc = " Rule: not immutable; allowed after attach; does not cost detach."]
+    ""] #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."]
     const MONITOR_SUSPENDS = 65536; #[doc = " `COR_PRF_MONITOR_CACHE_SEARCHES`."] #[doc =
-    ""] #[doc = " Rule: not immutable; not allowed after attach; does not cost detach."]
-    const MONITOR_CACHE_SEARCHES = 131072; #[doc =
+    ""] #[doc =
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
+    MONITOR_CACHE_SEARCHES = 131072; #[doc =
     " `COR_PRF_ENABLE_REJIT`: main profiler only; must be set in Initialize, or (attach) while DOTNET_ProfAPI_RejitOnAttach is 1, which is the default; setting it prevents detach."]
-    #[doc = ""] #[doc = " Rule: not immutable; allowed after attach; costs detach."]
+    #[doc = ""] #[doc = " Rule: not immutable; allowed after attach; prevents detach."]
     const ENABLE_REJIT = 262144; #[doc =
     " `COR_PRF_ENABLE_INPROC_DEBUGGING`: no effect."] #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_INPROC_DEBUGGING = 524288; #[doc =
     " `COR_PRF_ENABLE_JIT_MAPS`: always considered set."] #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_JIT_MAPS = 1048576; #[doc = " `COR_PRF_DISABLE_INLINING`."] #[doc = ""]
     #[doc =
-    " Rule before .NET 10: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule before .NET 10: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     #[doc = ""] #[doc =
-    " From .NET 10 on: not immutable; allowed after attach; does not cost detach."] const
-    DISABLE_INLINING = 2097152; #[doc = " `COR_PRF_DISABLE_OPTIMIZATIONS`."] #[doc = ""]
-    #[doc =
-    " Rule before .NET 10: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " From .NET 10 on: not immutable; allowed after attach; does not prevent detach."]
+    const DISABLE_INLINING = 2097152; #[doc = " `COR_PRF_DISABLE_OPTIMIZATIONS`."] #[doc
+    = ""] #[doc =
+    " Rule before .NET 10: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     #[doc = ""] #[doc =
-    " From .NET 10 on: not immutable; allowed after attach; does not cost detach."] const
-    DISABLE_OPTIMIZATIONS = 4194304; #[doc =
+    " From .NET 10 on: not immutable; allowed after attach; does not prevent detach."]
+    const DISABLE_OPTIMIZATIONS = 4194304; #[doc =
     " `COR_PRF_ENABLE_OBJECT_ALLOCATED`: must be set in Initialize before MONITOR_OBJECT_ALLOCATED has any effect."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_OBJECT_ALLOCATED = 8388608; #[doc =
     " `COR_PRF_MONITOR_CLR_EXCEPTIONS`: dead: its callbacks are never made."] #[doc = ""]
-    #[doc = " Rule: not immutable; not allowed after attach; does not cost detach."]
+    #[doc = " Rule: not immutable; not allowed after attach; does not prevent detach."]
     const MONITOR_CLR_EXCEPTIONS = 16777216; #[doc = " `COR_PRF_ENABLE_FUNCTION_ARGS`."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_FUNCTION_ARGS = 33554432; #[doc = " `COR_PRF_ENABLE_FUNCTION_RETVAL`."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_FUNCTION_RETVAL = 67108864; #[doc = " `COR_PRF_ENABLE_FRAME_INFO`."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_FRAME_INFO = 134217728; #[doc = " `COR_PRF_ENABLE_STACK_SNAPSHOT`."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     ENABLE_STACK_SNAPSHOT = 268435456; #[doc = " `COR_PRF_USE_PROFILE_IMAGES`."] #[doc =
     ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const USE_PROFILE_IMAGES = 536870912; #[doc =
     " `COR_PRF_DISABLE_TRANSPARENCY_CHECKS_UNDER_FULL_TRUST`: no effect in CoreCLR; note that COR_PRF_ALL leaves this bit out."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const DISABLE_TRANSPARENCY_CHECKS_UNDER_FULL_TRUST = 1073741824; #[doc =
     " `COR_PRF_DISABLE_ALL_NGEN_IMAGES`: ReadyToRun code is refused: everything is jitted."]
     #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const DISABLE_ALL_NGEN_IMAGES = 2147483648; #[doc =
     " `COR_PRF_HIGH_ADD_ASSEMBLY_REFERENCES`: no effect, but refused with CALLBACK6_REQUIRED without ICorProfilerCallback6."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] const
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     HIGH_ADD_ASSEMBLY_REFERENCES = 4294967296; #[doc =
     " `COR_PRF_HIGH_IN_MEMORY_SYMBOLS_UPDATED`: refused with CALLBACK7_REQUIRED without ICorProfilerCallback7."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_IN_MEMORY_SYMBOLS_UPDATED = 8589934592; #[doc =
     " `COR_PRF_HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`."] #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS = 17179869184; #[doc =
     " `COR_PRF_HIGH_DISABLE_TIERED_COMPILATION`."] #[doc = ""] #[doc =
-    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; costs detach."]
+    " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const HIGH_DISABLE_TIERED_COMPILATION = 34359738368; #[doc =
     " `COR_PRF_HIGH_BASIC_GC`: GarbageCollectionStarted/Finished only; leaves concurrent GC on."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_BASIC_GC = 68719476736; #[doc =
     " `COR_PRF_HIGH_MONITOR_GC_MOVED_OBJECTS`: alone delivers MovedReferences in 3.1; since .NET 6 the per-profiler gate tests MONITOR_GC only."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_GC_MOVED_OBJECTS = 137438953472; #[doc =
     " `COR_PRF_HIGH_MONITOR_LARGEOBJECT_ALLOCATED`."] #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_LARGEOBJECT_ALLOCATED = 274877906944; #[doc =
     " `COR_PRF_HIGH_MONITOR_EVENT_PIPE`."] #[doc = ""] #[doc =
-    " Rule: not immutable; allowed after attach; does not cost detach."] const
+    " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_EVENT_PIPE = 549755813888; #[doc =
     " `COR_PRF_HIGH_MONITOR_PINNEDOBJECT_ALLOCATED`: alone delivers nothing in the sources read."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] const
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_PINNEDOBJECT_ALLOCATED = 1099511627776; #[doc =
     " `COR_PRF_HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC`: not in the local IDL (.NET 9): added for .NET 11; suppresses ObjectsAllocatedByClass while MONITOR_GC is on."]
     #[doc = ""] #[doc =
-    " Rule: not immutable; not allowed after attach; does not cost detach."] #[doc = ""]
-    #[doc = " Since .NET 11.0."] const HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC
-    = 2199023255552; }
+    " Rule: not immutable; not allowed after attach; does not prevent detach."] #[doc =
+    ""] #[doc = " Since .NET 11.0."] const
+    HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC = 2199023255552; }
 }
 
 /// The masks that turn an event on, by its number; the one to choose if there is a choice comes first.

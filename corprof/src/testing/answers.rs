@@ -1,5 +1,4 @@
-//! What the fake runtime answers: the Info methods that have something to say. All others are refused as the contract table
-//! has it, and answer `E_NOTIMPL` where they are not.
+//! The results of the fake runtime's Info methods. All other methods are refused by the contract table, or return `E_NOTIMPL`.
 
 #![allow(non_snake_case, reason = "methods have their names in the IDL")]
 
@@ -292,7 +291,7 @@ impl InfoAnswers for InfoFace {
         let face = ImportFace { runtime: Arc::clone(&self.runtime), module };
         // SAFETY: neither is null; the rest is the trait's promise.
         unsafe {
-            // Nothing that can write: the metadata of a fake module is the test's.
+            // Only reading interfaces: the metadata of a fake module belong to the test.
             let has = face.has(&*iid);
             out.write(has.then(|| com::create(face)));
             if has { S_OK } else { E_NOINTERFACE }
@@ -465,7 +464,7 @@ impl InfoAnswers for InfoFace {
         count: *mut u32,
         version: *mut u16,
     ) -> HRESULT {
-        // .NET Core up to 3.1 says 4, as the framework did.
+        // .NET Core up to 3.1 returns 4, like the framework.
         let release = self.runtime.release;
         let says = if release.0 < 5 { (4, 0) } else { (release.0 as u16, release.1 as u16) };
         // SAFETY: the trait's promise.
@@ -482,7 +481,7 @@ impl InfoAnswers for InfoFace {
     }
     unsafe fn EnumerateGCHeapObjects(&self, callback: sys::ObjectCallback, state: *mut c_void) -> HRESULT {
         let Some(callback) = callback else { return E_INVALIDARG };
-        // SAFETY: the trait's promise; it takes whichever state it was given with.
+        // SAFETY: the trait's promise; the callback accepts the state that it came with.
         code(self.runtime.visit_heap(|object| unsafe { callback(object, state) }.as_bool()))
     }
 }

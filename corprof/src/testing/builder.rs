@@ -1,4 +1,4 @@
-//! [`Builder`]: which runtime it is to be.
+//! [`Builder`]: describes the fake runtime.
 
 use windows_core::HRESULT;
 
@@ -9,7 +9,7 @@ use super::clr::{FakeClr, misuse};
 use super::contract::Release;
 use super::runtime::{Faults, Runtime};
 
-/// A runtime to be described before a profiler is loaded into it: from [`FakeClr::builder`].
+/// Describes a runtime before a profiler is loaded into it: see [`FakeClr::builder`].
 #[must_use]
 pub struct Builder {
     info_version: u8,
@@ -19,10 +19,10 @@ pub struct Builder {
     faults: Faults,
 }
 
-/// How the profiler comes in.
+/// How the profiler is loaded.
 pub(super) enum Start {
     Startup,
-    /// With the data of who attached it.
+    /// With the data of the attach.
     Attach(Vec<u8>),
 }
 
@@ -51,8 +51,8 @@ impl Builder {
         }
     }
 
-    /// The runtime offers `ICorProfilerInfo` up to this version, and is the first release that does: 11 for .NET Core 3.1,
-    /// 14 for .NET 8. Without this it is .NET 10, with version 15.
+    /// The runtime has `ICorProfilerInfo` up to this version, and is the first release with it: 11 for .NET Core 3.1, 14 for
+    /// .NET 8. The default is .NET 10, with version 15.
     ///
     /// # Panics
     /// If there is no such version: they are 1 to 15.
@@ -67,25 +67,25 @@ impl Builder {
     }
 
     /// Another release with the same version of the interface: .NET 6 has that of .NET 5, and .NET 10 that of .NET 9. It
-    /// decides what the contract table says of releases.
+    /// selects the rules in the contract table that depend on the release.
     pub fn release(mut self, major: u32, minor: u32) -> Self {
         self.release = Release(major, minor);
         self
     }
 
-    /// Whether concurrent collection is on, as it is without this: then `MONITOR_GC` can be asked for in `Initialize` only.
+    /// Whether concurrent collection is on, as by default: then `MONITOR_GC` can be set in `Initialize` only.
     pub fn concurrent_gc(mut self, is_on: bool) -> Self {
         self.concurrent_gc = is_on;
         self
     }
 
-    /// The profiler attaches to a process that runs already: `InitializeForAttach`, with this data of whoever attached it.
+    /// The profiler is attached to a running process: `InitializeForAttach`, with this data.
     pub fn attach(mut self, data: &[u8]) -> Self {
         self.start = Start::Attach(data.to_owned());
         self
     }
 
-    /// As [`FakeClr::fail_next`], already in `Initialize`.
+    /// Like [`FakeClr::fail_next`], effective already in `Initialize`.
     ///
     /// # Panics
     /// As there.
@@ -97,7 +97,7 @@ impl Builder {
         self
     }
 
-    /// As [`FakeClr::fail_always`], already in `Initialize`.
+    /// Like [`FakeClr::fail_always`], effective already in `Initialize`.
     ///
     /// # Panics
     /// As there.
@@ -112,7 +112,7 @@ impl Builder {
     /// Loads a profiler into it: class factory, `CreateInstance`, `Initialize`.
     ///
     /// # Errors
-    /// What `Initialize` answers when the profiler does not want to be loaded; it has been dropped then.
+    /// The error of `Initialize`, if the profiler refuses to be loaded; it is dropped then.
     pub fn load<P: Profiler>(self) -> Result<FakeClr> {
         let attached = matches!(self.start, Start::Attach(_));
         let runtime = Runtime::new(self.info_version, self.release, self.concurrent_gc, attached, self.faults);

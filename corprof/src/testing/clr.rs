@@ -1,4 +1,4 @@
-//! [`FakeClr`]: a profiler loaded into a runtime that is not there.
+//! [`FakeClr`]: a profiler loaded into a fake runtime.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -26,22 +26,22 @@ use super::runtime::Runtime;
 use super::threads::Worker;
 use super::world::Thread;
 
-/// Makes a callback: `make!(clr, Event, |callback| callback.Method(arguments))`. What it answered, if it was made.
+/// Makes a callback: `make!(clr, Event, |callback| callback.Method(arguments))`. Returns its result, if it was made.
 macro_rules! make {
     ($clr:expr, $event:ident, |$callback:ident| $call:expr) => {
         $clr.deliver(crate::event_mask::Event::$event, |$callback| {
-            // SAFETY: the object is the profiler's and alive; the arguments are as the IDL has them, identifiers that this
-            // fake CLR made and pointers to what outlives the call.
+            // SAFETY: the object is the profiler's and alive; the arguments are as in the IDL: identifiers of this fake CLR,
+            // and pointers to data that outlive the call.
             unsafe { $call }
         })
     };
 }
 pub(super) use make;
 
-/// A profiler loaded into a runtime that is not there: the [module's documentation](crate::testing) tells how to use it.
+/// A profiler loaded into a fake runtime: the [module's documentation](crate::testing) shows how to use it.
 ///
-/// Every method may be called from any thread. One that makes callbacks makes the calling thread a managed one first, unless
-/// it is one already; the thread that called [`load`](Self::load) is from the start.
+/// Every method may be called on any thread. A method that makes callbacks first makes the calling thread a managed one, if it
+/// is not; the thread that called [`load`](Self::load) is managed from the start.
 #[derive(Debug)]
 pub struct FakeClr {
     pub(super) runtime: Arc<Runtime>,
@@ -51,7 +51,7 @@ pub struct FakeClr {
     /// [`has_panicked`] of the profiler's type.
     panicked: unsafe fn(*mut c_void) -> bool,
     pub(super) workers: Mutex<HashMap<usize, Worker>>,
-    /// One thread loads the core library.
+    /// One thread at a time loads the core library.
     pub(super) loading: Mutex<()>,
 }
 
@@ -74,12 +74,12 @@ impl FakeClr {
     /// Loads a profiler into the newest runtime that corprof knows: class factory, `CreateInstance`, `Initialize`.
     ///
     /// # Errors
-    /// What `Initialize` answers when the profiler does not want to be loaded; it has been dropped then.
+    /// The error of `Initialize`, if the profiler refuses to be loaded; it is dropped then.
     pub fn load<P: Profiler>() -> Result<Self> {
         Self::builder().load::<P>()
     }
 
-    /// A runtime to be described before a profiler is loaded into it.
+    /// Describes a runtime before a profiler is loaded into it.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -125,7 +125,7 @@ impl FakeClr {
         Ok(clr)
     }
 
-    /// No Info call works in there, and it counts as no callback of the log: it comes before all.
+    /// No Info call works in this callback, and it is not in the log: it comes before all others.
     fn ask_for_notification_only(&self) {
         let Some(Callback(callback)) = &self.callback else { return };
         let mut answer = BOOL(0);
@@ -134,7 +134,7 @@ impl FakeClr {
         self.runtime.notification_only.store(code.is_ok() && answer.as_bool(), Ordering::Relaxed);
     }
 
-    /// Makes a callback, if the profiler gets it now.
+    /// Makes a callback, if the profiler receives it now.
     pub(super) fn deliver(
         &self,
         event: Event,
@@ -142,7 +142,7 @@ impl FakeClr {
     ) -> Option<HRESULT> {
         let Callback(callback) = self.callback.as_ref()?;
         let delivery = self.runtime.is_wanted(event)?;
-        // A collection waits for those that could be touching objects, unless they are part of it.
+        // A collection waits for the callbacks that could be touching objects, unless they are part of it.
         let collects = self.runtime.collector.load(Ordering::Acquire) == here::thread(self.runtime.id);
         let is_native = here::thread(self.runtime.id) == 0;
         let must_wait = delivery.cooperative && (is_native || !collects);
@@ -152,11 +152,11 @@ impl FakeClr {
         Some(call(callback))
     }
 
-    /// Makes a callback that no other method makes: `call` gets the profiler's own interface, and must call the method of
-    /// `event` on it, nothing else. What it answered, or nothing if the profiler does not get the callback now.
+    /// Makes a callback that no other method makes: `call` receives the profiler's own interface, and must call the method of
+    /// `event` on it and nothing else. Returns its result, or nothing if the profiler does not receive the callback now.
     ///
-    /// As always, that depends on the event mask, the version of the runtime and what the contract table says. The callbacks
-    /// of a profiler's beginning and end are never made this way.
+    /// As always, that depends on the event mask, the version of the runtime and the contract table. The callbacks of a
+    /// profiler's beginning and end are never made this way.
     ///
     /// ```
     /// # use corprof::{event_mask::Event, prelude::*, testing::FakeClr};
@@ -180,7 +180,7 @@ impl FakeClr {
         self.deliver(event, call)
     }
 
-    /// The profiler itself, to look at what it has made of its callbacks; none once it has been dropped.
+    /// The profiler itself, to check its state; none once it was dropped.
     ///
     /// # Panics
     /// If another type than `P` was loaded.
@@ -189,16 +189,16 @@ impl FakeClr {
             misuse(format_args!("{} is not the profiler that was loaded", P::NAME));
         }
         let Callback(callback) = self.callback.as_ref()?;
-        // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and the
-        // fake CLR makes those by `&mut self` only.
+        // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and the fake
+        // CLR makes those by `&mut self` only.
         unsafe { profiler_of(callback.as_raw()) }
     }
 
-    /// What the profiler keeps behind a lock of corprof's, to look at between two steps of the program.
+    /// The data behind one of corprof's locks in the profiler, to check between two steps of the program.
     ///
-    /// [`Mutex::lock`](crate::sync::Mutex::lock) wants the context of a callback, which a test does not have. Let go of the
-    /// guard before the next step: a callback that takes the same lock would wait for ever. Data that the test wants after
-    /// [`shutdown`](Self::shutdown), when the profiler is gone, it shares with the profiler by an `Arc` or a `static`.
+    /// [`Mutex::lock`](crate::sync::Mutex::lock) needs the context of a callback, which a test does not have. Drop the guard
+    /// before the next step: a callback that takes the same lock would wait for ever. Data that the test needs after
+    /// [`shutdown`](Self::shutdown), when the profiler is gone, must be shared with the profiler by an `Arc` or a `static`.
     ///
     /// ```
     /// use corprof::{prelude::*, sync::Mutex, testing::FakeClr};
@@ -224,8 +224,8 @@ impl FakeClr {
         mutex.lock_anywhere()
     }
 
-    /// Whether any of the profiler's code has panicked: it is quiet since. No panic comes out of a callback, so a test that
-    /// expects none must ask. Once the profiler has detached, nobody can tell any more.
+    /// Whether any of the profiler's code has panicked, so that it is disabled. No panic comes out of a callback, so a test
+    /// that expects none must ask. Once the profiler has detached, this is `false`.
     pub fn has_panicked(&self) -> bool {
         // SAFETY: the object came from the factory of the type that the function is for.
         self.callback.as_ref().is_some_and(|Callback(callback)| unsafe { (self.panicked)(callback.as_raw()) })
@@ -241,21 +241,21 @@ impl FakeClr {
         self.runtime.delivered()
     }
 
-    /// Forgets which callbacks have been made.
+    /// Clears the list of callbacks that have been made.
     pub fn forget_delivered(&self) {
         self.runtime.forget_delivered();
     }
 
-    /// The calls that were refused because the place was wrong, with what they were refused with: what a profiler of
-    /// corprof's contexts never sees.
+    /// The calls that were refused because of their place, with their codes. A profiler that uses corprof's contexts never gets
+    /// these.
     pub fn refusals(&self) -> Vec<(&'static str, HRESULT)> {
         self.runtime.refusals()
     }
 
-    /// Makes the next call of this name fail. Several are failed in their order.
+    /// Makes the next call of this name fail. Several failures are used in order.
     ///
     /// # Panics
-    /// If there is no such call, neither of `ICorProfilerInfo` nor of `IMetaDataImport2`.
+    /// If neither `ICorProfilerInfo` nor `IMetaDataImport2` has such a call.
     #[track_caller]
     pub fn fail_next(&self, call: &str, code: HRESULT) {
         if !self.runtime.faults.next(call, code) {
@@ -285,8 +285,8 @@ impl FakeClr {
         }
     }
 
-    /// The runtime's interface, for calls from places where corprof has no context: a thread of the test's own, or none at
-    /// all. It is answered or refused as any other.
+    /// The runtime's interface, for calls from places where corprof has no context: a thread of the test's own, or outside any
+    /// callback. The calls are answered or refused like any other.
     pub fn info(&self) -> IUnknown {
         com::create(InfoFace { runtime: Arc::clone(&self.runtime) })
     }
@@ -296,7 +296,7 @@ impl FakeClr {
         made(AppDomainId::from_raw(self.runtime.world().app_domain))
     }
 
-    /// Does what a runtime does before `Main`: reports the main thread, which is the calling one, loads the core library and
+    /// Does the work of a runtime before `Main`: reports the main thread, which is the calling one, loads the core library and
     /// creates the application domain.
     pub fn start_up(&self) -> ModuleId {
         let (domain, thread) = (self.app_domain().as_raw(), self.current_thread());
@@ -315,8 +315,8 @@ impl FakeClr {
         }
     }
 
-    /// Does the rest of a detach that the profiler has asked for with `RequestProfilerDetach`: `ProfilerDetachSucceeded` on
-    /// a thread of the runtime's own, after which the object is let go. Whether the profiler had asked.
+    /// Completes a detach that the profiler has requested with `RequestProfilerDetach`: makes `ProfilerDetachSucceeded` on a
+    /// thread of the runtime's own, then releases the object. Returns whether the profiler had requested it.
     ///
     /// From the request on no callback is made and every call is refused.
     pub fn detach(&mut self) -> bool {
@@ -339,7 +339,7 @@ impl Drop for FakeClr {
     }
 }
 
-/// What the runtime does with a library: `DllGetClassObject`, then `CreateInstance`.
+/// Does the runtime's work with a library: `DllGetClassObject`, then `CreateInstance`.
 fn create_instance<P: Profiler>() -> Result<sys::ICorProfilerCallback11> {
     let mut factory: *mut c_void = std::ptr::null_mut();
     // SAFETY: the GUIDs are constants, and there is room for one pointer.
@@ -349,20 +349,20 @@ fn create_instance<P: Profiler>() -> Result<sys::ICorProfilerCallback11> {
     };
     Error::check(code, "DllGetClassObject")?;
     let mut object: *mut c_void = std::ptr::null_mut();
-    // The runtime asks for the second version, and from there for all newer ones.
+    // The runtime queries the second version first, and from it all newer ones.
     const IID: GUID = sys::ICorProfilerCallback2::IID;
-    // SAFETY: the call that succeeded gave a class factory, which is never freed.
+    // SAFETY: the successful call returned a class factory, which is never freed.
     let code = unsafe {
         let vtable: &FactoryVtable = *factory.cast();
         (vtable.CreateInstance)(factory, std::ptr::null_mut(), &IID, &mut object)
     };
     Error::check(code, "CreateInstance")?;
-    // SAFETY: the call that succeeded gave a reference to an object with this interface.
+    // SAFETY: the successful call returned a reference to an object with this interface.
     let callback = unsafe { sys::ICorProfilerCallback2::from_raw(object) };
     callback.cast().map_err(|_| Error::new(E_NOINTERFACE, "QueryInterface"))
 }
 
-/// An identifier that the world has just made, and so is not 0.
+/// An identifier that the world has just made, and so not 0.
 pub(super) fn made<T>(id: Option<T>) -> T {
     match id {
         Some(id) => id,
@@ -370,7 +370,7 @@ pub(super) fn made<T>(id: Option<T>) -> T {
     }
 }
 
-/// A test has asked for what makes no sense.
+/// Fails a test that makes an impossible request.
 #[cold]
 #[track_caller]
 #[allow(clippy::panic, reason = "a test that is wrong must fail, at the line that is wrong")]

@@ -1,4 +1,4 @@
-//! Functions: what there is to be compiled, and compiling it.
+//! Functions, and their compilation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use super::contract::Release;
 use super::spec::FunctionSpec;
 use super::world::Function;
 
-/// How many bytes of code every function has.
+/// The size of every function's code in bytes.
 const CODE_SIZE: usize = 0x80;
 
-/// The first release that tells the class of shared code, as seen on .NET 10; .NET 9 was not tried.
+/// The first release that returns the class of shared code, as seen on .NET 10; .NET 9 was not tried.
 const TELLS_SHARED_CLASS: Release = Release(10, 0);
 
 impl FakeClr {
-    /// A function of a class; the same one each time it is asked for. No callback tells of it before it is compiled.
+    /// A function of a class; the same one on each call. No callback reports it before it is compiled.
     ///
     /// # Panics
-    /// If the class is not there, or an array.
+    /// If the class is not loaded, or is an array.
     #[track_caller]
     pub fn function(&self, class: ClassId, function: impl Into<FunctionSpec>) -> FunctionId {
         let spec = function.into();
@@ -54,10 +54,10 @@ impl FakeClr {
         made(FunctionId::from_raw(raw))
     }
 
-    /// A function without metadata, as the program makes them at run time.
+    /// A function without metadata, as a program makes at run time.
     ///
     /// # Panics
-    /// If the module is not there.
+    /// If the module is not loaded.
     #[track_caller]
     pub fn dynamic_function(&self, module: ModuleId, name: &str) -> FunctionId {
         let mut world = self.runtime.world_mut();
@@ -78,8 +78,8 @@ impl FakeClr {
         made(FunctionId::from_raw(raw))
     }
 
-    /// Compiles a function: `JITCompilationStarted`, `JITCompilationFinished`, or the same of a dynamic method. It has code
-    /// in between.
+    /// Compiles a function: `JITCompilationStarted`, `JITCompilationFinished`, or the same of a dynamic method. It gets its
+    /// code in between.
     ///
     /// # Panics
     /// If there is no such function.
@@ -88,8 +88,8 @@ impl FakeClr {
         self.jit_with(function, || ());
     }
 
-    /// As [`jit`](Self::jit), and `meanwhile` is what the compiler makes happen: it loads the classes that the function
-    /// needs first, and asks what it may [`inline`](Self::inline).
+    /// Like [`jit`](Self::jit); `meanwhile` does the compiler's work: it loads the classes that the function needs, and asks
+    /// which calls it may [`inline`](Self::inline).
     ///
     /// ```
     /// # use corprof::testing::FakeClr;
@@ -142,7 +142,7 @@ impl FakeClr {
         self.runtime.world().functions.get(&function.as_raw()).and_then(|function| function.code.clone())
     }
 
-    /// Asks whether a call may be inlined: `JITInlining`. It may if nobody says no.
+    /// Asks whether a call may be inlined: `JITInlining`. Yes, unless the profiler refuses.
     pub fn inline(&self, caller: FunctionId, callee: FunctionId) -> bool {
         self.current_thread();
         let mut answer = BOOL(1);

@@ -1,4 +1,4 @@
-//! COM objects of the fake CLR: a vtable, a reference count, and a face that has the answers.
+//! COM objects of the fake CLR: a vtable, a reference count, and a face that answers calls.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::generated::{fake_info, fake_metadata};
 
 use super::runtime::Runtime;
 
-/// What an object is behind its vtable.
+/// The object behind a vtable.
 pub(crate) trait Face: Send + Sync + 'static {
     /// The vtable of the newest interface.
     type Vtable: 'static;
@@ -20,7 +20,7 @@ pub(crate) trait Face: Send + Sync + 'static {
     /// Whether the object has this interface.
     fn has(&self, iid: &GUID) -> bool;
 
-    /// Lets a call of the method in `slot` in, or says what it is refused with.
+    /// Lets a call of the method in `slot` in, or returns the code of its refusal.
     fn let_in(&self, slot: usize) -> Result<(), HRESULT>;
 }
 
@@ -59,7 +59,7 @@ pub(crate) unsafe fn of<'a, F: Face>(this: *mut c_void) -> &'a F {
     unsafe { &(*this.cast::<Object<F>>()).face }
 }
 
-/// Answers a call of the method in `slot`.
+/// Makes a call of the method in `slot`.
 ///
 /// # Safety
 /// As [`of`], while the call lasts.
@@ -97,12 +97,12 @@ pub(crate) unsafe extern "system" fn query_interface<F: Face>(
     S_OK
 }
 
-/// `AddRef`. What it answers is no number to rely on, as in any COM.
+/// `AddRef`. Callers must not rely on its result, as always in COM.
 ///
 /// # Safety
 /// As [`of`].
 pub(crate) unsafe extern "system" fn add_ref<F: Face>(this: *mut c_void) -> u32 {
-    // SAFETY: `this` is what `Arc::into_raw` gave, and a reference is held.
+    // SAFETY: `this` came from `Arc::into_raw`, and a reference is held.
     unsafe { Arc::increment_strong_count(this.cast_const().cast::<Object<F>>()) };
     1
 }
@@ -110,9 +110,9 @@ pub(crate) unsafe extern "system" fn add_ref<F: Face>(this: *mut c_void) -> u32 
 /// `Release`.
 ///
 /// # Safety
-/// As [`of`]; the reference is given up.
+/// As [`of`]; the reference is released.
 pub(crate) unsafe extern "system" fn release<F: Face>(this: *mut c_void) -> u32 {
-    // SAFETY: `this` is what `Arc::into_raw` gave, and the reference is the caller's.
+    // SAFETY: `this` came from `Arc::into_raw`, and the reference is the caller's.
     unsafe { Arc::decrement_strong_count(this.cast_const().cast::<Object<F>>()) };
     1
 }

@@ -1,7 +1,7 @@
-//! The state machine of the runtime's entry macros: which call is refused from where, and with what.
+//! The state machine of the runtime's entry macros: which call is refused where, and with which code.
 //!
-//! The rows are generated from contracts.toml (`generated/contract_table.rs`); what is done with them is here, as a function
-//! of its arguments.
+//! The rows are generated from contracts.toml (`generated/contract_table.rs`); this file evaluates them, as functions without
+//! state.
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -35,27 +35,27 @@ pub(crate) struct Call {
     /// The first release with its interface.
     pub(crate) since: Release,
     pub(crate) entry: Entry,
-    /// It may start a collection.
+    /// Whether it may start a collection.
     pub(crate) triggers: bool,
-    /// A profiler that attached may make it.
+    /// Whether an attached profiler may make it.
     pub(crate) attach: bool,
-    /// It needs a collection in progress, or a managed thread in cooperative mode.
+    /// Whether it needs a collection in progress, or a managed thread in cooperative mode.
     pub(crate) inspects_objects: bool,
     pub(crate) main_profiler_only: bool,
-    /// What was different before.
+    /// The rules of earlier releases.
     pub(crate) earlier: &'static [Earlier],
 }
 
-/// How a method was entered up to a release.
+/// The rules of a method up to a release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Earlier {
-    /// The last major version of which it is true.
+    /// The last major version with these rules.
     pub(crate) up_to: u32,
     pub(crate) entry: Entry,
     pub(crate) triggers: bool,
 }
 
-/// Which sync Info calls work in a callback.
+/// The sync Info calls that work in a callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SyncInfo {
     All,
@@ -63,44 +63,44 @@ pub(crate) enum SyncInfo {
     None,
 }
 
-/// A callback, as the runtime makes it.
+/// A callback of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     pub(crate) event: Event,
     /// The first release with its interface.
     pub(crate) since: Release,
     pub(crate) sync_info: SyncInfo,
-    /// A collection waits until it returns.
+    /// Whether a collection waits until it returns.
     pub(crate) cooperative: bool,
     pub(crate) during_gc: bool,
-    /// A profiler that attached gets it.
+    /// Whether an attached profiler receives it.
     pub(crate) attach: bool,
-    /// Whether it ever comes.
+    /// Whether it is ever made.
     pub(crate) comes: bool,
 }
 
-/// When a flag of the event mask may be asked for.
+/// The rules of a flag of the event mask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlagRule {
     pub(crate) mask: EventMask,
     pub(crate) immutable: bool,
     pub(crate) attach: bool,
     pub(crate) prevents_detach: bool,
-    /// What is different since.
+    /// The rules that later releases have changed.
     pub(crate) lifted: &'static [Lifted],
 }
 
 /// The rules of a flag from a release on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lifted {
-    /// The first major version of which they are true.
+    /// The first major version with these rules.
     pub(crate) from: u32,
     pub(crate) immutable: bool,
     pub(crate) attach: bool,
     pub(crate) prevents_detach: bool,
 }
 
-/// How far the profiler has come.
+/// The profiler's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     /// Inside `Initialize`.
@@ -109,50 +109,50 @@ pub(crate) enum Status {
     Attaching,
     /// Up and running.
     Active,
-    /// Detach has begun: no callback and no call any more.
+    /// A detach has begun: no more callbacks and calls.
     Detaching,
-    /// Shutdown has been called: no callback any more.
+    /// Shutdown has been called: no more callbacks.
     Shut,
 }
 
-/// Where the calling thread stands.
+/// The calling thread's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Standing {
-    /// It carries a managed thread.
+    /// Whether it carries a managed thread.
     pub(crate) managed: bool,
     pub(crate) in_callback: bool,
     pub(crate) in_triggers_scope: bool,
     pub(crate) cooperative: bool,
-    /// Inside a callback that is part of a collection.
+    /// Whether it is inside a callback that is part of a collection.
     pub(crate) in_collection: bool,
 }
 
-/// All else that decides.
+/// All other inputs of the rules.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
     pub(crate) release: Release,
     pub(crate) status: Status,
     pub(crate) attached: bool,
     pub(crate) notification_only: bool,
-    /// A collection is in progress.
+    /// Whether a collection is in progress.
     pub(crate) collecting: bool,
     pub(crate) standing: Standing,
 }
 
 impl Call {
-    /// How it is entered in a release, and whether it may start a collection there.
+    /// Its entry in a release, and whether it may start a collection there.
     fn rules(&self, release: Release) -> (Entry, bool) {
         let then = self.earlier.iter().filter(|earlier| release.0 <= earlier.up_to).min_by_key(|earlier| earlier.up_to);
         then.map_or((self.entry, self.triggers), |earlier| (earlier.entry, earlier.triggers))
     }
 
-    /// The code that the runtime refuses the call with, if it does: the checks of the entry macro in their order, then those
+    /// The code with which the runtime refuses the call, if it does: the checks of the entry macro in their order, then those
     /// of object inspection.
     pub(crate) fn refusal(&self, now: &Circumstances) -> Option<HRESULT> {
         let (entry, triggers) = self.rules(now.release);
         let standing = now.standing;
         if self.since > now.release {
-            // Who gets here has gone past the end of an older runtime's vtable.
+            // Such a call goes past the end of an older runtime's vtable.
             return Some(E_NOTIMPL);
         }
         if entry == Entry::Unchecked {
@@ -167,7 +167,7 @@ impl Call {
         if entry == Entry::InitOnly && now.status != Status::Initializing {
             return Some(sys::CORPROF_E_CALL_ONLY_FROM_INIT);
         }
-        // Only a managed thread is checked: what a profiler does on threads of its own is its own affair.
+        // The runtime checks managed threads only, and leaves a profiler's own threads alone.
         let is_out_of_place = !standing.in_callback || (triggers && !standing.in_triggers_scope);
         if entry == Entry::Sync && standing.managed && is_out_of_place {
             return Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
@@ -184,7 +184,7 @@ impl Call {
 }
 
 impl Delivery {
-    /// Where a thread stands while it makes the callback.
+    /// A thread's state while it makes the callback.
     pub(crate) fn standing(&self, managed: bool) -> Standing {
         Standing {
             managed,
@@ -205,7 +205,7 @@ impl FlagRule {
     }
 }
 
-/// What `SetEventMask2` answers by the rules of the flags.
+/// The result of `SetEventMask2` by the rules of the flags.
 pub(crate) fn check_mask(current: EventMask, wanted: EventMask, now: &Circumstances) -> Result<(), Error> {
     for flag in FLAG_RULES {
         let (immutable, attach, _) = flag.in_release(now.release);
@@ -220,7 +220,7 @@ pub(crate) fn check_mask(current: EventMask, wanted: EventMask, now: &Circumstan
     Ok(())
 }
 
-/// What `RequestProfilerDetach` answers by the flags that are on.
+/// The result of `RequestProfilerDetach` by the flags that are set.
 pub(crate) fn check_detach(mask: EventMask, release: Release) -> Result<(), HRESULT> {
     let is_on = |flag: &&FlagRule| mask.contains(flag.mask);
     let mut on = FLAG_RULES.iter().filter(is_on).map(|flag| flag.in_release(release));

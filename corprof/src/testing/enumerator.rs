@@ -1,4 +1,4 @@
-//! The fake CLR's enumerators: of modules and of threads, which differ in their names only.
+//! The fake CLR's enumerators of modules and of threads, which differ only in their names.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use windows_core::{GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
 use super::com::{self, Face};
 use crate::error::{E_NOTIMPL, E_POINTER, S_FALSE, S_OK};
 
-/// A list of ids, handed out from its beginning to its end.
+/// A list of ids, read from its beginning to its end.
 struct Listing {
     ids: Vec<usize>,
     given: AtomicUsize,
 }
 
-/// Hands an enumerator of `ids` over.
+/// Returns an enumerator of `ids` in `out`.
 ///
 /// # Safety
 /// `out` is null or room for a reference; `E` is an interface whose vtable is that of `ICorProfilerModuleEnum`.
@@ -24,7 +24,7 @@ pub(crate) unsafe fn put<E: Interface>(out: *mut Option<E>, ids: Vec<usize>) -> 
         return E_POINTER;
     }
     let listing = com::create(Listing { ids, given: AtomicUsize::new(0) });
-    // SAFETY: not null; the reference is handed over, under the name of an interface with the same vtable.
+    // SAFETY: not null; the caller gets the reference, under the name of an interface with the same vtable.
     unsafe { *out = Some(E::from_raw(listing.into_raw())) };
     S_OK
 }

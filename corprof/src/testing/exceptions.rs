@@ -1,4 +1,4 @@
-//! Exceptions: thrown, searched for a catcher, and unwound.
+//! Exceptions: throws them, searches for a catcher, and unwinds.
 
 use crate::id::ClassId;
 
@@ -6,14 +6,14 @@ use super::clr::{FakeClr, make};
 use super::spec::{FakeObject, Frame};
 
 impl FakeClr {
-    /// Throws an exception of a class through the frames of a stack, the one that throws first, up to the first that
-    /// catches; without such a frame the search is all there is, as the process would end.
+    /// Throws an exception of a class through the frames of a stack, beginning with the throwing frame, up to the first that
+    /// catches; without a catching frame only the search takes place, because the process would end.
     ///
     /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
     /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
-    /// `ExceptionUnwindFunctionLeave`; in the frame that catches, `ExceptionCatcherEnter` and `ExceptionCatcherLeave`
-    /// stand for the end of the unwinding. As seen on .NET Core 3.1 and .NET 8, the runtime holds the exception by two
-    /// handles for as long: `HandleCreated` before all, `HandleDestroyed` after all.
+    /// `ExceptionUnwindFunctionLeave`; in the catching frame, `ExceptionCatcherEnter` and `ExceptionCatcherLeave` replace the
+    /// end of the unwinding. As seen on .NET Core 3.1 and .NET 8, two handles hold the exception meanwhile: `HandleCreated`
+    /// before all other callbacks, `HandleDestroyed` after them.
     ///
     /// # Panics
     /// If there is no such class.

@@ -1,6 +1,6 @@
 //! The heap: allocations, and collections that move objects.
 //!
-//! Objects have addresses, and no memory: a profiler that reads an object's fields finds nothing there.
+//! Objects have addresses, but no memory: a profiler that reads an object's fields finds no data.
 
 use std::sync::atomic::Ordering;
 
@@ -46,16 +46,16 @@ impl FakeClr {
             world.heap.allocate(key, raw, size);
             FakeObject(key)
         };
-        // Of small objects, only those hear who asked for all.
+        // Small objects are reported only if both flags are set.
         let all = EventMask::MONITOR_OBJECT_ALLOCATED | EventMask::ENABLE_OBJECT_ALLOCATED;
         if size >= LARGE || self.event_mask().contains(all) {
-            // Where the object is, is only certain inside: a collection may have come first.
+            // The object's address is certain only inside the callback: a collection may have come first.
             make!(self, ObjectAllocated, |callback| callback.ObjectAllocated(self.address_of(object), raw));
         }
         object
     }
 
-    /// Where an object is now; nowhere if it has been collected.
+    /// The current address of an object; none if it was collected.
     pub fn address(&self, object: FakeObject) -> Option<usize> {
         self.runtime.world().heap.objects.get(&object.0).map(|object| object.address)
     }
@@ -64,7 +64,7 @@ impl FakeClr {
         self.address(object).unwrap_or(0)
     }
 
-    /// Pins an object by a handle, so that collections leave it where it is: `HandleCreated`.
+    /// Pins an object by a handle, so that collections do not move it: `HandleCreated`.
     pub fn pin(&self, object: FakeObject) {
         self.change_object(object, |object| object.pinned = true);
         self.create_handle(object.0, object);
@@ -76,7 +76,7 @@ impl FakeClr {
         self.destroy_handle(object.0);
     }
 
-    /// Whether a handle keeps an object where it is: one of [`pin`](Self::pin), or one that the profiler has made.
+    /// Whether a handle pins an object: one of [`pin`](Self::pin), or one that the profiler has made.
     pub fn is_pinned(&self, object: FakeObject) -> bool {
         self.runtime.world().heap.is_pinned(object.0)
     }
@@ -91,12 +91,12 @@ impl FakeClr {
         make!(self, HandleDestroyed, |callback| callback.HandleDestroyed(handle));
     }
 
-    /// Lets go of an object: the next collection takes it.
+    /// Makes an object garbage: the next collection frees it.
     pub fn release(&self, object: FakeObject) {
         self.change_object(object, |object| object.garbage = true);
     }
 
-    /// From now on one object has a reference to another, which `ObjectReferences` reports; it keeps nothing alive.
+    /// Adds a reference from one object to another, which `ObjectReferences` reports; it does not keep the object alive.
     pub fn refer(&self, from: FakeObject, to: FakeObject) {
         self.runtime.world_mut().heap.references.entry(from.0).or_default().push(to.0);
     }
@@ -116,9 +116,9 @@ impl FakeClr {
         let _one_at_a_time = lock(&self.runtime.suspension);
         let this = here::thread(self.runtime.id);
         make!(self, RuntimeSuspendStarted, |callback| callback.RuntimeSuspendStarted(sys::COR_PRF_SUSPEND_FOR_GC));
-        // Nobody is inside of a callback that a collection waits for, until it ends.
+        // No thread is inside a callback that a collection waits for, until it ends.
         let stopped = unpoisoned(self.runtime.execution.write());
-        // As seen on .NET 8, of the thread that collects alone: the others are in code that need not be stopped.
+        // As seen on .NET 8, only the collecting thread is reported: the others are in code that need not be stopped.
         make!(self, RuntimeThreadSuspended, |callback| callback.RuntimeThreadSuspended(this));
         make!(self, RuntimeSuspendFinished, |callback| callback.RuntimeSuspendFinished());
         self.runtime.collector.store(this, Ordering::Release);
@@ -147,9 +147,9 @@ impl FakeClr {
         make!(self, RuntimeResumeFinished, |callback| callback.RuntimeResumeFinished());
     }
 
-    /// The newer form of each callback comes first, and the older one with it.
+    /// The newer form of each callback comes first, followed by the older one.
     fn report_ranges(&self, collected: &Collected) {
-        // What does not fit is reported as the greatest number that does, as the runtime does it.
+        // Like the runtime, this reports a number that does not fit as the greatest that does.
         let narrow = |lengths: &[usize]| -> Vec<u32> {
             lengths.iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX)).collect()
         };
@@ -177,7 +177,7 @@ impl FakeClr {
             heap.objects.iter().map(|(&key, object)| (object.address, key, heap.is_pinned(key))).collect()
         };
         let addresses: Vec<usize> = objects.iter().map(|&(address, ..)| address).collect();
-        // What holds an object is a handle, whose number is the object's own.
+        // A handle holds each object; its number is the object's own.
         let handles: Vec<usize> = objects.iter().map(|&(_, key, _)| key).collect();
         let kinds = vec![sys::COR_PRF_GC_ROOT_HANDLE; objects.len()];
         let flag = |pinned| if pinned { sys::COR_PRF_GC_ROOT_PINNING } else { sys::COR_PRF_GC_ROOT_FLAGS::empty() };
@@ -188,7 +188,7 @@ impl FakeClr {
         make!(self, RootReferences, |callback| callback.RootReferences(count, roots));
     }
 
-    /// Of every object, also of those that refer to none.
+    /// For every object, including those without references.
     fn report_references(&self) {
         let objects: Vec<(usize, usize, Vec<usize>)> = {
             let heap = &self.runtime.world().heap;
@@ -204,7 +204,7 @@ impl FakeClr {
 }
 
 impl Runtime {
-    /// `CreateHandle`, which tells nobody of the handle.
+    /// `CreateHandle`, without a callback.
     pub(super) fn make_handle(&self, address: usize, kind: sys::COR_PRF_HANDLE_TYPE) -> Result<usize, HRESULT> {
         let mut world = self.world_mut();
         let found = world.heap.objects.iter().find(|(_, object)| object.address == address).map(|(&key, _)| key);
@@ -225,8 +225,8 @@ impl Runtime {
         Ok(heap.objects.get(&handle.object).map_or(0, |object| object.address))
     }
 
-    /// `EnumerateGCHeapObjects`: shows every object, until `visit` wants no more. Where a runtime waits for another's
-    /// suspension to end, this says that there is one.
+    /// `EnumerateGCHeapObjects`: calls `visit` with every object, until it returns `false`. Where a runtime waits for the end
+    /// of another suspension, this returns an error.
     pub(super) fn visit_heap(&self, mut visit: impl FnMut(usize) -> bool) -> Result<(), HRESULT> {
         let standing = here::standing(self.id);
         if standing.in_callback && !standing.in_triggers_scope {
@@ -234,7 +234,7 @@ impl Runtime {
         }
         let Ok(_suspended) = self.suspension.try_lock() else { return Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) };
         let addresses: Vec<usize> = self.world().heap.objects.values().map(|object| object.address).collect();
-        // What is visited may be asked about, as during a collection.
+        // During the visit, calls about objects are allowed, as during a collection.
         let visiting = Standing { in_callback: true, in_triggers_scope: false, in_collection: true, ..standing };
         let _inside = here::enter(self.id, |_| visiting);
         let _ = addresses.into_iter().all(&mut visit);

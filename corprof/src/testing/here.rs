@@ -1,10 +1,10 @@
-//! Where the calling thread stands in each fake CLR: which managed thread it carries, and what it is inside of.
+//! The calling thread's state in each fake CLR: the managed thread that it carries, and its callbacks.
 
 use std::cell::RefCell;
 
 use super::contract::Standing;
 
-/// What the calling thread is to one fake CLR.
+/// The calling thread's state in one fake CLR.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     clr: u64,
@@ -40,7 +40,7 @@ pub(crate) fn thread(clr: u64) -> usize {
     place(clr).thread
 }
 
-/// From now on the calling thread carries a managed thread, or none.
+/// From now on the calling thread carries this managed thread, or none.
 pub(crate) fn carry(clr: u64, thread: usize) {
     put(Place { clr, thread, standing: Standing { managed: thread != 0, ..Standing::default() } });
 }
@@ -49,12 +49,12 @@ pub(crate) fn standing(clr: u64) -> Standing {
     place(clr).standing
 }
 
-/// Being inside a callback; over when dropped.
+/// Marks the calling thread as being inside a callback, until it is dropped.
 pub(crate) struct Inside {
     before: Place,
 }
 
-/// The calling thread goes into a callback.
+/// The calling thread enters a callback.
 pub(crate) fn enter(clr: u64, standing: impl FnOnce(bool) -> Standing) -> Inside {
     let before = place(clr);
     put(Place { standing: standing(before.thread != 0), ..before });

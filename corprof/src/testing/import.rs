@@ -1,4 +1,4 @@
-//! What a fake module's metadata answers: the methods that corprof's own reader asks, and those to look types up.
+//! The results of a fake module's metadata: the methods that corprof's own reader calls, and those to look types up.
 
 #![allow(non_snake_case, reason = "methods have their names in the IDL")]
 
@@ -15,18 +15,18 @@ use super::out::{code, put, put_list, put_text};
 
 type Answer<T> = Result<T, HRESULT>;
 
-/// Where every method's body is, as far as anybody can tell.
+/// The address of every method's body.
 const BODY: u32 = 0x2050;
 
 impl ImportFace {
-    /// Asks the module's tables.
+    /// Reads the module's tables.
     fn ask<T>(&self, question: impl FnOnce(&Metadata) -> Option<T>) -> Answer<T> {
         let world = self.runtime.world();
         let module = world.modules.get(&self.module).ok_or(E_INVALIDARG)?;
         question(&module.metadata).ok_or(sys::CLDB_E_RECORD_NOTFOUND)
     }
 
-    /// Answers one call of an enumeration. Its handle is the number of tokens that it has given out, and one.
+    /// Makes one call of an enumeration. Its handle is the number of tokens that it has returned, plus one.
     ///
     /// # Safety
     /// As [`put_list`]; `handle` is null or points at a handle of the same enumeration, which may be null.
@@ -53,7 +53,7 @@ impl ImportFace {
 }
 
 impl ImportAnswers for ImportFace {
-    /// A handle is a number: there is nothing to close.
+    /// A handle is a number: closing does nothing.
     unsafe fn CloseEnum(&self, _handle: sys::HCORENUM) {}
 
     unsafe fn GetScopeProps(&self, name: *mut u16, room: u32, count: *mut u32, mvid: *mut GUID) -> HRESULT {
@@ -65,7 +65,7 @@ impl ImportAnswers for ImportFace {
     }
 
     unsafe fn EnumTypeDefs(&self, handle: *mut sys::HCORENUM, tokens: *mut u32, room: u32, count: *mut u32) -> HRESULT {
-        // As in a runtime, without the type that every module has.
+        // Like a runtime, without the type that every module has.
         let all = self.ask(|tables| Some((2..=tables.types.len() as u32).map(|row| 0x0200_0000 | row).collect()));
         let all: Vec<u32> = all.unwrap_or_default();
         // SAFETY: the trait's promise.
@@ -92,7 +92,7 @@ impl ImportAnswers for ImportFace {
     unsafe fn FindTypeDefByName(&self, name: *const u16, enclosing: u32, token: *mut u32) -> HRESULT {
         // SAFETY: the trait's promise.
         let name = unsafe { crate::session::wire::utf16_z(name) };
-        // Nil, of whatever table, means that it is not nested.
+        // A nil token of any table means that the type is not nested.
         let outer = if enclosing & 0x00FF_FFFF == 0 { 0 } else { enclosing };
         let found = self.ask(|tables| {
             let mut rows = (1_u32..).zip(&tables.types);
@@ -119,7 +119,7 @@ impl ImportAnswers for ImportFace {
         code(found.map(|(text, visibility)| unsafe {
             put_text(&text, room, count, name);
             put(flags, visibility.bits());
-            // A nil reference: which base it has, is not told.
+            // A nil reference: the base type is not modelled.
             put(extends, 0x0100_0000);
         }))
     }
@@ -165,7 +165,7 @@ impl ImportAnswers for ImportFace {
     ) -> HRESULT {
         let found = self.ask(|tables| {
             let row = row(&tables.methods, Table::MethodDef, token)?;
-            // The bytes stay where they are for as long as the fake CLR lives.
+            // The bytes do not move as long as the fake CLR lives.
             let blob = (row.signature.as_ptr(), row.signature.len() as u32);
             Some((row.class, row.name.clone(), row.is_static, blob))
         });

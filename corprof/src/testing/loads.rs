@@ -1,4 +1,4 @@
-//! Loading and unloading: assemblies with their module, classes, arrays.
+//! Loads and unloads assemblies with their module, classes and arrays.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::spec::ClassSpec;
 use super::world::{Array, Assembly, Class, Module};
 use corprof_sys as sys;
 
-/// `S_OK`, as the status of what has ended well.
+/// `S_OK`, as the status of a success.
 const OK: HRESULT = HRESULT(0);
 
 impl FakeClr {
     /// Loads an assembly of one module: `AssemblyLoadStarted`, `ModuleLoadStarted`, `ModuleLoadFinished`,
-    /// `ModuleAttachedToAssembly`, `AssemblyLoadFinished`. The module is what everything else is found in;
-    /// [`assembly_of`](Self::assembly_of) has the assembly.
+    /// `ModuleAttachedToAssembly`, `AssemblyLoadFinished`. Returns the module, to which classes belong;
+    /// [`assembly_of`](Self::assembly_of) returns the assembly.
     pub fn load_assembly(&self, name: &str) -> ModuleId {
         self.current_thread();
         let mut world = self.runtime.world_mut();
@@ -46,9 +46,9 @@ impl FakeClr {
         made(ModuleId::from_raw(module))
     }
 
-    /// The core library's module, `System.Private.CoreLib`, which is loaded the first time.
+    /// The core library's module, `System.Private.CoreLib`; loads it the first time.
     pub fn core_module(&self) -> ModuleId {
-        // Another thread may be at it.
+        // Another thread may be loading it.
         let _one_at_a_time = lock(&self.loading);
         let known = self.runtime.world().core;
         if let Some(core) = ModuleId::from_raw(known) {
@@ -59,12 +59,12 @@ impl FakeClr {
         core
     }
 
-    /// A class of the core library, such as `System.Int32`, which is loaded the first time.
+    /// A class of the core library, such as `System.Int32`; loads it the first time.
     pub fn core_class(&self, class: impl Into<ClassSpec>) -> ClassId {
         self.load_class(self.core_module(), class)
     }
 
-    /// Loads a class: `ClassLoadStarted`, `ClassLoadFinished`. One that is there already is only looked up.
+    /// Loads a class: `ClassLoadStarted`, `ClassLoadFinished`. A class that is already loaded is only looked up.
     ///
     /// # Panics
     /// If there is no such module.
@@ -86,7 +86,7 @@ impl FakeClr {
         self.introduce(Class { module, token, parent, type_args, array: None, alive: false })
     }
 
-    /// Loads the class of arrays of these elements, of this many dimensions. No callback tells of classes of arrays.
+    /// Loads the class of arrays of these elements, with this many dimensions. No callback reports classes of arrays.
     ///
     /// # Panics
     /// If there is no such class.
@@ -115,7 +115,7 @@ impl FakeClr {
             return known;
         }
         let raw = world.new_id();
-        // Two threads must not load it both: it can be found from here on, though nothing can be asked about it yet.
+        // Two threads must not both load it: it can be found from here on, though no call about it works yet.
         world.classes.insert(raw, class);
         drop(world);
         if !is_array {
@@ -200,7 +200,7 @@ impl FakeClr {
         }
     }
 
-    /// How often a callback has been made.
+    /// How many times a callback has been made.
     pub fn count(&self, event: Event) -> usize {
         self.delivered().into_iter().filter(|&delivered| delivered == event).count()
     }

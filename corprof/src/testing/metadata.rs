@@ -1,4 +1,4 @@
-//! The metadata of a module in a fake CLR: tables that grow as things are declared, and signatures spelt from them.
+//! The metadata of a module in a fake CLR: tables that grow as items are declared, and signatures encoded from them.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::metadata::Table;
 
 use super::world::{Class, World};
 
-/// The tables. A token's row is its place here, counted from one.
+/// The tables. The row of a token is its index here, counted from one.
 pub(crate) struct Metadata {
-    /// The name of the module, as it was compiled.
+    /// The name of the module from its compilation.
     pub(crate) name: String,
     pub(crate) types: Vec<TypeDefRow>,
     pub(crate) methods: Vec<MethodRow>,
@@ -43,7 +43,7 @@ pub(crate) struct GenericParamRow {
     pub(crate) name: String,
 }
 
-/// The token of the row that is at `at` in its table.
+/// The token of the row with index `at` in its table.
 fn token(table: Table, at: usize) -> u32 {
     u32::from(table.as_byte()) << 24 | (at + 1) as u32
 }
@@ -55,7 +55,7 @@ pub(crate) fn row<R>(rows: &[R], table: Table, token: u32) -> Option<&R> {
 }
 
 impl Metadata {
-    /// Metadata with nothing in it but the type that every module has.
+    /// Metadata with only the type that every module has.
     pub(crate) fn new(name: &str) -> Self {
         let module = TypeDefRow { name: "<Module>".to_owned(), enclosing: 0 };
         Self {
@@ -67,7 +67,7 @@ impl Metadata {
         }
     }
 
-    /// The token of a type, which is declared if it is not there.
+    /// The token of a type; declares the type if necessary.
     pub(crate) fn type_def(&mut self, name: &str, enclosing: u32, generic_params: &[String]) -> u32 {
         let is_it = |row: &TypeDefRow| row.name == name && row.enclosing == enclosing;
         if let Some(at) = self.types.iter().position(is_it) {
@@ -79,7 +79,7 @@ impl Metadata {
         token
     }
 
-    /// The token of a method, which is declared if it is not there.
+    /// The token of a method; declares the method if necessary.
     pub(crate) fn method(
         &mut self,
         class: u32,
@@ -114,17 +114,17 @@ impl Metadata {
         }
     }
 
-    /// The generic parameters of a type or method: their tokens.
+    /// The tokens of a type's or method's generic parameters.
     pub(crate) fn params_of(&self, owner: u32) -> Vec<u32> {
         let rows = self.generic_params.iter().enumerate().filter(|(_, row)| row.owner == owner);
         rows.map(|(at, _)| token(Table::GenericParam, at)).collect()
     }
 }
 
-/// A type, as a signature in one module spells it.
+/// Encodes a type for a signature in one module.
 pub(crate) fn spell(world: &mut World, module: usize, class: usize, signature: &mut Vec<u8>) {
     let Some(Class { module: home, token, type_args, array, .. }) = world.classes.get(&class).cloned() else {
-        // Nothing that was loaded: the type that every class is.
+        // No loaded class: `object`, the base of all.
         signature.push(element(sys::ELEMENT_TYPE_OBJECT));
         return;
     };
@@ -205,7 +205,7 @@ pub(crate) fn element(element: sys::CorElementType) -> u8 {
     element.0 as u8
 }
 
-/// An unsigned number, as signatures have it.
+/// An unsigned number in the encoding of signatures.
 pub(crate) fn compressed(number: u32, signature: &mut Vec<u8>) {
     match number {
         0..=0x7F => signature.push(number as u8),

@@ -1,8 +1,8 @@
-//! A runtime that is not there, to test profilers with: in this process, without .NET.
+//! A fake runtime, to test profilers with: in this process, without .NET.
 //!
-//! [`FakeClr::load`] loads a profiler as a runtime does, and from then on the test plays the program: it loads classes,
-//! compiles functions, throws exceptions, collects garbage. The profiler gets the callbacks that it has asked for, in the
-//! order of a runtime (a live test of corprof compares the two), and its questions are answered:
+//! [`FakeClr::load`] loads a profiler as a runtime does. From then on the test plays the program: it loads classes, compiles
+//! functions, throws exceptions, collects garbage. The profiler receives the callbacks of its event mask, in a runtime's order
+//! (a live test of corprof compares the two), and its calls return results:
 //!
 //! ```
 //! use corprof::{prelude::*, testing::{ClassSpec, FakeClr}};
@@ -31,17 +31,17 @@
 //! # Ok::<(), corprof::Error>(())
 //! ```
 //!
-//! What a runtime refuses, the fake refuses, by the same table that the contexts are made from: calls from the wrong place,
-//! immutable flags after `initialize`, everything while the profiler detaches. [`Builder`] says which runtime it is, down to
-//! what older ones lack. Any call can be made to fail with any code ([`FakeClr::fail_next`]), to see what the profiler makes
-//! of it.
+//! The fake refuses the calls that a runtime refuses, by the same table that the contexts are made from: calls from the wrong
+//! place, immutable flags after `initialize`, all calls while the profiler detaches. [`Builder`] selects the version of the
+//! runtime, including the gaps of older ones. Any call can be made to fail with any code ([`FakeClr::fail_next`]), to test how
+//! the profiler handles that.
 //!
 //! # What it cannot do
 //!
-//! Objects have addresses, but no memory; functions have code addresses, but no code. So fields are not read, stacks are
+//! Objects have addresses, but no memory; functions have code addresses, but no code. So fields cannot be read, stacks are
 //! those that the test sets ([`FakeClr::set_stack`]), without registers, and enter/leave hooks are not called. A suspension
-//! stops no thread of the test. Calls that the fake has no answer for are refused as any other, and
-//! where they are not answer `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
+//! stops no thread of the test. Calls that the fake does not implement are refused like any other, and otherwise return
+//! `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
 
 mod answers;
 mod builder;

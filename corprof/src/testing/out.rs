@@ -1,4 +1,4 @@
-//! How the fake CLR's calls hand their answers over: values, lists and text, as far as there is room for them.
+//! Writes the results of the fake CLR's calls: values, lists and text, as far as there is room for them.
 
 use windows_core::HRESULT;
 
@@ -17,7 +17,7 @@ pub(super) unsafe fn put<T>(out: *mut T, value: T) {
     }
 }
 
-/// Writes as much of a list as there is room for, and how long it is.
+/// Writes as much of a list as there is room for, and its length.
 ///
 /// # Safety
 /// `start` is null or points at room for `room` values, `count` is null or points at room for a number.
@@ -31,13 +31,13 @@ pub(super) unsafe fn put_list<T: Copy>(list: &[T], room: u32, count: *mut u32, s
     }
 }
 
-/// Writes as much of a text as there is room for, with a NUL at its end, and how long it is with it.
+/// Writes as much of a text as there is room for, with a NUL at its end, and its length including the NUL.
 ///
 /// # Safety
 /// As [`put_list`].
 pub(super) unsafe fn put_text(text: &str, room: u32, count: *mut u32, start: *mut u16) {
     let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
-    // SAFETY: the caller's promise; what is cut off still ends with a NUL.
+    // SAFETY: the caller's promise; truncated text still ends with a NUL.
     unsafe {
         put_list(&units, room, count, start);
         if !start.is_null() && room > 0 && (room as usize) < units.len() {
@@ -46,7 +46,7 @@ pub(super) unsafe fn put_text(text: &str, room: u32, count: *mut u32, start: *mu
     }
 }
 
-/// The code of an answer.
+/// The code of a result.
 pub(super) fn code(answer: Answer<()>) -> HRESULT {
     answer.err().unwrap_or(S_OK)
 }

@@ -1,4 +1,4 @@
-//! The state of one fake CLR: what all of its objects and threads share.
+//! The state of one fake CLR, shared by all of its objects and threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -19,11 +19,11 @@ use super::contract::{self, Circumstances, Delivery, Release, Status};
 use super::here;
 use super::world::World;
 
-/// What all objects and threads of one fake CLR share.
+/// The state that all objects and threads of one fake CLR share.
 ///
-/// No lock in it is held while a callback runs, but for `execution`.
+/// No lock in it is held while a callback runs, except `execution`.
 pub(crate) struct Runtime {
-    /// Which fake CLR this is; never used again.
+    /// Identifies this fake CLR; never reused.
     pub(crate) id: u64,
     pub(crate) info_version: u8,
     pub(crate) release: Release,
@@ -32,7 +32,7 @@ pub(crate) struct Runtime {
     pub(crate) notification_only: AtomicBool,
     status: AtomicU8,
     mask: AtomicU64,
-    /// `ENABLE_REJIT` was on, now or before.
+    /// Whether `ENABLE_REJIT` is or was set.
     had_rejit: AtomicBool,
     /// The managed thread that runs a collection now; 0 if none does.
     pub(crate) collector: AtomicUsize,
@@ -40,9 +40,9 @@ pub(crate) struct Runtime {
     pub(crate) execution: RwLock<()>,
     /// One suspension at a time.
     pub(crate) suspension: Mutex<()>,
-    /// Which of the system's threads has suspended the runtime; none if it runs.
+    /// The operating-system thread that has suspended the runtime; none if it runs.
     pub(crate) suspender: Mutex<Option<std::thread::ThreadId>>,
-    /// How often it was suspended.
+    /// How many times it was suspended.
     pub(crate) suspensions: AtomicU64,
     pub(crate) faults: Faults,
     refusals: Mutex<Vec<(&'static str, HRESULT)>>,
@@ -50,10 +50,10 @@ pub(crate) struct Runtime {
     world: RwLock<World>,
 }
 
-/// The codes that calls are to fail with, whatever they would answer.
+/// The codes with which calls must fail, instead of their results.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// Whether there are any: the rest is only looked at then.
+    /// Whether there are any: only then is the rest read.
     any: AtomicBool,
     by_call: Mutex<HashMap<&'static str, Fault>>,
 }
@@ -64,7 +64,7 @@ struct Fault {
     always: Option<HRESULT>,
 }
 
-/// Takes a lock that nobody's panic can have left in a bad state: no code of a test runs under one.
+/// Takes a lock. No code of a test runs under one, so a panic cannot leave the data in a bad state.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     unpoisoned(mutex.lock())
 }
@@ -125,7 +125,7 @@ impl Runtime {
         }
     }
 
-    /// Lets a call of an Info method in, or says what it is refused with.
+    /// Lets a call of an Info method in, or returns the code of its refusal.
     pub(crate) fn let_in(&self, slot: usize) -> Result<(), HRESULT> {
         let call = slot.checked_sub(3).and_then(|at| CALLS.get(at)).filter(|call| call.slot == slot).ok_or(E_FAIL)?;
         if let Some(code) = self.faults.take(call.name) {
@@ -156,7 +156,7 @@ impl Runtime {
         EventMask::from_bits_retain(self.mask.load(Ordering::Acquire))
     }
 
-    /// `SetEventMask2`, with the checks that the runtime makes.
+    /// `SetEventMask2`, with the runtime's checks.
     pub(crate) fn set_mask(&self, mask: EventMask) -> Result<(), HRESULT> {
         let (current, now) = (self.mask(), self.circumstances());
         contract::check_mask(current, mask, &now).map_err(|error: Error| error.code())?;
@@ -172,7 +172,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// `RequestProfilerDetach`, with the checks that the runtime makes.
+    /// `RequestProfilerDetach`, with the runtime's checks.
     pub(crate) fn request_detach(&self) -> Result<(), HRESULT> {
         match self.status() {
             Status::Active => {}
@@ -185,7 +185,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Whether the profiler gets a callback now: its runtime has it, its flags ask for it, its state allows it.
+    /// Whether the profiler receives a callback now: its runtime has it, its flags enable it, its state allows it.
     pub(crate) fn is_wanted(&self, event: Event) -> Option<&'static Delivery> {
         let delivery = DELIVERIES.get(event as usize).filter(|delivery| delivery.event == event)?;
         let alternatives = ALTERNATIVES.get(event as usize).copied().unwrap_or_default();
@@ -218,18 +218,18 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Faults {
-    /// The name as the tables have it, if it is a call's.
+    /// The name as in the tables, if a call has it.
     fn call(name: &str) -> Option<&'static str> {
         fake_info::NAMES.into_iter().chain(fake_metadata::NAMES).find(|known| *known == name)
     }
 
-    /// Whether there is such a call.
+    /// Returns whether there is such a call.
     #[must_use]
     pub(crate) fn next(&self, call: &str, code: HRESULT) -> bool {
         self.change(call, |fault| fault.next.push_back(code))
     }
 
-    /// As [`next`](Self::next).
+    /// See [`next`](Self::next).
     #[must_use]
     pub(crate) fn always(&self, call: &str, code: Option<HRESULT>) -> bool {
         self.change(call, |fault| fault.always = code)
@@ -242,14 +242,14 @@ impl Faults {
         true
     }
 
-    /// The code that the call is to fail with now.
+    /// The code with which the call must fail now.
     pub(crate) fn take(&self, call: &str) -> Option<HRESULT> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let mut by_call = lock(&self.by_call);
         let fault = by_call.get_mut(call)?;
-        // Those that are ordered one by one are for the profiler, not for what the SDK asks on its own.
+        // Single failures are for the profiler's calls, not for the SDK's own.
         let next = if exception_pins::is_at_work() { None } else { fault.next.pop_front() };
         next.or(fault.always)
     }

@@ -1,4 +1,4 @@
-//! What a test says about a class or a function that it wants to be there.
+//! A test's description of a class or a function.
 
 use corprof_sys as sys;
 
@@ -12,7 +12,7 @@ const HAS_THIS: u8 = 0x20;
 /// `IMAGE_CEE_CS_CALLCONV_GENERIC`
 const GENERIC: u8 = 0x10;
 
-/// A class: its definition, and the arguments it is instantiated with. A `&str` is one, too.
+/// A class: its definition and its type arguments. A `&str` converts to one.
 ///
 /// ```
 /// # use corprof::testing::ClassSpec;
@@ -31,30 +31,30 @@ pub struct ClassSpec {
 }
 
 impl ClassSpec {
-    /// The class of this name, as metadata has it: with the namespace, and with the arity of a generic one (`` List`1 ``).
+    /// The class with this metadata name: with the namespace, and with the arity of a generic class (`` List`1 ``).
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), enclosing: Vec::new(), args: Vec::new(), generic_params: None, parent: None }
     }
 
-    /// The class is nested in that of this name; for several levels, the outermost is named first.
+    /// The class is nested in the one with this name; for several levels, name the outermost first.
     pub fn nested_in(mut self, enclosing: &str) -> Self {
         self.enclosing.push(enclosing.to_owned());
         self
     }
 
-    /// Its type arguments, those of the classes around it first.
+    /// Its type arguments; those of the enclosing classes come first.
     pub fn args(mut self, args: impl IntoIterator<Item = ClassId>) -> Self {
         self.args = args.into_iter().collect();
         self
     }
 
-    /// The names of its type parameters, those of the classes around it first. Without this they are `T`, or `T0`, `T1`, …
+    /// The names of its type parameters; those of the enclosing classes come first. The default is `T`, or `T0`, `T1`, …
     pub fn generic_params<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
         self.generic_params = Some(names.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// The class it derives from.
+    /// Its base class.
     pub fn parent(mut self, parent: ClassId) -> Self {
         self.parent = Some(parent);
         self
@@ -67,7 +67,7 @@ impl From<&str> for ClassSpec {
     }
 }
 
-/// The type of a parameter or of what is returned. A [`ClassId`] is one, too.
+/// The type of a parameter or a result. A [`ClassId`] converts to one.
 #[derive(Clone, Debug)]
 pub enum Param {
     /// A class, an array, an instantiation.
@@ -106,7 +106,7 @@ impl Param {
     }
 }
 
-/// A function: a method of a class, and the arguments it is instantiated with. A `&str` is one without parameters.
+/// A function: a method of a class, with its type arguments. A `&str` converts to one without parameters.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FunctionSpec {
@@ -121,7 +121,7 @@ pub struct FunctionSpec {
 }
 
 impl FunctionSpec {
-    /// The method of this name: static, without parameters, returning nothing.
+    /// The method with this name: static, without parameters and result.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -141,20 +141,20 @@ impl FunctionSpec {
         self
     }
 
-    /// The type of what it returns.
+    /// The type of its result.
     pub fn returns(mut self, returns: impl Into<Param>) -> Self {
         self.returns = Some(returns.into());
         self
     }
 
-    /// It has a `this`.
+    /// It is an instance method.
     pub fn instance(mut self) -> Self {
         self.is_static = false;
         self
     }
 
-    /// Its code is shared between instantiations. Before .NET 10 the runtime does not tell the class of such a function without
-    /// a frame; .NET 10 tells the class over `System.__Canon`.
+    /// Its code is shared between instantiations. Before .NET 10 the runtime does not return the class of such a function
+    /// without a frame; .NET 10 returns the class over `System.__Canon`.
     pub fn shared(mut self) -> Self {
         self.is_shared = true;
         self
@@ -172,13 +172,13 @@ impl FunctionSpec {
         self
     }
 
-    /// The bytes of its signature, for one that the other methods cannot say or that is broken on purpose.
+    /// The bytes of its signature, if the other methods cannot express it, or if it is malformed on purpose.
     pub fn signature(mut self, signature: &[u8]) -> Self {
         self.signature = Some(signature.to_owned());
         self
     }
 
-    /// The signature, as `module` spells it.
+    /// The signature, encoded for `module`.
     pub(crate) fn spell(&self, world: &mut World, module: usize) -> Vec<u8> {
         if let Some(signature) = &self.signature {
             return signature.clone();
@@ -208,11 +208,11 @@ impl From<&str> for FunctionSpec {
     }
 }
 
-/// An object on the heap of a fake CLR. Its address changes when it is moved; this does not.
+/// An object on the heap of a fake CLR. Its address changes when it moves; this does not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FakeObject(pub(crate) usize);
 
-/// A function on the stack that an exception flies through, and what it does about it.
+/// A function on the stack that an exception passes, with its blocks.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Frame {
@@ -223,7 +223,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// It does nothing.
+    /// It has no blocks.
     pub const fn new(function: FunctionId) -> Self {
         Self { function, filters: false, finally: false, catches: false }
     }

@@ -1,4 +1,4 @@
-//! Stacks, and what walks them: a suspension that stops nobody, a walk over what the test has set.
+//! Stacks and their walks: a suspension that stops no thread, and a walk over the frames that the test has set.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -16,8 +16,8 @@ use super::here;
 use super::runtime::{Runtime, lock};
 
 impl FakeClr {
-    /// Gives a thread a stack, for walks to find: its frames, the innermost first, where none is a block of native frames.
-    /// A thread without one has no managed frame, and a walk of it fails with `E_FAIL` as in a runtime.
+    /// Sets the stack of a thread, for walks: its frames, the innermost first; `None` is a block of native frames. A thread
+    /// without a stack has no managed frame, and a walk of it fails with `E_FAIL` as in a runtime.
     ///
     /// A function's instruction pointer lies in its code, if it has been compiled.
     ///
@@ -37,7 +37,7 @@ impl FakeClr {
             None => misuse(format_args!("{thread:?} is not there")),
         }
         drop(world);
-        // Whoever stands elsewhere has run: a sampler looks at the processor time that the system counts.
+        // A thread with a new stack must have run: a sampler reads the processor time that the system counts.
         let is_own = lock(&self.workers).contains_key(&thread.as_raw());
         if is_own {
             self.on_thread(thread, || ());
@@ -49,7 +49,7 @@ impl FakeClr {
         lock(&self.runtime.suspender).is_some()
     }
 
-    /// How often the profiler has suspended the runtime.
+    /// How many times the profiler has suspended the runtime.
     pub fn suspensions(&self) -> u64 {
         self.runtime.suspensions.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ pub(super) unsafe fn snapshot(
     }
     for (function, ip) in stack {
         let info = 0_usize;
-        // SAFETY: the caller's promise; the frame info is the address of something that is there during the call.
+        // SAFETY: the caller's promise; the frame info is the address of a local that lives during the call.
         let answer = unsafe { callback(function, ip, (&raw const info).addr(), 0, std::ptr::null_mut(), data) };
         if answer != S_OK {
             return Err(sys::CORPROF_E_STACKSNAPSHOT_ABORTED);

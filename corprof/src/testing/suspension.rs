@@ -1,7 +1,7 @@
-//! Whether a profiler keeps suspension rule 3 in practice: while the sampler has stopped threads, its thread asks for no
-//! memory and takes no lock.
+//! Checks that a profiler keeps suspension rule 3: while the sampler has stopped threads, its thread allocates no memory and
+//! takes no lock.
 //!
-//! corprof's own locks and its report to standard error count by themselves. A profiler under test adds its allocator:
+//! corprof's own locks and its messages on standard error are counted automatically. A profiler under test adds its allocator:
 //!
 //! ```
 //! use std::alloc::{GlobalAlloc, Layout, System};
@@ -31,17 +31,17 @@
 
 use crate::suspension;
 
-/// Whether the calling thread has stopped threads of the application and not yet resumed them.
+/// Whether the calling thread has stopped threads of the application and not resumed them yet.
 pub fn is_here() -> bool {
     suspension::is_here()
 }
 
-/// To be called where something is touched that must not be in that time: counts if it is that time.
+/// Call this where something is touched that is forbidden in that time: counts it if it is that time.
 pub fn touched() {
     suspension::forbid("something of the profiler's");
 }
 
-/// How often something was touched in that time.
+/// How many times something forbidden was touched in that time.
 pub fn violations() -> usize {
     suspension::violations()
 }

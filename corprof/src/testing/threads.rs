@@ -1,4 +1,4 @@
-//! Managed threads: each made one is a real thread of the system, others become managed when they first make a callback.
+//! Managed threads: a created one is a real thread of the system, others become managed when they first make a callback.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use super::here;
 use super::runtime::lock;
 use super::world::Thread;
 
-/// A thread of the system that waits for something to do.
+/// A thread of the system that waits for work.
 #[derive(Debug)]
 pub(super) struct Worker {
     jobs: mpsc::Sender<Job>,
@@ -30,13 +30,13 @@ impl Worker {
 
     pub(super) fn end(self) {
         drop(self.jobs);
-        // Jobs let no panic out, so there is nothing to learn from the thread's end.
+        // Jobs let no panic out, so the thread's result says nothing.
         let _ = self.thread.join();
     }
 }
 
-/// What a worker does for somebody who waits for it. Fields are dropped in this order: whoever sees that the answer will
-/// not come knows that the work has been dropped.
+/// A job for a worker, on which the caller waits. Fields are dropped in this order: when the caller sees that no answer will
+/// come, the work has been dropped.
 struct Order<F, R> {
     work: F,
     answer: mpsc::Sender<std::thread::Result<R>>,
@@ -46,14 +46,14 @@ impl<F: FnOnce() -> R, R> Order<F, R> {
     fn carry_out(self) {
         let Self { work, answer } = self;
         let result = catch_unwind(AssertUnwindSafe(work));
-        // Somebody waits; there is no other end.
+        // The caller waits, so the receiver exists.
         let _ = answer.send(result);
     }
 }
 
 impl FakeClr {
     /// Starts a managed thread, and waits until it has been reported: `ThreadCreated` and `ThreadAssignedToOSThread`, on
-    /// itself. It does nothing until [`on_thread`](Self::on_thread) gives it something to do.
+    /// itself. It is idle until [`on_thread`](Self::on_thread) gives it work.
     pub fn create_thread(&self) -> ThreadId {
         let raw = self.runtime.world_mut().new_id();
         lock(&self.workers).insert(raw, Worker::start());
@@ -65,12 +65,11 @@ impl FakeClr {
         thread
     }
 
-    /// Runs `work` on a thread that [`create_thread`](Self::create_thread) made, and waits for it. A panic in it goes on in
-    /// the caller.
+    /// Runs `work` on a thread made by [`create_thread`](Self::create_thread), and waits for it. A panic in it continues in the
+    /// caller.
     ///
     /// # Panics
-    /// If it is no such thread, or has been destroyed. It must not be called on the thread itself, which would wait for
-    /// itself.
+    /// If no such thread exists, or it was destroyed. Do not call it on the thread itself, which would wait for itself.
     #[track_caller]
     pub fn on_thread<R: Send>(&self, thread: ThreadId, work: impl FnOnce() -> R + Send) -> R {
         if here::thread(self.runtime.id) == thread.as_raw() {
@@ -83,9 +82,9 @@ impl FakeClr {
         let (answer, result) = mpsc::channel();
         let order = Order { work, answer };
         let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || order.carry_out());
-        // SAFETY: only the lifetime changes. The job borrows from this call, which does not return before the job has been
-        // carried out or dropped: `recv` below waits until the answer's sender has sent, after the work was consumed, or
-        // has been dropped, after the work was.
+        // SAFETY: only the lifetime changes. The job borrows from this call, which does not return before the job was executed
+        // or dropped: `recv` below waits until the answer's sender has sent, after the work was consumed, or was dropped, after
+        // the work was.
         let job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
         if jobs.send(job).is_err() {
             misuse(format_args!("{thread:?} has ended"));
@@ -105,11 +104,11 @@ impl FakeClr {
         make!(self, ThreadNameChanged, |callback| callback.ThreadNameChanged(raw, count, start));
     }
 
-    /// Ends a managed thread: `ThreadDestroyed`, on itself. One that was not made by
+    /// Ends a managed thread: `ThreadDestroyed`, on itself. A thread that was not made by
     /// [`create_thread`](Self::create_thread) goes on as a native thread.
     ///
     /// # Panics
-    /// If the thread is not there, or is another thread of the test's own: only that one can end itself.
+    /// If the thread does not exist, or is another thread of the test's own: only that thread can end itself.
     #[track_caller]
     pub fn destroy_thread(&self, thread: ThreadId) {
         let raw = thread.as_raw();
@@ -124,7 +123,7 @@ impl FakeClr {
             self.on_thread(thread, end);
         }
         let worker = lock(&self.workers).remove(&raw);
-        // A thread that ends itself cannot wait for it.
+        // A thread that ends itself cannot wait for itself.
         if let Some(worker) = worker
             && worker.thread.thread().id() != std::thread::current().id()
         {
@@ -132,7 +131,7 @@ impl FakeClr {
         }
     }
 
-    /// The managed thread that the calling thread carries. A thread that is none becomes one, as in a runtime when native
+    /// The managed thread that the calling thread carries. A native thread becomes a managed one, as in a runtime when native
     /// code calls managed code: `ThreadCreated` and `ThreadAssignedToOSThread`.
     pub fn current_thread(&self) -> ThreadId {
         let raw = here::thread(self.runtime.id);

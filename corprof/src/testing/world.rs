@@ -1,4 +1,4 @@
-//! What there is in a fake CLR: modules, classes, functions, threads, objects. Identifiers are numbers that are used once.
+//! The contents of a fake CLR: modules, classes, functions, threads, objects. Identifiers are numbers that are used once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,15 +8,15 @@ use corprof_sys as sys;
 
 use super::metadata::Metadata;
 
-/// From this size on, an object is a large one: it has a heap apart, where nothing is moved.
+/// The size from which on an object is large: it lies in a separate heap, where objects do not move.
 pub(crate) const LARGE: usize = 85_000;
 
-/// Everything there is, by identifier.
+/// All items, by identifier.
 pub(crate) struct World {
     next_id: usize,
     next_code: usize,
     pub(crate) app_domain: usize,
-    /// The core library's module; 0 as long as it is not loaded.
+    /// The core library's module; 0 while it is not loaded.
     pub(crate) core: usize,
     pub(crate) assemblies: HashMap<usize, Assembly>,
     pub(crate) modules: HashMap<usize, Module>,
@@ -29,7 +29,7 @@ pub(crate) struct World {
 pub(crate) struct Assembly {
     pub(crate) name: String,
     pub(crate) module: usize,
-    /// It has been loaded, and not been unloaded.
+    /// Whether it has been loaded and not unloaded.
     pub(crate) alive: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Module {
     /// 0 before the module is attached to it.
     pub(crate) assembly: usize,
     pub(crate) alive: bool,
-    /// Kept for as long as the fake CLR lives, for signatures are handed out as pointers.
+    /// Kept as long as the fake CLR lives, because signatures are passed out as pointers.
     pub(crate) metadata: Metadata,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Class {
     pub(crate) alive: bool,
 }
 
-/// What an array class is an array of.
+/// The shape of an array class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Array {
     pub(crate) element_type: sys::CorElementType,
@@ -70,7 +70,7 @@ pub(crate) struct Function {
     pub(crate) type_args: Vec<usize>,
     /// The name of a dynamic method.
     pub(crate) dynamic: Option<Arc<str>>,
-    /// Where its code is, once it is compiled.
+    /// The range of its code, once it is compiled.
     pub(crate) code: Option<Range<usize>>,
 }
 
@@ -84,13 +84,13 @@ pub(crate) struct Thread {
 /// The managed heap: addresses without memory behind them.
 pub(crate) struct Heap {
     next_address: usize,
-    /// By a key that stays when the object moves.
+    /// By a key that does not change when the object moves.
     pub(crate) objects: BTreeMap<usize, Object>,
     /// The keys of the objects that an object refers to.
     pub(crate) references: BTreeMap<usize, Vec<usize>>,
-    /// How many objects of each class have been allocated since the last collection; large ones are not counted.
+    /// How many objects of each class were allocated since the last collection, without large ones.
     pub(crate) allocated: BTreeMap<usize, u32>,
-    /// Those that the profiler has made.
+    /// The handles that the profiler has made.
     pub(crate) handles: BTreeMap<usize, Handle>,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct Object {
     pub(crate) class: usize,
     pub(crate) size: usize,
     pub(crate) pinned: bool,
-    /// Nobody refers to it: the next collection takes it.
+    /// Whether it is garbage: the next collection frees it.
     pub(crate) garbage: bool,
 }
 
-/// What a collection has done.
+/// The results of a collection.
 #[derive(Default)]
 pub(crate) struct Collected {
     pub(crate) old_starts: Vec<usize>,
@@ -146,20 +146,20 @@ impl World {
         world
     }
 
-    /// An identifier that names nothing yet.
+    /// An unused identifier.
     pub(crate) fn new_id(&mut self) -> usize {
         self.next_id += 0x20;
         self.next_id
     }
 
-    /// A new place for `size` bytes of code.
+    /// An unused address range for `size` bytes of code.
     pub(crate) fn new_code(&mut self, size: usize) -> Range<usize> {
         let start = self.next_code;
         self.next_code += size.next_multiple_of(0x20);
         start..start + size
     }
 
-    /// The class with these parts, if there is one or one is being loaded; else 0.
+    /// The class with these parts, loaded or being loaded; 0 if there is none.
     pub(crate) fn find_class(&self, module: usize, token: u32, type_args: &[usize], array: Option<Array>) -> usize {
         let found = self.classes.iter().find(|(_, class)| {
             (class.module, class.token) == (module, token) && class.type_args == type_args && class.array == array
@@ -200,13 +200,13 @@ impl Heap {
         self.objects.insert(key, Object { address, class, size, pinned: false, garbage: false });
     }
 
-    /// Whether something keeps the object with this key where it is.
+    /// Whether a handle pins the object with this key.
     pub(crate) fn is_pinned(&self, key: usize) -> bool {
         let has_handle = self.handles.values().any(|handle| handle.object == key && handle.pins());
         has_handle || self.objects.get(&key).is_some_and(|object| object.pinned)
     }
 
-    /// Drops the garbage and moves all that is neither pinned nor large to fresh addresses, in order and without holes.
+    /// Drops the garbage, and moves all objects that are neither pinned nor large to new addresses, in order and without gaps.
     pub(crate) fn compact(&mut self) -> Collected {
         self.allocated.clear();
         let handles = &self.handles;
@@ -214,7 +214,7 @@ impl Heap {
             |key, is_kind: fn(&Handle) -> bool| handles.values().any(|handle| handle.object == key && is_kind(handle));
         self.objects.retain(|&key, object| !object.garbage || has_handle(key, Handle::keeps_alive));
         self.references.retain(|key, _| self.objects.contains_key(key));
-        // Two objects that lay side by side before and after belong to one range.
+        // Two objects that were adjacent before and after belong to one range.
         let mut collected = Collected::default();
         let mut target = self.next_address.next_multiple_of(0x1_0000);
         let mut by_address: Vec<(&usize, &mut Object)> = self.objects.iter_mut().collect();
@@ -235,7 +235,7 @@ impl Heap {
                 end_of_kept = old + size;
                 continue;
             }
-            // What is pinned is reported with the others, as moved to where it was.
+            // A pinned object is reported with the others, as moved to its old address.
             let new = if is_pinned { old } else { target };
             match collected.moved_lengths.last_mut() {
                 Some(length) if end_of_moved == (old, new) => *length += size,
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(after.len(), 5);
         assert_eq!((after[1], after[3]), (after[0] + 24, after[1] + 24));
         assert_eq!((after[2], after[4]), (before[3], before[5]));
-        // Side by side now, they are one range the next time.
+        // Adjacent now, they are one range the next time.
         assert_eq!(heap.compact().moved_lengths, [24, 72]);
     }
 }

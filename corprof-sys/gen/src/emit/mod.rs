@@ -80,13 +80,13 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
         ),
         family(
             "callback",
-            "`ICorProfilerCallback` to `ICorProfilerCallback11`: what a profiler implements.",
+            "`ICorProfilerCallback` to `ICorProfilerCallback11`: the interfaces that a profiler implements.",
             Input::Corprof,
             interfaces(&is_callback),
         ),
         family(
             "info",
-            "`ICorProfilerInfo` to `ICorProfilerInfo15`: what the runtime answers.",
+            "`ICorProfilerInfo` to `ICorProfilerInfo15`: the runtime's interfaces.",
             Input::Corprof,
             interfaces(&is_info),
         ),

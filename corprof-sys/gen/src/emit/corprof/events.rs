@@ -45,7 +45,7 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
     });
     let count = callbacks.len();
     quote! {
-        /// A callback, as something that happens: what an [`EventSet`](crate::event_mask::EventSet) is made of.
+        /// A callback, as an event: an element of an [`EventSet`](crate::event_mask::EventSet).
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -84,11 +84,11 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
     });
     quote! {
         bitflags::bitflags! {
-            /// The flags of both words of the event mask: which callbacks are made, and what else the runtime is to do.
+            /// The flags of both words of the event mask: they select callbacks and change the runtime's behaviour.
             ///
-            /// The rule of each is the contract table's: whether it is immutable, so that only `initialize` can change it; whether
-            /// a profiler that attached may have it; whether the runtime refuses to detach a profiler that has had it. What stands
-            /// before the rule can ask for more.
+            /// The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize` can
+            /// change it; whether an attached profiler may set it; whether it prevents a detach. The text before the rule may
+            /// name further conditions.
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
             pub struct EventMask: u64 {
                 #(#constants)*
@@ -97,14 +97,14 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
     }
 }
 
-/// When the flag may be turned on and off, and what that costs, in words.
+/// The rules for turning the flag on and off, as text.
 fn flag_rules(flag: &FlagRow) -> Vec<String> {
     let rule = |immutable: Option<bool>, after_attach: Option<bool>, prevents_detach: Option<bool>| {
         let is = |fact: Option<bool>| fact == Some(true);
         [
             if is(immutable) { "immutable: turned on or off in `initialize` only" } else { "not immutable" },
             if is(after_attach) { "allowed after attach" } else { "not allowed after attach" },
-            if is(prevents_detach) { "costs detach" } else { "does not cost detach" },
+            if is(prevents_detach) { "prevents detach" } else { "does not prevent detach" },
         ]
         .join("; ")
     };

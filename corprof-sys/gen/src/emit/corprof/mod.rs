@@ -101,12 +101,12 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::profiler::{BoxError, Subscriber};
         use windows_core::GUID as Guid;
 
-        /// What the runtime tells a profiler: implement the callbacks you care about, under `#[callbacks]`, which turns
-        /// their events on.
+        /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
+        /// events on.
         ///
-        /// Callbacks come on whatever thread the event happens on, many at a time: hence `&self`, `Send` and `Sync`. Which
-        /// calls a callback may make is in the type of its context ([`context`](crate::context)). A panic in one is
-        /// reported and ends the profiler's part; the application runs on.
+        /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
+        /// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
+        /// disables the profiler; the application goes on.
         #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
         #[diagnostic::on_unimplemented(
             message = "`{Self}` has no callbacks",
