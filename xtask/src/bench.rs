@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: what a corprof profiler costs, as ratios to a profiler in C that does the same.
+//! `cargo xtask bench`: the cost of corprof profilers, as ratios to profilers in C with the same function.
 //!
-//! The C one is bench/floor.c, with bench/hooks.S and bench/shadow.c, bench/calls.c for single calls, and bench/walks.c for
-//! stacks; the counterparts are tests/profilers/bench_*.rs. How each row is measured stands with it, in the module of its
-//! name; how many figures become one, in `samples.rs`.
+//! The C profiler is bench/floor.c, with bench/hooks.S and bench/shadow.c, bench/calls.c for single calls, and bench/walks.c
+//! for stacks; the counterparts are tests/profilers/bench_*.rs. Each row's module describes how it is measured; `samples.rs`
+//! describes how many figures become one.
 
 mod accuracy;
 mod bed;
@@ -33,11 +33,11 @@ use crate::runtime::Choice;
 use bed::Bed;
 use table::Line;
 
-/// Measure what profilers cost, against the same profilers in C.
+/// Measure the cost of profilers, against the same profilers in C.
 ///
-/// Runs without a profiler, with the one in C and with the one of corprof take turns, so that what else the machine does
-/// falls on all of them. Even so, figures of a busy machine are noisy: the spread tells by how much. Needs a C compiler, and
-/// a C# compiler as `cargo xtask demo` does.
+/// Runs without a profiler, with the one in C and with the one of corprof take turns, so that other work on the machine affects
+/// all of them. Even so, figures of a busy machine are noisy: the spread tells by how much. Needs a C compiler, and a C#
+/// compiler as `cargo xtask demo` does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Rows:
   storm     ns per allocation, ObjectAllocated being counted: at most 1.05 of C. Objects and bytes by class, as the example
@@ -96,7 +96,7 @@ pub struct Args {
     strict: bool,
 }
 
-/// What can be measured.
+/// The rows that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Row {
     Storm,
@@ -116,7 +116,7 @@ enum Row {
 /// Runs the command.
 ///
 /// # Errors
-/// If a step fails. A missed target is none: it is in the table, and with `--strict` in the exit code.
+/// If a step fails. A missed target is no error: it is in the table, and with `--strict` in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let bed = Bed::prepare(args.runtime.as_ref())?;
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! `cargo xtask book`: builds the book, and looks whether everything on its pages can be seen.
+//! `cargo xtask book`: builds the book, and checks that everything on its pages is visible.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,8 +16,8 @@ use crate::tools;
 /// Build the book into book/book.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Open each page in Chromium, 1,200 pixels wide: nothing is cut off, and every picture is there. Without Chromium it is
-    /// skipped, and said so
+    /// Open each page in Chromium, 1,200 pixels wide, and check that nothing is cut off and every picture is there. Without
+    /// Chromium the check is skipped, with a note
     #[arg(long)]
     check_layout: bool,
 }
@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If mdBook cannot be had, warns or fails, or something on a page cannot be seen.
+/// If mdBook is not available, warns or fails, or something on a page is not visible.
 pub fn run(args: &Args) -> Result<ExitCode> {
     build()?;
     if args.check_layout {
@@ -65,10 +65,10 @@ fn is_warning(line: &str) -> bool {
     ["WARN", "ERROR"].iter().any(|level| line.starts_with(level) || line.contains(&format!("[{level}]")))
 }
 
-/// Pixels of the window that the book is looked at in, sidebar and all.
+/// The width in pixels of the window in which pages are checked, with the sidebar.
 const WIDTH: u32 = 1200;
 
-/// What Chromium must not do: ask a network, or keep anything.
+/// Keeps Chromium from using a network and from storing data.
 const QUIETLY: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -81,7 +81,7 @@ const QUIETLY: [&str; 9] = [
     "--hide-scrollbars",
 ];
 
-/// Looks at each page of the book that was built.
+/// Checks each page of the built book.
 pub(crate) fn check_layout() -> Result<()> {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(find_on_path) else {
         note("SKIPPED: the layout of the book: there is no Chromium (Debian: apt-get install chromium)");
@@ -95,12 +95,12 @@ pub(crate) fn check_layout() -> Result<()> {
     Ok(())
 }
 
-/// The pages that mdBook made of chapters.
+/// The pages that mdBook has made of chapters.
 fn pages(built: &Path) -> Result<Vec<String>> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(built).with_context(|| format!("cannot read {}", built.display()))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // The one is all chapters once more, the others are no chapters.
+        // print.html repeats all chapters, the others are no chapters.
         let is_chapter = !["print.html", "404.html", "toc.html"].contains(&name.as_str());
         if name.ends_with(".html") && is_chapter {
             pages.push(name);
@@ -111,7 +111,7 @@ fn pages(built: &Path) -> Result<Vec<String>> {
     Ok(pages)
 }
 
-/// Has `browser` measure `pages`, which are in `folder`, and returns what cannot be seen.
+/// Makes `browser` measure `pages`, which are in `folder`, and returns what is not visible.
 fn look(browser: &Path, folder: &Path, pages: &[String]) -> Result<Vec<String>> {
     let temporary = tempfile::tempdir().context("cannot make a folder for the browser")?;
     let page = temporary.path().join("look.html");
@@ -126,13 +126,13 @@ fn look(browser: &Path, folder: &Path, pages: &[String]) -> Result<Vec<String>> 
     let mut command = Command::new(browser);
     command.args(QUIETLY).arg("--allow-file-access-from-files").arg(format!("--window-size={WIDTH},900"));
     command.arg(format!("--user-data-dir={}", temporary.path().join("user").display()));
-    // The page is written out once it has loaded, with all of its frames.
+    // The DOM is printed once the page has loaded, with all of its frames.
     command.arg("--dump-dom").arg(format!("file://{}", page.display()));
     let text = output_within(&mut command, temporary.path(), Duration::from_secs(300))?;
     problems(&text).with_context(|| format!("the browser does not say what it sees: {text:.300}"))
 }
 
-/// What `command` prints, unless it takes longer than `limit`: a browser that hangs would hang for ever.
+/// The output of `command`; an error if it takes longer than `limit`, because a browser may hang.
 fn output_within(command: &mut Command, folder: &Path, limit: Duration) -> Result<String> {
     let printed: PathBuf = folder.join("printed");
     command.stdout(fs::File::create(&printed)?).stderr(Stdio::null());
@@ -149,7 +149,7 @@ fn output_within(command: &mut Command, folder: &Path, limit: Duration) -> Resul
     Ok(fs::read_to_string(&printed)?)
 }
 
-/// The lines between the two that the script writes; none, if it has not come to its end.
+/// The lines between the two markers of the script; none if it has not come to its end.
 fn problems(text: &str) -> Option<Vec<String>> {
     let (_, rest) = text.split_once("checked\n")?;
     let (problems, _) = rest.rsplit_once("end")?;

@@ -1,4 +1,4 @@
-//! What is downloaded once and kept: one folder per thing, there whole or not at all.
+//! A cache for downloads: one folder per entry, complete or absent.
 
 use std::env;
 use std::fs;
@@ -9,13 +9,13 @@ use anyhow::{Context, Result};
 
 use crate::process::env_path;
 
-/// What an entry is called while it is being filled, followed by a random part.
+/// The prefix of an entry's name while it is being filled; a random part follows.
 const PARTIAL: &str = ".partial-";
 
-/// After this long nobody fills an unfinished entry any more: its run was interrupted.
+/// After this long an unfinished entry is abandoned: its run was interrupted.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The folder of everything that was fetched.
+/// The folder of all downloads.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
@@ -34,7 +34,7 @@ impl Cache {
         Self::at(&root)
     }
 
-    /// A cache in `root`, made if need be.
+    /// A cache in `root`; makes the folder if necessary.
     ///
     /// # Errors
     /// If the folder cannot be made.
@@ -45,19 +45,19 @@ impl Cache {
             .with_context(|| format!("cannot make the cache folder {}; CORPROF_CACHE can name another", root.display()))
     }
 
-    /// Where the entry `name` is, or will be.
+    /// The path of the entry `name`, present or not.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The entry `name`; if it is not there yet, `fill` makes its content in the folder that it is given.
+    /// The entry `name`; if it does not exist yet, `fill` writes its content to the given folder.
     ///
-    /// The content appears under its name by one rename, so an interrupted run leaves nothing that a later one could
-    /// take for whole, and of two runs at once the first to finish wins.
+    /// The content gets its name by one rename, so an interrupted run leaves nothing that a later run could take for complete,
+    /// and of two concurrent runs the first to finish wins.
     ///
     /// # Errors
-    /// What `fill` reports, or why the folder could not be made or renamed.
+    /// The error of `fill`, or the reason why the folder could not be made or renamed.
     pub fn install(&self, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let entry = self.path(name);
         if entry.is_dir() {
@@ -68,7 +68,7 @@ impl Cache {
             .prefix(PARTIAL)
             .tempdir_in(&self.root)
             .with_context(|| format!("cannot make a folder in the cache {}", self.root.display()))?;
-        // A folder inside, for the temporary one is readable by its owner alone and keeps that through a rename.
+        // A folder inside, because the temporary one is readable by its owner alone and stays so after a rename.
         let content = partial.path().join("content");
         fs::create_dir(&content).with_context(|| format!("cannot make {}", content.display()))?;
         fill(&content)?;
@@ -80,7 +80,7 @@ impl Cache {
         Ok(entry)
     }
 
-    /// Removes what interrupted runs left. Best effort: what cannot be removed does no harm.
+    /// Removes the remains of interrupted runs, as far as possible: they do no harm.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.root) else { return };
         for entry in entries.flatten() {

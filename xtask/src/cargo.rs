@@ -1,4 +1,4 @@
-//! The workspace as cargo sees it: where it is, what it has, and what a build made.
+//! The workspace as cargo sees it: its folder, its packages, and the output of builds.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -16,9 +16,9 @@ use crate::process;
 #[must_use]
 pub fn workspace_root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
-        // Cargo says where the package is that it runs; two checkouts that share a target folder share one binary.
+        // Cargo sets the folder of the running package; two checkouts that share a target folder share one binary.
         let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
-        // Each package lies directly in the workspace's folder.
+        // Each package is a direct subfolder of the workspace.
         PathBuf::from(&package).parent().map_or_else(|| package.into(), Path::to_owned)
     });
     &ROOT
@@ -32,11 +32,11 @@ pub fn cargo() -> Command {
     command
 }
 
-/// What `cargo metadata` tells.
+/// The output of `cargo metadata`.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
     packages: Vec<Package>,
-    /// Where builds go.
+    /// The folder of builds.
     pub target_directory: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub struct Package {
     pub(crate) keywords: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) features: BTreeMap<String, Vec<String>>,
-    /// The registries it may go to; any, if they are not named.
+    /// The registries it may be published to; all if absent.
     publish: Option<Vec<String>>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) targets: Vec<Target>,
@@ -70,14 +70,14 @@ pub(crate) struct Target {
 /// A profiler that can be built.
 #[derive(Debug, PartialEq)]
 pub struct Example {
-    /// The name that cargo knows it by.
+    /// Its name in cargo.
     pub name: String,
     /// The first line of its documentation.
     pub summary: String,
 }
 
 impl Metadata {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     ///
     /// # Errors
     /// If cargo fails.
@@ -117,10 +117,10 @@ struct Message {
     filenames: Vec<PathBuf>,
 }
 
-/// Runs a `cargo build` command that builds examples, and returns the libraries that it made, by example.
+/// Runs a `cargo build` command that builds examples, and returns the built libraries by example.
 ///
 /// # Errors
-/// If the build fails; the compiler's messages are on standard error by then.
+/// If the build fails; the compiler has printed its messages on standard error.
 pub fn build_examples(command: &mut Command) -> Result<Vec<(String, PathBuf)>> {
     command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
@@ -136,7 +136,7 @@ fn libraries(messages: &str) -> Vec<(String, PathBuf)> {
     artifacts
         .filter_map(|message| {
             let target = message.target.filter(|target| target.kind.iter().any(|kind| kind == "example"))?;
-            // Of whichever system it was built for. An import library for Windows ends in `.dll.a`.
+            // For any system. An import library for Windows ends in `.dll.a`.
             let is_library = |file: &PathBuf| {
                 file.extension().is_some_and(|extension| ["so", "dll", "dylib"].iter().any(|one| extension == *one))
             };

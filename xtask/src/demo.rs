@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: a real application under one of the example profilers.
+//! `cargo xtask demo`: runs an application under one of the example profilers.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,11 +21,11 @@ use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
-/// What runs if nothing else is asked for: tests/managed/Sample.cs.
+/// The default application: tests/managed/Sample.cs.
 const SAMPLE: &[&str] = &["Sample"];
-/// The same for profilers that look on: it has to work for some seconds, on threads that compute and wait.
+/// The default application for sampling profilers: it must work for some seconds, on threads that compute and wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
-/// The examples that need such.
+/// The sampling examples.
 const LOOKING_ON: [&str; 1] = ["sampler"];
 
 /// Run a .NET application under an example profiler.
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "STRUCT")]
     profiler: Option<String>,
 
-    /// List the examples there are
+    /// List the available examples
     #[arg(long)]
     list: bool,
 
@@ -80,7 +80,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If a step before the application fails. How the application ends is in the exit code.
+/// If a step before the application fails. The application's result is in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let examples = metadata.examples(EXAMPLES);
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(process::exit_code(status).into())
 }
 
-/// Runs an application of this system as `corprof run` does.
+/// Runs an application of this system, like `corprof run`.
 fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     announce(format_args!("corprof run {} -- {}", profiler.library.display(), process::shown(command)));
     let own =
@@ -121,7 +121,7 @@ fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     let mut changes: Changes = command.get_envs().map(own).collect();
     let bundled = bundled::find(Path::new(&args.example)).filter(|_| args.library.is_none());
     if args.example == "sampler" && env::var_os("SAMPLER_OUT").is_none() {
-        // One application, so the name needs no number.
+        // One application: the name needs no number.
         changes.insert("SAMPLER_OUT".to_owned(), Some("sampler.html".into()));
     }
     let words: Vec<OsString> =
@@ -167,7 +167,7 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
     Ok(library)
 }
 
-/// The command that runs what is to be profiled.
+/// The command that runs the application to profile.
 fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
     let standard = if args.library.is_none() && LOOKING_ON.contains(&args.example.as_str()) { WORK } else { SAMPLE };
     let words: Vec<&str> = args.app.iter().map(String::as_str).collect();
@@ -182,7 +182,7 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
             started(&runtime, &managed::compile(&compiler, &source, &dir)?)?
         }
         None => {
-            // Not its canonical path: a symbolic link may matter to what it leads to.
+            // Not its canonical path: its target may depend on the symbolic link's name.
             let app = std::path::absolute(app).with_context(|| format!("`{app}` is no path"))?;
             let folder = managed::sources_dir();
             ensure!(
@@ -202,7 +202,7 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
     Ok(command)
 }
 
-/// The command that runs `app` on `runtime`, with the environment that it needs there.
+/// The command that runs `app` on `runtime`, with the environment for that runtime.
 fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
     let mut command = runtime.command(app)?;
     if let Some(emulator) = &runtime.emulator {
@@ -211,13 +211,13 @@ fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// The source of one of the programs that come with corprof, if `app` is the name of one.
+/// The source of the bundled program `app`, if there is one.
 fn bundled(app: &str) -> Option<PathBuf> {
     let is_name = app.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !Path::new(app).is_file();
     is_name.then(|| managed::sources_dir().join(app).with_extension("cs")).filter(|source| source.is_file())
 }
 
-/// An executable knows its own runtime; `--runtime` points one that does not carry it to another.
+/// The command that runs an executable. It knows its own runtime; `--runtime` points an executable without one to another.
 fn executable(args: &Args, app: &Path) -> Result<Command> {
     ensure!(!args.arm64, "{} is no managed .dll: leave --arm64 out", app.display());
     if args.windows {

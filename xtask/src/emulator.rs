@@ -1,4 +1,4 @@
-//! What runs programs made for another system: Wine those for Windows, QEMU those for Linux on arm64.
+//! Emulators for programs of other systems: Wine for Windows, QEMU for Linux on arm64.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,12 +11,12 @@ use anyhow::Result;
 use crate::arm64::Qemu;
 use crate::windows::Wine;
 
-/// Names the Wine prefix to the live tests.
+/// Passes the Wine prefix to the live tests.
 const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
-/// Names the unpacked .NET for arm64 to the live tests.
+/// Passes the unpacked .NET for arm64 to the live tests.
 const ARM64_ROOT: &str = "CORPROF_ARM64_ROOT";
 
-/// What runs a runtime that is not for this system.
+/// An emulator for a runtime of another system.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Emulator {
     /// For Windows x64.
@@ -26,14 +26,14 @@ pub enum Emulator {
 }
 
 impl Emulator {
-    /// The one that `cargo xtask test` has named to this process; without one, runtimes are of this system.
+    /// The emulator that `cargo xtask test` has passed to this process; without one, runtimes are of this system.
     #[must_use]
     pub fn named() -> Option<Self> {
         let wine = env::var_os(WINE_PREFIX).map(|prefix| Self::Wine(Wine { prefix: prefix.into() }));
         wine.or_else(|| env::var_os(ARM64_ROOT).map(|root| Self::Qemu(Qemu { root: root.into() })))
     }
 
-    /// Names `emulator` to the live tests that `command` runs.
+    /// Passes `emulator` to the live tests that `command` runs.
     pub fn name_to(emulator: Option<&Self>, command: &mut Command) {
         command.env_remove(WINE_PREFIX).env_remove(ARM64_ROOT);
         match emulator {
@@ -58,7 +58,7 @@ impl Emulator {
         }
     }
 
-    /// What such programs call the file `path`, which is absolute.
+    /// The path by which these programs know the file `path`, which is absolute.
     #[must_use]
     pub fn path(&self, path: &Path) -> OsString {
         match self {
@@ -67,7 +67,7 @@ impl Emulator {
         }
     }
 
-    /// The environment that a .NET program needs there besides that of its profiler, if it is to have one.
+    /// The environment of a .NET program there, in addition to that of its profiler. `is_profiled`: whether it will have one.
     #[must_use]
     pub fn environment(&self, is_profiled: bool) -> Vec<(&'static str, OsString)> {
         match self {
@@ -83,7 +83,7 @@ impl Emulator {
         matches!(self, Self::Wine(_))
     }
 
-    /// Whether every instruction of a program is emulated, which makes it slow. Wine's programs run on the processor itself.
+    /// Whether every instruction of a program is emulated, which is slow. Wine's programs run on the processor itself.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         matches!(self, Self::Qemu(_))

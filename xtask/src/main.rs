@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use xtask::{bench, book, demo, generate, lint, package, structure, test, torture};
 
-/// Everything a person does with this repository, by one command each.
+/// All commands of this repository.
 ///
 /// Downloads go into a cache that all checkouts share: $CORPROF_CACHE, else $XDG_CACHE_HOME/corprof, else
 /// ~/.cache/corprof. Deleting it is always safe.

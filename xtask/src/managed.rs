@@ -1,7 +1,7 @@
-//! Managed programs: from a `.cs` or `.il` file to something that `dotnet` runs.
+//! Managed programs: compiles a `.cs` or `.il` file for `dotnet`.
 //!
-//! Those in tests/managed are C# 7 that runs on every runtime. Those in tests/managed/modern are in today's C#, and each says
-//! in a line `// target: 8.0` or `// target: 10.0` against which libraries it is compiled; no older runtime runs it.
+//! Programs in tests/managed are C# 7 and run on every runtime. Those in tests/managed/modern are in today's C#: each has a
+//! line `// target: 8.0` or `// target: 10.0` with the libraries that it is compiled against; no older runtime runs it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::runtime::Runtime;
 use crate::tools;
 use crate::wheel::hex;
 
-/// Says what the program runs on: any runtime from 3.1, the newest there is, without ICU.
+/// Declares the runtimes of the program: 3.1 or later, the newest available, without ICU.
 const RUNTIME_CONFIG: &str = r#"{
   "runtimeOptions": {
     "framework": { "name": "Microsoft.NETCore.App", "version": "3.1.0" },
@@ -30,7 +30,7 @@ const RUNTIME_CONFIG: &str = r#"{
 }
 "#;
 
-/// The same for what is made with ASP.NET, which has the CLR's framework below it.
+/// The same for a program with ASP.NET, which includes the CLR's framework.
 const WEB_CONFIG: &str = r#"{
   "runtimeOptions": {
     "framework": { "name": "Microsoft.AspNetCore.App", "version": "10.0.0" },
@@ -52,7 +52,7 @@ pub fn modern_dir() -> PathBuf {
     sources_dir().join("modern")
 }
 
-/// What a source in [`modern_dir`] is compiled against: the `8.0` of its line `// target: 8.0`.
+/// The target of a source in [`modern_dir`]: the `8.0` of its line `// target: 8.0`.
 ///
 /// # Errors
 /// If it has no such line.
@@ -61,7 +61,7 @@ pub fn target(source: &str) -> Result<&str> {
     target.context("no line `// target: 8.0` or `// target: 10.0`")
 }
 
-/// Whether a source says that it is made with ASP.NET, by a line `// framework: aspnet`.
+/// Whether a source uses ASP.NET, by a line `// framework: aspnet`.
 fn is_web(source: &str) -> bool {
     source.lines().any(|line| line.trim_end() == "// framework: aspnet")
 }
@@ -69,11 +69,11 @@ fn is_web(source: &str) -> bool {
 /// A compiler of C#, or of IL.
 #[derive(Debug)]
 pub enum Compiler {
-    /// Mono's assembler for IL, for what C# cannot say. What it makes runs on every runtime.
+    /// Mono's assembler for IL, for code that C# cannot express. Its output runs on every runtime.
     Ilasm(PathBuf),
-    /// Mono's. What it makes runs on every runtime.
+    /// Mono's. Its output runs on every runtime.
     Mcs(PathBuf),
-    /// That of a .NET SDK, with the libraries to compile against. What it makes runs on those and on newer ones.
+    /// The compiler of a .NET SDK, with the libraries to compile against. Its output runs on their version and on newer ones.
     Csc {
         /// The host that runs the compiler.
         host: PathBuf,
@@ -87,7 +87,7 @@ pub enum Compiler {
 }
 
 impl Compiler {
-    /// The compiler for programs that need to run on `runtime` only: that of an SDK if there is one.
+    /// The compiler for programs that need to run on `runtime` only: an SDK's if there is one.
     ///
     /// # Errors
     /// If there is none and none can be installed.
@@ -112,11 +112,11 @@ impl Compiler {
         tools::mcs().map(Self::Mcs)
     }
 
-    /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and comes
-    /// from the folder of runtimes. None where there is none.
+    /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and comes from
+    /// the folder of runtimes. None if the folder lacks it.
     ///
     /// # Errors
-    /// If what is there cannot be unpacked.
+    /// If it cannot be unpacked.
     pub fn for_modern(target: &str, cache: &Cache) -> Result<Option<Self>> {
         const ENTRY: &str = "csharp";
         let Some(folder) = Folder::find().filter(|folder| folder.has(ENTRY)) else { return Ok(None) };
@@ -132,7 +132,7 @@ impl Compiler {
         Ok(Some(Self::Csc { host: runtime.host, csc, framework, generators: Some(tools.join("analyzers")) }))
     }
 
-    /// The compiler's options for programs that are made with ASP.NET: its libraries lie beside those of .NET.
+    /// The compiler's options for programs with ASP.NET: its libraries are beside those of .NET.
     fn web_libraries(&self) -> Result<Vec<OsString>> {
         let Self::Csc { framework, .. } = self else { bail!("{self} has no ASP.NET to compile against") };
         let mut web = framework.as_os_str().to_owned();
@@ -150,7 +150,7 @@ impl Compiler {
             }
             Self::Mcs(mcs) => {
                 let mut command = Command::new(mcs);
-                // Not for csc: a later one may warn of something that we have not seen.
+                // Not for csc: a later version may have new warnings.
                 command.arg("-warnaserror+").args(C_SHARP);
                 Ok(command)
             }
@@ -202,17 +202,17 @@ fn option(name: &str, file: &Path) -> OsString {
     option
 }
 
-/// What a C# source says of the libraries that mcs has to be told of: a line `// reference: NAME` each.
+/// The libraries that a C# source needs from mcs: one line `// reference: NAME` each.
 fn references(source: &str) -> impl Iterator<Item = String> {
     source.lines().filter_map(|line| line.strip_prefix("// reference: ")).map(|name| format!("-r:{}.dll", name.trim()))
 }
 
-/// Compiler options that a source asks for: a line `// option: -features:runtime-async=on` each.
+/// The compiler options of a source: one line `// option: -features:runtime-async=on` each.
 fn options(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| line.strip_prefix("// option: ")).map(str::trim)
 }
 
-/// Compiles `source` into `dir` as a program, unless that was done already, and returns the path of its `.dll`.
+/// Compiles `source` into `dir` as a program, unless that was done before, and returns the path of its `.dll`.
 ///
 /// # Errors
 /// If the source cannot be read or does not compile.
@@ -221,7 +221,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     let program = |extension: &str| dir.join(name).with_extension(extension);
     let (dll, config, stamp) = (program("dll"), program("runtimeconfig.json"), program("stamp"));
 
-    // The stamp tells what the library was made of. Dates would not do: a checkout sets them anew.
+    // The stamp contains the inputs of the library. Dates would not do, because a checkout changes them.
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
     let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(&text)));
     if dll.is_file() && config.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == made_of) {
@@ -230,7 +230,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let out = option("-out:", &dll);
     let mut command = compiler.command()?;
-    // csc is told of all libraries of the framework.
+    // csc receives all libraries of the framework.
     if matches!(compiler, Compiler::Mcs(_)) {
         command.args(references(&text));
     }
@@ -250,7 +250,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
 /// Compiles every source of `tests/managed` into `dir`, those in C# by `compiler`, and returns how many there are.
 ///
 /// # Errors
-/// As [`compile`], or if there are none, or there is no assembler for those in IL.
+/// As [`compile`], or if there are no sources, or no assembler for IL.
 pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
     let sources = sources_dir();
     let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
@@ -276,8 +276,7 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
     Ok(count)
 }
 
-/// Compiles every source of `tests/managed/modern` into `dir`, and returns how many there are; none where there is no
-/// compiler for them.
+/// Compiles every source of `tests/managed/modern` into `dir`, and returns their number; none if there is no compiler for them.
 ///
 /// # Errors
 /// As [`compile`].

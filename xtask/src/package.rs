@@ -1,4 +1,4 @@
-//! `cargo xtask package`: packs the crates as for crates.io, and builds a profiler with what was packed, outside of the
+//! `cargo xtask package`: packs the crates as for crates.io, and builds a profiler with the packed crates outside the
 //! workspace.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use corprof_cli::{bundled, profiler};
 use crate::cargo::{self, Metadata, Package, workspace_root};
 use crate::process::{self, announce, note};
 
-/// Pack every crate that is to be published, and build a profiler of the README with the packed ones.
+/// Pack every published crate, and build the README's profiler with the packed ones.
 ///
 /// Everything goes to a folder in `target`.
 #[derive(Debug, clap::Args)]
@@ -22,16 +22,16 @@ pub struct Args {
     release: bool,
 }
 
-/// A crate that nobody depends on for its code: its library has entry points of its own. The command's build script builds it.
+/// A crate that no other crate uses as a library: it has entry points of its own. The command's build script builds it.
 const EXAMPLES: &str = "corprof-examples";
 
-/// What crates.io has no check for, and a reader misses.
+/// Files that crates.io does not check, and that readers need.
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
 /// Runs the command.
 ///
 /// # Errors
-/// If a crate lacks something, cannot be packed, or does not build where nothing of the workspace is around it.
+/// If a crate lacks something, cannot be packed, or does not build outside the workspace.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let target = metadata.target_directory.join("packed");
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
     announce(format_args!("Packing {} crates into {}", packages.len(), target.display()));
     let mut pack = cargo::cargo();
-    // What was packed is built below, all of it at once; cargo would build each crate alone, one after the other.
+    // The packed crates are built below, all at once; cargo would build each alone, one after the other.
     pack.args(["package", "--quiet", "--no-verify", "--allow-dirty"]).arg("--target-dir").arg(&target);
     pack.args(packages.iter().flat_map(|package| ["-p", &package.name]));
     process::run_as_progress(&mut pack)?;
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     write_profiler(&packages, &outside)?;
     announce("Building a profiler with them, and the command");
     let mut build = cargo::cargo();
-    // Its own folder, so that a build of the workspace does not meet other flags in its own.
+    // A folder of its own, so that a build of the workspace does not see other flags in its folder.
     build.args(["build", "-p", "outside", "-p", "corprof-cli"]).current_dir(&outside);
     build.arg("--target-dir").arg(target.join("build"));
     build.args(args.release.then_some("--release"));
@@ -75,12 +75,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the packed command has its profilers in it.
+/// Checks that the packed command contains its profilers.
 fn check_command(command: &Path, cache: &Path) -> Result<()> {
     if cache.exists() {
         fs::remove_dir_all(cache).with_context(|| format!("cannot empty {}", cache.display()))?;
     }
-    // It unpacks them before it looks at the application, which is none of .NET here.
+    // It unpacks them before it looks at the application, which is no .NET application here.
     let mut run = Command::new(command);
     run.args(["run", "sampler", "--"]).arg(command).arg("exit-codes").env("CORPROF_CACHE", cache);
     process::output(&mut run)?;
@@ -94,14 +94,14 @@ fn check_command(command: &Path, cache: &Path) -> Result<()> {
 }
 
 impl Package {
-    /// The names of the source files that lie in the package's own folder.
+    /// The names of the source files in the package's own folder.
     fn sources_beside(&self) -> Vec<OsString> {
         let folder = self.manifest_path.parent();
         let beside = self.targets.iter().map(|target| &target.src_path).filter(|path| path.parent() == folder);
         beside.filter_map(|path| path.file_name()).map(OsString::from).collect()
     }
 
-    /// Whether crates.io and docs.rs have all that they show of a crate.
+    /// Checks that crates.io and docs.rs have all that they show of a crate.
     fn check_for_readers(&self) -> Result<()> {
         let texts = [
             ("description", &self.description),
@@ -130,20 +130,20 @@ impl Package {
 fn unpack(package: &Package, packed: &Path, into: &Path) -> Result<PathBuf> {
     let name = format!("{}-{}", package.name, package.version);
     let file = packed.join(format!("{name}.crate"));
-    // Packed files have one date, by which cargo would take a build of the last run's for one of these.
+    // Packed files all have one date: without -m, cargo would take the last run's build for current.
     process::run_as_progress(Command::new("tar").arg("-xzmf").arg(&file).arg("-C").arg(into))
         .with_context(|| format!("cannot unpack {}", file.display()))?;
     Ok(into.join(name))
 }
 
-/// Whether a packed crate has what it needs for itself and nothing else.
+/// Checks that a packed crate has the necessary files and no others.
 ///
-/// `sources` are the files of its code that lie beside its manifest.
+/// `sources` are the files of its code beside its manifest.
 fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
     for name in LICENCES {
         let (packed, ours) = (folder.join(name), workspace_root().join(name));
         let text = fs::read(&packed).with_context(|| format!("{} is not packed", packed.display()))?;
-        // Where links are not known, git makes a file of a link's target.
+        // Where links are not supported, git makes a file with a link's target.
         ensure!(text == fs::read(&ours)?, "{} is not the text of {}", packed.display(), ours.display());
     }
     let known = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "README.md", "src", ".cargo_vcs_info.json"];
@@ -155,8 +155,8 @@ fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a package that is none of the workspace: the profiler that the README begins with, and all packed crates as its
-/// dependencies, with all of their features.
+/// Writes a package outside the workspace: the first profiler of the README, with all packed crates as its dependencies, with
+/// all of their features.
 fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
     // All are members, so that the command's build script, which builds one of them by itself, finds the others too.
     let mut manifest = "[package]\nname = \"outside\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n\
@@ -175,7 +175,7 @@ fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
         bail!("README.md begins with no profiler");
     };
     fs::write(folder.join("Cargo.toml"), manifest)?;
-    // The versions that the workspace is tested with, and no question to a registry.
+    // Uses the versions that the workspace is tested with, without a request to a registry.
     fs::copy(workspace_root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     fs::create_dir(folder.join("src"))?;
     fs::write(folder.join("src").join("lib.rs"), code)?;

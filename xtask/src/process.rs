@@ -1,6 +1,6 @@
-//! Starting other programs, and saying so.
+//! Starts other programs, and reports that.
 //!
-//! What this tool says goes to standard error, one line a step; standard output belongs to the programs it starts.
+//! This tool prints to standard error, one line a step; standard output belongs to the programs that it starts.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Says what happens next.
+/// Prints the next step.
 pub fn announce(step: impl Display) {
     eprintln!("==> {step}");
 }
@@ -37,7 +37,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Runs `command` to its end; how it ended is for the caller to judge.
+/// Runs `command` to its end; the caller judges its status.
 ///
 /// # Errors
 /// If the program cannot be started.
@@ -57,7 +57,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// As [`run`], with what the command prints sent to standard error: progress, not a result.
+/// Like [`run`], with the output of the command sent to standard error: it is progress, not a result.
 ///
 /// # Errors
 /// As [`run`].
@@ -88,11 +88,11 @@ pub fn exit_code(status: ExitStatus) -> u8 {
     #[cfg(not(unix))]
     let signal = None;
     let code = status.code().or(signal.map(|signal: i32| 128 + signal)).unwrap_or(1);
-    // Only the low byte reaches a parent on Unix; a code that does not fit must still not become success.
+    // Only the low byte reaches a parent on Unix; a code that does not fit must not become a success.
     u8::try_from(code).unwrap_or(1)
 }
 
-/// Where `program` lies on PATH.
+/// The path of `program` on PATH.
 #[must_use]
 pub fn find_on_path(program: &str) -> Option<PathBuf> {
     let file = format!("{program}{}", env::consts::EXE_SUFFIX);
@@ -116,7 +116,7 @@ pub fn is_root() -> bool {
     cfg!(unix) && output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// An environment variable that is set to something.
+/// An environment variable that is set and not empty.
 #[must_use]
 pub fn env_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
@@ -128,8 +128,8 @@ pub(crate) mod testing {
     #[cfg(unix)]
     use super::*;
 
-    /// Makes an executable script. The shell writes it: were it this process, a test on another thread that starts a
-    /// program meanwhile would inherit the open file, and running the script would fail as "text file busy".
+    /// Makes an executable script. The shell writes it: if this process did, a test on another thread that starts a program
+    /// meanwhile would inherit the open file, and running the script would fail as "text file busy".
     #[cfg(unix)]
     pub(crate) fn write_script(path: &Path, script: &str) {
         let write = r#"printf %s "$1" > "$0" && chmod +x "$0""#;

@@ -1,4 +1,4 @@
-//! .NET runtimes to run on: the user's own, or one that `known.rs` brings.
+//! .NET runtimes: the user's own, or one from `known.rs`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::emulator::Emulator;
 use crate::known::{self, KNOWN, Known, NO_NET_10};
 use crate::process::{self, env_path, find_on_path};
 
-/// The framework that carries the CLR.
+/// The framework that contains the CLR.
 const FRAMEWORK: &str = "Microsoft.NETCore.App";
 
 /// The oldest runtime that corprof supports.
 const OLDEST: Version = Version { major: 3, minor: 1, patch: 0 };
 
-/// A runtime that is there.
+/// An installed runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Runtime {
     /// The `dotnet` host.
@@ -27,20 +27,20 @@ pub struct Runtime {
     pub version: Version,
     /// The folder of that framework's libraries.
     pub framework: PathBuf,
-    /// Who put it there.
+    /// Who installed it.
     pub origin: Origin,
-    /// What runs it, if it is for another system.
+    /// Its emulator, if it is for another system.
     pub emulator: Option<Emulator>,
 }
 
-/// Who put a runtime on this machine.
+/// Who installed a runtime.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Origin {
     /// The user, before us.
     Own,
     /// This tool, from PyPI into the cache.
     Pinned,
-    /// Whoever made the folder of runtimes.
+    /// The user, in the folder of runtimes.
     Folder,
 }
 
@@ -54,7 +54,7 @@ impl Runtime {
         if !process::is_executable(&host) {
             bail!("no `dotnet` host at {}", host.display());
         }
-        // Not its canonical path: some packagings link `dotnet` to a launcher that goes by the name it is called by.
+        // Not its canonical path: some packages link `dotnet` to a launcher that depends on the name of its call.
         let host = std::path::absolute(&host).with_context(|| format!("cannot resolve {}", host.display()))?;
         let listed = process::output(Command::new(&host).arg("--list-runtimes"))?;
         let newest = frameworks(&listed).filter(|(version, _)| *version >= OLDEST).max();
@@ -64,10 +64,10 @@ impl Runtime {
         Ok(Self { host, version, framework, origin: Origin::Own, emulator: None })
     }
 
-    /// What was unpacked in `folder`, without starting it: it may be one for Windows.
+    /// The runtime unpacked in `folder`; does not start it, because it may be for Windows.
     ///
     /// # Errors
-    /// If no framework is in there.
+    /// If the folder has no framework.
     pub(crate) fn in_folder(folder: &Path, host: &str, origin: Origin) -> Result<Self> {
         let frameworks = folder.join("shared").join(FRAMEWORK);
         let entries =
@@ -78,7 +78,7 @@ impl Runtime {
         Ok(Self { host: folder.join(host), version, framework, origin, emulator: None })
     }
 
-    /// The user's own runtime, from `DOTNET_ROOT` or PATH; or why what is there cannot serve.
+    /// The user's own runtime, from `DOTNET_ROOT` or PATH; or the reason why it cannot be used.
     #[must_use]
     pub fn own() -> Option<Result<Self>> {
         let in_root = env_path("DOTNET_ROOT").map(|root| root.join(host_file())).filter(|host| host.is_file());
@@ -98,17 +98,17 @@ impl Runtime {
         Ok(command)
     }
 
-    /// What the runtime, and a profiler in it, call the file `path`, which is absolute.
+    /// The path by which the runtime, and a profiler in it, know the file `path`, which is absolute.
     #[must_use]
     pub fn path(&self, path: &Path) -> OsString {
         self.emulator.as_ref().map_or_else(|| path.into(), |emulator| emulator.path(path))
     }
 
-    /// The C# compiler of the newest .NET SDK that this host has, as the path of its `csc.dll`.
+    /// The path of `csc.dll` in the newest .NET SDK of this host.
     #[must_use]
     pub fn csc(&self) -> Option<PathBuf> {
         let listed = process::output(Command::new(&self.host).arg("--list-sdks")).ok()?;
-        // A line reads `8.0.204 [/usr/share/dotnet/sdk]`.
+        // A line has the form `8.0.204 [/usr/share/dotnet/sdk]`.
         let sdks = listed.lines().filter_map(|line| {
             let (version, folder) = version_and_folder(line)?;
             Some((version, folder.join("Roslyn").join("bincore").join("csc.dll")))
@@ -130,13 +130,13 @@ impl std::fmt::Display for Runtime {
     }
 }
 
-/// The versions of the CLR's framework in what `dotnet --list-runtimes` prints, and where they are.
+/// The versions and folders of the CLR's framework in the output of `dotnet --list-runtimes`.
 fn frameworks(listed: &str) -> impl Iterator<Item = (Version, PathBuf)> {
-    // A line reads `Microsoft.NETCore.App 8.0.4 [/usr/share/dotnet/shared/Microsoft.NETCore.App]`.
+    // A line has the form `Microsoft.NETCore.App 8.0.4 [/usr/share/dotnet/shared/Microsoft.NETCore.App]`.
     listed.lines().filter_map(|line| version_and_folder(line.strip_prefix(FRAMEWORK)?))
 }
 
-/// Reads `8.0.4 [/some/folder]`: the version lies in a folder of its own name in there.
+/// Parses `8.0.4 [/some/folder]`: the version is in a subfolder with its own name.
 fn version_and_folder(text: &str) -> Option<(Version, PathBuf)> {
     let (version, folder) = text.trim().split_once(" [")?;
     Some((version.parse().ok()?, Path::new(folder.strip_suffix(']')?).join(version)))
@@ -146,7 +146,7 @@ fn host_file() -> String {
     format!("dotnet{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// This machine, as .NET names systems.
+/// The name of this system in .NET.
 #[must_use]
 pub fn this_system() -> String {
     let system = match std::env::consts::OS {
@@ -162,7 +162,7 @@ pub fn this_system() -> String {
     format!("{system}-{processor}")
 }
 
-/// What `--runtime` asks for.
+/// The value of `--runtime`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
     /// A known runtime, by its name.
@@ -190,10 +190,10 @@ impl FromStr for Choice {
 }
 
 impl Choice {
-    /// The runtime that was asked for. Without a choice: the user's own, else .NET 10 from the folder of runtimes, else .NET 8.
+    /// The requested runtime. Without a choice: the user's own, else .NET 10 from the folder of runtimes, else .NET 8.
     ///
     /// # Errors
-    /// If what was asked for is not there and cannot be fetched.
+    /// If the requested runtime is not available and cannot be fetched.
     pub fn resolve(choice: Option<&Self>, cache: &Cache) -> Result<Runtime> {
         match choice {
             Some(Self::Path(path)) => return Runtime::at(path),
@@ -215,7 +215,7 @@ impl Choice {
     }
 }
 
-/// Three numbers; what follows a hyphen (`-preview.1`) does not count.
+/// Three numbers; a suffix behind a hyphen (`-preview.1`) is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// The first.
@@ -245,7 +245,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The environment that makes the CLR load a profiler, as pairs of name and value. `library` is what the runtime calls it
+/// The environment that makes the CLR load a profiler, as pairs of name and value. `library` is its path in the runtime
 /// ([`Runtime::path`]).
 #[must_use]
 pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 3] {

@@ -1,9 +1,8 @@
-//! `cargo xtask structure`: which rooms of `corprof/src` import from which, and where that goes round in circles.
+//! `cargo xtask structure`: the imports between the rooms of `corprof/src`, and their circles.
 //!
-//! A room is a module directly below the root, a folder or a file. An arrow goes from one file to another that it names
-//! something of: by `use`, by a path in the code, or inside a macro call. It ends where the thing is defined, not where it is
-//! exported once more. Code for tests, imports for documentation and exported macros do not
-//! count.
+//! A room is a module directly below the root, a folder or a file. An arrow goes from one file to another from which it names
+//! an item: by `use`, by a path in the code, or inside a macro call. It ends at the item's definition, not at a re-export. Code
+//! for tests, imports for documentation and exported macros do not count.
 
 mod paths;
 mod tree;
@@ -19,8 +18,8 @@ use petgraph::graphmap::DiGraphMap;
 use crate::cargo::workspace_root;
 use tree::Tree;
 
-/// The rooms from the top down: each imports from below it only. A room is called by its first module; `lib` is the root, and
-/// `generated` has a file for each of several rooms.
+/// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is the root,
+/// and `generated` has files for several rooms.
 const ORDER: [&[&str]; 30] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],
@@ -71,12 +70,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     print!("{structure}");
     let is_sound = structure.is_sound();
     if args.check && !is_sound {
-        eprintln!("error: rooms import downward only: move what is needed below, or ask for it by a trait");
+        eprintln!("error: rooms import downward only: move the imported item below, or use a trait");
     }
     Ok(if args.check && !is_sound { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// One file names something of another: both as they are called below `src`.
+/// One file names an item of another; both are paths below `src`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Arrow {
     /// The file that names it.
@@ -85,7 +84,7 @@ pub struct Arrow {
     pub to: String,
 }
 
-/// The rooms of a crate, and what goes on between them.
+/// The rooms of a crate, and the imports between them.
 #[derive(Debug)]
 pub struct Structure {
     /// The rooms from the top down, each with the number of its files.
@@ -99,7 +98,7 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// That of `corprof/src`.
+    /// The structure of `corprof/src`.
     ///
     /// # Errors
     /// If its files cannot be read or parsed, or a room has no place in the order.
@@ -147,7 +146,7 @@ impl Structure {
     }
 }
 
-/// Where in the order a module's room stands: the longest entry that the module begins with.
+/// The place of a module's room in the order: the longest entry that the module begins with.
 fn place(module: &[String], order: &[&[&str]]) -> Result<usize> {
     let path = if module.is_empty() { "lib".to_owned() } else { module.join("::") };
     let is_of = |part: &str| path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));

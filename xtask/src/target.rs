@@ -1,4 +1,4 @@
-//! Building for another system: the target's standard library, had in one of two ways.
+//! Builds for another system, with its standard library from one of two sources.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::cargo;
 use crate::process::{self, announce, find_on_path, note};
 use crate::tools::{self, Packages};
 
-/// A compiler whose package has the sources of its standard library, so that it can be built for any target.
+/// A compiler whose package includes the sources of its standard library, so that it can build it for any target.
 const PACKAGES: Packages =
     Packages { what: "a Rust compiler with the sources of its library", names: &["rustc-web", "rust-web-src"] };
 
-/// Where that compiler is.
+/// The path of that compiler.
 const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
-/// Where its sources are.
+/// The path of its sources.
 const PACKAGED_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/std";
 
 /// Another system to build for.
@@ -29,7 +29,7 @@ pub enum System {
 }
 
 impl System {
-    /// What Rust calls it.
+    /// Its name in Rust.
     #[must_use]
     pub fn triple(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl System {
         }
     }
 
-    /// The folder of its builds, where they are not made by the compiler that builds everything else.
+    /// The folder of its builds, if they are not made by the compiler of all other builds.
     fn folder(self) -> &'static str {
         match self {
             Self::Windows => "windows",
@@ -46,7 +46,7 @@ impl System {
         }
     }
 
-    /// Whether the compiler that cargo uses here has the library.
+    /// Whether cargo's current compiler has the library.
     fn is_installed(self) -> Result<bool> {
         let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         rustc.current_dir(cargo::workspace_root());
@@ -55,16 +55,16 @@ impl System {
     }
 }
 
-/// A system to build for, and how its standard library comes about.
+/// A system to build for, and the source of its standard library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     system: System,
-    /// Where everything is built by Debian's compiler, the library included; else rustup has installed that.
+    /// Set if Debian's compiler builds everything, including the library; otherwise rustup has installed the library.
     built_in: Option<PathBuf>,
 }
 
 impl Target {
-    /// Sees whether the library is there, and else has rustup bring it; where that cannot be, Debian's packages.
+    /// Checks for the library; if it is missing, installs it by rustup, or if that fails by Debian's packages.
     ///
     /// # Errors
     /// If neither way works here; the error says what to type.
@@ -76,7 +76,7 @@ impl Target {
         }
         announce(format_args!("Rust's standard library for {triple} is missing: having rustup bring it"));
         let added = match find_on_path("rustup") {
-            // Once again is enough: a machine without access should not wait for minutes.
+            // One retry is enough: a machine without access should not wait for minutes.
             Some(rustup) => process::run_as_progress(
                 Command::new(rustup)
                     .current_dir(cargo::workspace_root())
@@ -103,14 +103,14 @@ impl Target {
     pub fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo::cargo();
         command.args([subcommand, "--target", self.system.triple()]);
-        // The command's built-in profilers are a build of their own, and nobody runs the command there.
+        // The command's built-in profilers are a separate build, and the command is not run there.
         command.env("CORPROF_BUNDLE", "");
         if self.system == System::Arm64 {
             command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", arm64::GCC);
         }
         if let Some(folder) = &self.built_in {
             command.arg("-Zbuild-std=std,panic_unwind,test").arg("--target-dir").arg(folder);
-            // The flag above is not stable; the compiler's version is what Debian pins.
+            // The flag above is unstable; Debian pins the compiler's version.
             command.env("RUSTC", PACKAGED_RUSTC).env("RUSTC_BOOTSTRAP", "1");
         }
         command

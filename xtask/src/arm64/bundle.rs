@@ -1,10 +1,9 @@
 //! Executables for arm64: a host with the runtime linked into it, made to run one managed program.
 //!
-//! Such a host finds its program by a name in its data, and reads its settings and the list of its libraries from a
-//! single-file bundle, which is appended to it: files, then a manifest, whose place stands in the host before the bundle's
-//! signature. Libraries that are not in the bundle are looked for beside the executable. So only those files are in it that
-//! have to be (settings, list, and CoreLib); the program and the framework lie beside it as links, and have paths, as they
-//! would under `dotnet exec`.
+//! The host finds its program by a name in its data. It reads its settings and the list of its libraries from a single-file
+//! bundle, which is appended to it: files, then a manifest, whose offset is in the host before the bundle's signature. The host
+//! looks for libraries that are not in the bundle beside the executable. So the bundle has only the necessary files (settings,
+//! list, and CoreLib); the program and the framework are links beside it, and have paths, as under `dotnet exec`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,17 +11,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
-/// Before it stands, in eight bytes, where the manifest lies.
+/// The eight bytes before it hold the offset of the manifest.
 const SIGNATURE: [u8; 32] = [
     0x8b, 0x12, 0x02, 0xb9, 0x6a, 0x61, 0x20, 0x38, 0x72, 0x7b, 0x93, 0x02, 0x14, 0xd7, 0xa0, 0x32, 0x13, 0xf5, 0xb9,
     0xe6, 0xef, 0xae, 0x33, 0x18, 0xee, 0x3b, 0x2d, 0xce, 0x24, 0xb3, 0x6a, 0xae,
 ];
-/// The name of a program that the host in the archive was made for; ours takes its place, zeros after it.
+/// The name of the program that the archive's host was made for; ours replaces it, padded with zeros.
 const NAME_BEFORE: &[u8] = b"azmcp.dll";
 const NAME_LENGTH: usize = 64;
 
 const CORE_LIBRARY: &str = "System.Private.CoreLib.dll";
-/// What the list calls the framework. No file is looked for by these.
+/// The name of the framework in the list. No file is looked for by it.
 const FRAMEWORK: &str = "runtimepack.Microsoft.NETCore.App.Runtime.linux-arm64";
 const FRAMEWORK_VERSION: &str = "10.0.11";
 const TARGET: &str = ".NETCoreApp,Version=v10.0/linux-arm64";
@@ -36,23 +35,23 @@ const RUNTIME_CONFIG: u8 = 4;
 pub(super) struct Bundler<'f> {
     /// The unpacked archive.
     pub(super) root: &'f Path,
-    /// Where the executables go, and links to all that they need.
+    /// The folder of the executables, with links to all that they need.
     pub(super) folder: &'f Path,
 }
 
 impl Bundler<'_> {
-    /// The executable that runs `dll`, made unless it is there. Others may make it at the same time.
+    /// The executable that runs `dll`; makes it if necessary. Other processes may make it at the same time.
     pub(super) fn executable(&self, dll: &Path) -> Result<PathBuf> {
         let name = dll.file_stem().and_then(|name| name.to_str()).context("a program has a name")?;
         fs::create_dir_all(self.folder).with_context(|| format!("cannot make {}", self.folder.display()))?;
-        // Programs load each other from beside them.
+        // Programs load each other from their own folder.
         let beside = dll.parent().context("a program lies in a folder")?;
         let framework = self.root.join("framework");
         for library in libraries(beside)?.into_iter().chain(libraries(&framework)?) {
             self.link(&library)?;
         }
         let executable = self.folder.join(name);
-        // It is younger than what it was made of, unless another archive has been unpacked since.
+        // It is newer than its inputs, unless another archive has been unpacked since.
         let host = self.root.join("host");
         let made = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
         let stamp = self.folder.join(name).with_extension("made-of");
@@ -64,12 +63,12 @@ impl Bundler<'_> {
         let names: Vec<String> = libraries(&framework)?.iter().filter_map(|path| file_name(path)).collect();
         let core = read(&framework.join(CORE_LIBRARY))?;
         let image = image(read(&host)?, name, &names, &core)?;
-        // Under its name it is whole: a program that is running cannot be written to.
+        // A file with its final name is complete: a running program cannot be written to.
         let mut partial = tempfile::NamedTempFile::new_in(self.folder).context("cannot make a file")?;
         std::io::Write::write_all(&mut partial, &image).context("cannot write (is the disk full?)")?;
         #[cfg(unix)]
         fs::set_permissions(partial.path(), <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755))?;
-        // Closed for writing before anybody starts it.
+        // Closed for writing before any process starts it.
         partial.into_temp_path().persist(&executable).context("cannot name it")?;
         fs::write(&stamp, made_of).with_context(|| format!("cannot write {}", stamp.display()))?;
         Ok(executable)
@@ -114,7 +113,7 @@ fn file_name(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.to_owned())
 }
 
-/// `host` as the executable of the program `name`. `framework` are the names of the framework's libraries.
+/// `host` as the executable of the program `name`. `framework` has the names of the framework's libraries.
 fn image(mut host: Vec<u8>, name: &str, framework: &[String], core: &[u8]) -> Result<Vec<u8>> {
     let program = format!("{name}.dll");
     ensure!(program.len() < NAME_LENGTH, "`{program}` is longer than the {NAME_LENGTH} bytes that there are for it");
@@ -132,7 +131,7 @@ fn image(mut host: Vec<u8>, name: &str, framework: &[String], core: &[u8]) -> Re
     Ok(bundle.finish(slot, name))
 }
 
-/// What the program consists of, as the SDK writes it.
+/// The dependencies of the program, as the SDK writes them.
 fn dependencies(name: &str, framework: &[String]) -> Value {
     let versions = json!({ "assemblyVersion": "10.0.0.0", "fileVersion": "10.0.0.0" });
     let libraries: Map<_, _> = framework.iter().map(|library| (library.clone(), versions.clone())).collect();
@@ -159,7 +158,7 @@ fn settings() -> Value {
     } })
 }
 
-/// A bundle in the making.
+/// A bundle under construction.
 struct Bundle {
     image: Vec<u8>,
     entries: Vec<Entry>,
@@ -180,7 +179,7 @@ impl Bundle {
         self.image.extend(content);
     }
 
-    /// Appends the manifest, version 6 of the format, and tells the host at `slot` where it lies.
+    /// Appends the manifest, version 6 of the format, and writes its offset to the host at `slot`.
     fn finish(mut self, slot: usize, identity: &str) -> Vec<u8> {
         self.image.resize(self.image.len().next_multiple_of(16), 0);
         let manifest = self.image.len() as u64;

@@ -1,4 +1,4 @@
-//! Linux on arm64, on a machine that is x86-64: profilers built for it, and run in QEMU's user mode.
+//! Linux on arm64, on an x86-64 machine: profilers are built for it, and run in QEMU's user mode.
 //!
 //! [`Qemu`] runs programs, `bundle.rs` makes the executables that it runs, and [`Target`](crate::target::Target) builds
 //! profilers.
@@ -21,10 +21,10 @@ const EMULATOR: &str = "qemu-aarch64-static";
 pub(crate) const GCC: &str = "aarch64-linux-gnu-gcc";
 /// The C library for arm64, as Debian installs it beside one's own.
 const SYSTEM: &str = "/usr/aarch64-linux-gnu";
-/// What the runtime needs of the C++ library.
+/// The part of the C++ library that the runtime needs.
 const CPP_LIBRARY: &str = "lib/libstdc++.so.6";
 
-/// What brings them on Debian and its like.
+/// The packages with these on Debian and its derivatives.
 const PACKAGES: Packages = Packages {
     what: "an emulator of arm64, a linker and the C and C++ libraries for it",
     names: &[
@@ -36,11 +36,10 @@ const PACKAGES: Packages = Packages {
     ],
 };
 
-/// Has the emulator, the linker and the libraries installed.
+/// Installs the emulator, the linker and the libraries if they are missing.
 ///
 /// # Errors
-/// On a machine that the emulator is not used on, or if they are missing and cannot be installed; the error says what to
-/// type.
+/// If the emulator does not support this machine, or if they are missing and cannot be installed; the error says what to type.
 pub fn install_tools() -> Result<()> {
     ensure!(is_supported(), "profilers are run for arm64 in an emulator on Linux x64 only: leave --arm64 out");
     tools::ensure_programs(&[EMULATOR, GCC], &PACKAGES)?;
@@ -51,8 +50,8 @@ pub fn install_tools() -> Result<()> {
     Ok(())
 }
 
-/// Why this machine cannot run programs for arm64, where nobody may change that; `None` if it can, or if we are root and
-/// [`install_tools`] will see to it.
+/// Why this machine cannot run programs for arm64, if that cannot be changed; `None` if it can run them, or if we are root and
+/// [`install_tools`] can install what is missing.
 #[must_use]
 pub fn lacks() -> Option<String> {
     if !is_supported() {

@@ -10,10 +10,10 @@ use super::bundle::Bundler;
 use super::{EMULATOR, SYSTEM};
 use crate::runtime::{Origin, Runtime, Version};
 
-/// The version of the runtime in the archive. Nothing in there says so but the runtime's own machine code.
+/// The version of the runtime in the archive. Only the runtime's own machine code contains it.
 const VERSION: Version = Version { major: 10, minor: 0, patch: 9 };
 
-/// Where executables for arm64 are made, beside the programs that they run.
+/// The folder of executables for arm64, beside the programs that they run.
 const FOLDER: &str = "on-arm64";
 
 /// An emulator of arm64, and the .NET that runs in it.
@@ -24,7 +24,7 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// The runtime that lies in [`root`](Self::root).
+    /// The runtime in [`root`](Self::root).
     #[must_use]
     pub fn runtime(self) -> Runtime {
         Runtime {
@@ -36,11 +36,11 @@ impl Qemu {
         }
     }
 
-    /// A command that runs the managed program `dll`, which is absolute. There is no `dotnet` for arm64 here; each program
-    /// gets an executable of its own.
+    /// A command that runs the managed program `dll`, an absolute path. There is no `dotnet` for arm64 here; each program gets
+    /// an executable of its own.
     ///
     /// # Errors
-    /// If that cannot be made.
+    /// If that executable cannot be made.
     pub fn command(&self, dll: &Path) -> Result<Command> {
         let folder = dll.parent().context("a program lies in a folder")?.join(FOLDER);
         let executable = Bundler { root: &self.root, folder: &folder }
@@ -51,14 +51,14 @@ impl Qemu {
         Ok(command)
     }
 
-    /// What the runtime needs in its environment. It maps memory twice, to write and to execute it, and the emulator does not
-    /// see through the one what was changed through the other.
+    /// The runtime's environment. It maps memory twice, to write and to execute it, and the emulator does not notice that a
+    /// change through one mapping affects the other.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, &'static OsStr); 1] {
         [("DOTNET_EnableWriteXorExecute", "0".as_ref())]
     }
 
-    /// Has `cargo`, a command of that name, start the programs that it builds for arm64 in the emulator.
+    /// Makes `cargo` start the programs that it builds for arm64 in the emulator.
     pub fn run_what_is_built(cargo: &mut Command) -> &mut Command {
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {SYSTEM}"))
     }

@@ -1,8 +1,8 @@
-//! Accuracy: by how many points the sampler is wrong about a web service that keeps the processors busy.
+//! Accuracy: the sampler's error, in points, on a web service that keeps the processors busy.
 //!
-//! bench/Service.cs has work in shares that are known, in plain methods and in an async method, a generic one and an iterator's.
-//! The sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the work, as a share
-//! of few is wrong by chance; the row has the worst share of all runs.
+//! bench/Service.cs works in known shares, in plain methods and in an async method, a generic one and an iterator's. The
+//! sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the work, because
+//! a share of few samples is wrong by chance; the row has the worst share of all runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ use super::table::Line;
 const ROW: &str = "accuracy";
 const MOST_POINTS: f64 = 3.0;
 const SAMPLES: u64 = 4_000;
-/// The rates, and how many rounds of a hundred may be missed.
+/// The rates, and how many rounds in a hundred may be missed.
 const RATES: [(&str, f64); 2] = [("100", 10.0), ("1000", 25.0)];
 
-/// What is asked for, how often at a time, and which share of the work the methods have.
+/// The requested path, the number of clients, and the methods' shares of the work.
 struct Work {
     name: [&'static str; 2],
     path: &'static str,
@@ -48,7 +48,7 @@ const WORKS: [Work; 2] = [
 /// Measures the rows, in so many runs each.
 ///
 /// # Errors
-/// If a program fails, or the sampler does not say what it saw.
+/// If a program fails, or the sampler does not report what it saw.
 pub(super) fn measure(bed: &Bed, service: &Path, runs: u32) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for work in &WORKS {
@@ -66,11 +66,11 @@ pub(super) fn measure(bed: &Bed, service: &Path, runs: u32) -> Result<Vec<Line>>
     Ok(lines)
 }
 
-/// What came of one run.
+/// The result of one run.
 struct Run {
-    /// By so many points its worst share is wrong.
+    /// The error of its worst share, in points.
     points: f64,
-    /// What of the rounds was missed, in percent.
+    /// The share of missed rounds, in percent.
     missed: f64,
 }
 
@@ -80,7 +80,7 @@ fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
     let mut settings = settings.map(|(name, value)| (name, value.to_owned())).to_vec();
     settings.push(("SAMPLER_OUT", out.path().to_string_lossy().into_owned()));
     let service = Service::start(bed, dll, Some(&bed.sampler), &settings, work.path)?;
-    // The process has other work as well: some of its samples are of that.
+    // The process does other work as well, which takes some of its samples.
     while service.said()?.lines().filter_map(samples).next_back().unwrap_or(0) < SAMPLES * 5 / 4 {
         service.load(work.path, work.requests)?;
     }
@@ -97,7 +97,7 @@ fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
             continue;
         }
         burned += weight;
-        // The innermost that is known is the one that burns.
+        // The innermost known function is the one that works.
         let frames = stack.rsplit(';');
         let known = |frame: &str| work.shares.iter().find(|(name, _)| frame.starts_with(name)).map(|(name, _)| *name);
         *weights.entry(frames.into_iter().find_map(known).unwrap_or("others")).or_insert(0) += weight;
@@ -112,12 +112,12 @@ fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
     Ok(Run { points, missed: missed(report).unwrap_or(100.0) })
 }
 
-/// What the sampler says once a second: `sampler: cpu: 153 samples in 37 rounds, ...`.
+/// The count in the sampler's line of each second: `sampler: cpu: 153 samples in 37 rounds, ...`.
 fn samples(line: &str) -> Option<u64> {
     line.strip_prefix("sampler: ")?.split_once(" samples in ")?.0.rsplit(' ').next()?.parse().ok()
 }
 
-/// What of the rounds that were asked for was not made, in percent: `... rounds, 37 a second of 100 asked for ...`.
+/// The share of requested rounds that were not made, in percent: `... rounds, 37 a second of 100 asked for ...`.
 fn missed(line: &str) -> Option<f64> {
     let (reached, rest) = line.split_once(" rounds, ")?.1.split_once(" a second of ")?;
     let [reached, asked] = [reached, rest.split_once(" asked for")?.0].map(|rate| rate.parse::<f64>().ok());

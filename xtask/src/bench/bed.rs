@@ -1,4 +1,5 @@
-//! What the measuring stands on: a runtime, the managed programs, the profilers of both sides, and how to start them.
+//! The inputs of all measurements: a runtime, the managed programs, the profilers of both sides, and the commands that start
+//! them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use crate::managed::{self, Compiler};
 use crate::process::{self, announce, env_path, find_on_path, note};
 use crate::runtime::{Choice, Runtime, profiler_environment};
 
-/// Who is watching the program.
+/// The profiler of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Side {
-    /// Nobody.
+    /// None.
     Bare,
     /// The profiler in C.
     C,
@@ -25,16 +26,16 @@ pub(super) enum Side {
 }
 
 impl Side {
-    /// All of them, as the table has them.
+    /// All of them, in the order of the table.
     pub(super) const ALL: [Self; 3] = [Self::Bare, Self::C, Self::Corprof];
 
-    /// Who goes first differs from round to round: going after another may be an advantage.
+    /// The first differs from round to round: a position may be an advantage.
     pub(super) fn in_turn(round: u32) -> impl Iterator<Item = Self> {
         let count = Self::ALL.len();
         (0..count).map(move |place| Self::ALL[(place + round as usize) % count])
     }
 
-    /// What the table calls it.
+    /// Its name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bare => "no profiler",
@@ -44,7 +45,7 @@ impl Side {
     }
 }
 
-/// A profiler of each side that does the same.
+/// Two profilers with the same function, one of each side.
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) c: Built,
@@ -62,10 +63,10 @@ impl Pair {
     }
 }
 
-/// A profiler, ready to be loaded.
+/// A built profiler.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// Its library, by its true path.
+    /// Its library, as a canonical path.
     pub(super) library: PathBuf,
     clsid: String,
 }
@@ -82,7 +83,7 @@ impl Built {
 /// Profilers with enter/leave hooks.
 #[derive(Debug)]
 pub(super) struct HookProfilers {
-    /// In C, and they only return.
+    /// In C; its hooks only return.
     pub(super) returning: Built,
     /// Count calls.
     pub(super) count: Pair,
@@ -94,14 +95,14 @@ pub(super) struct HookProfilers {
     pub(super) tracer: Built,
 }
 
-/// Everything that is there before the measuring begins.
+/// Everything that is prepared before the measurements.
 #[derive(Debug)]
 pub(super) struct Bed {
-    /// What the programs run on.
+    /// The runtime of the programs.
     pub(super) runtime: Runtime,
-    /// Where all that was compiled lies; on the disk that profilers would write to as well.
+    /// The folder of all compiled files; on the disk that profilers would write to as well.
     pub(super) directory: PathBuf,
-    /// bench/Service.cs, where the runtime has ASP.NET and there is a compiler for it.
+    /// bench/Service.cs, if the runtime has ASP.NET and there is a compiler for it.
     pub(super) service: Option<PathBuf>,
     /// bench/Bench.cs.
     pub(super) bench: PathBuf,
@@ -113,13 +114,13 @@ pub(super) struct Bed {
     pub(super) count: Pair,
     /// Count objects and bytes by class; the one of corprof is examples/allocations.rs.
     pub(super) classes: Pair,
-    /// Count modules that go, and classes and code that come.
+    /// Count unloaded modules, and loaded classes and code.
     pub(super) loads: Pair,
     /// Do nothing.
     pub(super) nothing: Pair,
     /// examples/logger.rs.
     pub(super) logger: Built,
-    /// Where bench/hooks.S has its part of them.
+    /// Only on systems that bench/hooks.S supports.
     pub(super) hooks: Option<HookProfilers>,
     /// tests/profilers/bench_calls.rs.
     pub(super) calls: Built,
@@ -141,14 +142,14 @@ pub(super) struct Bed {
     pub(super) pool: PathBuf,
 }
 
-/// Whether bench/hooks.S is for this system.
+/// Whether bench/hooks.S supports this system.
 const HAS_HOOKS: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
 
 impl Bed {
     /// Finds the runtime, compiles and builds.
     ///
     /// # Errors
-    /// If one of these fails.
+    /// If one of these steps fails.
     pub(super) fn prepare(runtime: Option<&Choice>) -> Result<Self> {
         announce("Finding the .NET runtime");
         let runtime = Choice::resolve(runtime, &Cache::open()?)?;
@@ -244,7 +245,7 @@ impl Bed {
     /// A command that runs the managed program `dll` under `profiler`, without standard input and output.
     pub(super) fn command(&self, dll: &Path, profiler: Option<&Built>) -> Result<Command> {
         let mut command = self.runtime.command(dll)?;
-        // What the person who measures has set must not change what is measured.
+        // The user's own settings must not change the results.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             let settings =
@@ -263,7 +264,7 @@ impl Bed {
 
 /// Compiles bench/Service.cs.
 fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
-    // Beside the folder of the CLR's framework, which has its version's name.
+    // Its folder is beside the folder of the CLR's framework, and is named by its version.
     let has_web =
         runtime.framework.ancestors().nth(2).is_some_and(|shared| shared.join("Microsoft.AspNetCore.App").is_dir());
     if !has_web || runtime.version.major < 10 {

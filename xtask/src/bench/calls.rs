@@ -1,18 +1,18 @@
-//! Calls: what corprof's form of a call costs, against the call through the vtable in C; and what names cost.
+//! Calls: the cost of corprof's calls, against the call through the vtable in C; and the cost of names.
 //!
-//! Both sides live in one process and take turns, slice by slice, in one callback: tests/profilers/bench_calls.rs calls the
-//! functions of bench/calls.c. It checks that the answers are the same, and counts what names allocate.
+//! Both sides run in one process and take turns, slice by slice, in one callback: tests/profilers/bench_calls.rs calls the
+//! functions of bench/calls.c. It checks that the results are the same, and counts the allocations of names.
 //!
-//! A name that is looked up for the first time is measured against C twice. In both, C makes the raw calls that corprof makes,
-//! no more and no less: GetFunctionInfo2, GetMethodProps, GetClassIDInfo2, GetTypeDefProps, into buffers on its stack.
-//! - `name, a miss`: and makes of the answers what corprof makes of them, the same text, kept for the next time: it converts the
-//!   names from UTF-16, spells the parameters from the signature, and puts the text into a hash table under a mutex, for
-//!   callbacks come on many threads, with one allocation. It has found out before that the name is not known, and looks the
-//!   module's metadata up in a table. This is the one with the target. corprof keeps the name of the class besides.
-//! - `name, its calls`: and nothing else; the answers stay where they are, and the metadata is at hand.
+//! A first look-up of a name is measured against C twice. In both, C makes exactly the raw calls that corprof makes:
+//! GetFunctionInfo2, GetMethodProps, GetClassIDInfo2, GetTypeDefProps, into buffers on its stack.
+//! - `name, a miss`: C also makes the same text of the results and keeps it for the next time. It converts the names from
+//!   UTF-16, spells the parameters from the signature, and puts the text into a hash table under a mutex, because callbacks
+//!   come on many threads, with one allocation. Before that it has missed in the table, and looked up the module's metadata in
+//!   another. This row has the target. corprof also keeps the name of the class.
+//! - `name, its calls`: C does no more than the calls; the results stay in the buffers, and the metadata is at hand.
 //!
-//! About a thousand names are looked up, each of another class and each once. The calls have been made once before, so that the
-//! metadata is in the processor's cache for all.
+//! About a thousand names are looked up, each of another class and each once. All calls have been made once before, so that the
+//! metadata is in the processor's cache for both.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -22,8 +22,8 @@ use super::bed::{Bed, output};
 use super::samples::Samples;
 use super::table::Line;
 
-/// The row's name, what the profiler calls it, and the target if there is one: of the ratio, or of the nanoseconds where C has
-/// no such call.
+/// The row's name, its name in the profiler's output, and the target if there is one: for the ratio, or for the nanoseconds if
+/// C has no such call.
 const ROWS: [(&str, &str, Option<f64>); 6] = [
     ("FunctionFromIP", "FunctionFromIP", Some(1.05)),
     ("FunctionInfo", "FunctionInfo", Some(1.05)),
@@ -33,7 +33,7 @@ const ROWS: [(&str, &str, Option<f64>); 6] = [
     ("name, a hit", "name that hits", Some(100.0)),
 ];
 
-/// What one process told of one row: nanoseconds a call, by slice.
+/// One process's result for one row: nanoseconds a call, by slice.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Told {
     pub(super) c: Vec<f64>,
@@ -43,7 +43,7 @@ pub(super) struct Told {
 /// Measures the rows.
 ///
 /// # Errors
-/// If a program fails, the two sides got different answers, or a name that is known allocates.
+/// If a program fails, the two sides got different results, or a known name allocates.
 pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     announce(format_args!("Calls: {rounds} rounds of one process, in which both sides take turns"));
     let mut a_miss_allocates = f64::NAN;
@@ -81,7 +81,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// The slices in `NAME CALLS [NANOSECONDS-IN-C] NANOSECONDS`.
+/// Parses the slices `NAME CALLS [NANOSECONDS-IN-C] NANOSECONDS`.
 pub(super) fn told(text: &str, name: &str) -> Result<Told> {
     let mut told = Told::default();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {

@@ -1,13 +1,13 @@
-//! Hooks: what a call costs when it is counted, entered on a shadow stack, timed and traced, each thread for itself.
+//! Hooks: the cost of a call that is counted, entered on a shadow stack, timed and traced, each thread for itself.
 //!
-//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it by itself. Beside the hooks of both sides
-//! there are hooks in C that only return: what the runtime itself takes for calling them. Tiered compilation is off: the loop
-//! runs fully compiled from the start. The hooks in C keep all registers that may matter; those of corprof know from the
-//! method's signature that there is nothing in the vector registers. Each profiler says at Shutdown how many calls it
-//! counted, and that has to fit.
+//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it itself. In addition to the hooks of both
+//! sides there are hooks in C that only return: they show the runtime's own cost of calling hooks. Tiered compilation is off:
+//! the loop runs fully compiled from the start. The hooks in C save all registers that may matter; those of corprof know from
+//! the method's signature that the vector registers are unused. Each profiler reports at Shutdown how many calls it counted,
+//! which must match.
 //!
 //! The examples `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` folds the calls of
-//! this storm, as each is shorter than a microsecond; what it loses is told, and must be nothing.
+//! this storm, because each is shorter than a microsecond; it reports lost calls, and there must be none.
 
 use std::path::Path;
 
@@ -25,30 +25,30 @@ const SHADOW: &str = "shadow stack";
 const TIMER: &str = "timer";
 const TRACER: &str = "tracer";
 
-/// The calls of one slice: well under a millisecond, but for the examples.
+/// The calls of one slice: well under a millisecond, except with the examples.
 const SLICE: u64 = 20_000;
-/// How many more calls than its own loop a program may make: start-up, and the printing of the slices.
+/// How many calls a program may make outside its loop: start-up, and printing the slices.
 const OTHERS: u64 = 4_000_000;
-/// What of all calls is made under `tracer`.
+/// The divisor of the number of calls under `tracer`.
 const TRACED: u64 = 20;
 
-/// Who watches the calls.
+/// A profiler with hooks, or none.
 #[derive(Debug, Clone, Copy)]
 struct Watcher<'b> {
     profiler: Option<&'b Built>,
     settings: &'static [(&'static str, &'static str)],
-    /// Whether it says how many calls it has seen begin and return.
+    /// Whether it reports how many calls it has seen begin and return.
     counts: bool,
-    /// One of how many calls is made under it.
+    /// The divisor of the number of calls under it.
     every: u64,
 }
 
-/// What was measured under one of them.
+/// The measurements under one of them.
 #[derive(Debug, Default)]
 struct Measured {
     nanoseconds: Samples,
     peaks: Vec<f64>,
-    /// Of all events, what was dropped, in percent.
+    /// The dropped share of all events, in percent.
     dropped: Vec<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Measured {
 /// Measures the rows.
 ///
 /// # Errors
-/// If a program fails, or a profiler has not counted what there was to count.
+/// If a program fails, or a profiler's count is wrong.
 pub(super) fn measure(bed: &Bed, hooks: &HookProfilers, rounds: u32, calls: u64) -> Result<Vec<Line>> {
     let slices = (calls / (u64::from(rounds) * SLICE)).max(1);
     announce(format_args!("Hooks: {rounds} rounds of {slices} times {SLICE} calls, under each of eight"));
@@ -82,7 +82,7 @@ pub(super) fn measure(bed: &Bed, hooks: &HookProfilers, rounds: u32, calls: u64)
     let directory = tempfile::tempdir().context("cannot make a folder for what is traced")?;
     let mut measured = watchers.map(|_| Measured::default());
     for round in 0..rounds as usize {
-        // Who goes first differs from round to round: going after another may be an advantage.
+        // The first differs from round to round: a position may be an advantage.
         for place in 0..watchers.len() {
             let at = (place + round) % watchers.len();
             run(bed, watchers[at], (slices / watchers[at].every).max(1), directory.path(), &mut measured[at])?;
@@ -147,7 +147,7 @@ fn run(bed: &Bed, watcher: Watcher<'_>, slices: u64, directory: &Path, measured:
     Ok(())
 }
 
-/// What `tracer` says at its end.
+/// Parses the last line of `tracer`.
 fn dropped(line: &str) -> Option<u64> {
     line.strip_prefix("tracer: ")?.split_once(" beginnings and ends were lost")?.0.parse().ok()
 }

@@ -1,8 +1,8 @@
-//! `logger`: how many events a second it writes when writing itself costs nothing.
+//! `logger`: how many events it writes per second if writing costs nothing.
 //!
-//! The demo's application runs under the example `logger` with every category on. Once, the output goes into a file, and its
-//! lines are counted: a line is an event. Then it goes to /dev/null and the time is taken, less that of the same program
-//! without a profiler. Most events are of exceptions here, which the application throws all the time; the rest is start-up.
+//! The demo's application runs under the example `logger` with every category on. Once, the output goes to a file, and its
+//! lines are counted: a line is an event. Then it goes to /dev/null, and the time of the same program without a profiler is
+//! subtracted from the time. Most events here are exceptions, which the application throws all the time; the rest is start-up.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -21,13 +21,13 @@ const ROW: &str = "logger";
 /// One thread, so that the number of events hardly differs from run to run.
 const ARGUMENTS: [&str; 4] = ["--threads", "1", "--orders", "60000"];
 const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
-/// Fewer would be those of start-up alone.
+/// Fewer would come from start-up alone.
 const LEAST_EVENTS: usize = 50_000;
 
 /// Measures the row.
 ///
 /// # Errors
-/// If a program fails, or the logger has hardly logged anything.
+/// If a program fails, or the logger has logged too little.
 pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     announce(format_args!("Logger: once to count the events, then {rounds} rounds with and without"));
     let log = tempfile::NamedTempFile::new().context("cannot make a file for the log")?;

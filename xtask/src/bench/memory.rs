@@ -1,8 +1,8 @@
-//! Memory: what a profiler that asks for no event adds to the peak of a process' resident memory.
+//! Memory: how much a profiler without events adds to the peak of a process' resident memory.
 //!
-//! bench/Bench.cs says that it waits, and then /proc is read: VmHWM, the peak until then, and of each mapping how much is
-//! resident. The peak differs by some 0.1 MiB from run to run, so what is added is the difference of medians. The library's own
-//! mappings are exact; most of it are pages of the file, which processes share.
+//! bench/Bench.cs reports that it waits, and then /proc is read: VmHWM, the peak until then, and the resident size of each
+//! mapping. The peak differs by some 0.1 MiB from run to run, so the added amount is the difference of medians. The library's
+//! own mappings are exact; most of them are pages of the file, which processes share.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -22,7 +22,7 @@ const UNIT: &str = "KiB";
 /// 2 MiB, in KiB.
 const TARGET: f64 = 2048.0;
 
-/// What was read of one process, in KiB.
+/// The values read from one process, in KiB.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
     peak: f64,
@@ -63,7 +63,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// Reads the memory of one process.
 ///
 /// # Errors
-/// If the program fails, or its profiler is not loaded or complains.
+/// If the program fails, or its profiler is not loaded or reports an error.
 pub(super) fn observe(bed: &Bed, side: Side) -> Result<Observed> {
     let profiler = bed.nothing.of(side);
     let mut command = bed.command(&bed.bench, profiler)?;
@@ -71,7 +71,7 @@ pub(super) fn observe(bed: &Bed, side: Side) -> Result<Observed> {
     let shown = process::shown(&command);
     let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
     let observed = read(&mut child, profiler.map(|profiler| profiler.library.as_path()));
-    // The end of its standard input lets it go; should it not take that, it must not stay.
+    // Closing its standard input ends it; if the write fails, it must be killed.
     drop(child.stdin.take());
     if observed.is_err() {
         let _ = child.kill();
@@ -110,8 +110,8 @@ fn field(text: &str, name: &str) -> Option<f64> {
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// The resident KiB of the mappings of `library` in what /proc/PID/smaps says, with what lies behind them without a name:
-/// the zeroed part of its data.
+/// The resident KiB of the mappings of `library` in /proc/PID/smaps, including unnamed mappings directly behind them: the
+/// zeroed part of its data.
 fn resident(maps: &str, library: &Path) -> f64 {
     let library = library.to_string_lossy();
     let mut sum = 0.0;

@@ -1,7 +1,7 @@
-//! From many measurements to one figure.
+//! Combines many measurements into one figure.
 //!
-//! What disturbs a measurement only ever makes it longer. So the figure is the lower quartile of all measurements: it stands
-//! for the undisturbed ones as long as a quarter of them are, and unlike the least of all it does not hang on a single one.
+//! Disturbances only ever make a measurement longer. So the figure is the lower quartile of all measurements: it represents the
+//! undisturbed ones as long as a quarter of them are undisturbed, and unlike the minimum it does not depend on a single one.
 
 /// Measurements of one thing, by round.
 #[derive(Debug, Default)]
@@ -9,17 +9,17 @@ pub(super) struct Samples {
     rounds: Vec<Vec<f64>>,
 }
 
-/// How two figures compare.
+/// The comparison of two figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Compared {
     /// Over all rounds.
     pub(super) value: f64,
-    /// Round by round: the middle half lies between these.
+    /// By round: the middle half lies between these.
     pub(super) spread: (f64, f64),
 }
 
 impl Samples {
-    /// Adds what one round measured.
+    /// Adds the measurements of one round.
     pub(super) fn push(&mut self, round: Vec<f64>) {
         self.rounds.push(round);
     }
@@ -35,8 +35,8 @@ impl Samples {
         Compared { value, spread: middle_half(self.by_round(other, compare)) }
     }
 
-    /// As [`compared`](Self::compared), for a small difference between long measurements: round by round, as the machine itself
-    /// is not as fast in one minute as in another.
+    /// Like [`compared`](Self::compared), for a small difference between long measurements: round by round, because the speed
+    /// of the machine itself changes from minute to minute.
     pub(super) fn compared_by_round(&self, other: &Self, compare: impl Fn(f64, f64) -> f64) -> Compared {
         let by_round = self.by_round(other, compare);
         Compared { value: quantile(by_round.clone(), 0.5), spread: middle_half(by_round) }
@@ -47,7 +47,7 @@ impl Samples {
         self.rounds.iter().zip(&other.rounds).map(|(own, other)| compare(low(own), low(other))).collect()
     }
 
-    /// How many times `other` this is.
+    /// The ratio of this to `other`.
     pub(super) fn ratio(&self, other: &Self) -> Compared {
         self.compared(other, |own, other| own / other)
     }
@@ -58,7 +58,7 @@ pub(super) fn middle_half(values: Vec<f64>) -> (f64, f64) {
     (quantile(values.clone(), 0.25), quantile(values, 0.75))
 }
 
-/// The value below which this share of the values lies, interpolated; not a number if there are none.
+/// The value below which this share of the values lies, interpolated; NaN if there are none.
 pub(super) fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = values.len().saturating_sub(1) as f64 * share;

@@ -1,11 +1,11 @@
-//! Sampling: how much slower an application becomes that is sampled, and how right what it is told is.
+//! Sampling: the slow-down of a sampled application, and the accuracy of the samples.
 //!
-//! The first is the example `sampler`, at two rates, under an application that computes and does nothing else: on one thread,
-//! and on as many as there are processors, where what the sampler itself computes is taken from the application. A slice lasts
-//! many rounds, so that none is without them. The second is a program that works in three chains of calls, 60, 30 and 10 % of
-//! the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and a pool of threads that
-//! does the same in short pieces (tests/managed/Pool.cs), by processor time, while twice as many threads as there are processors
-//! compute beside it.
+//! The slow-down is measured with the example `sampler`, at two rates, under an application that only computes: on one thread,
+//! and on as many as there are processors, where the sampler's own work takes time from the application. A slice lasts many
+//! rounds, so that every slice contains some. The accuracy is measured with a program that works in three chains of calls, 60,
+//! 30 and 10 % of the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and with a
+//! pool of threads that does the same in short pieces (tests/managed/Pool.cs), by processor time, while twice as many threads
+//! as there are processors compute beside it.
 
 use std::collections::BTreeMap;
 use std::hint;
@@ -23,7 +23,7 @@ use super::storm::numbers;
 use super::table::Line;
 
 const SLOW_DOWN: &str = "slow-down";
-/// The rates, what the table calls them, and the target in per cent.
+/// The rates, their names in the table, and the target in percent.
 const RATES: [(&str, [&str; 2], Option<f64>); 2] = [
     ("100", ["sampler, 100 Hz, 1 thread", "sampler, 100 Hz, all processors"], Some(2.0)),
     ("1000", ["sampler, 1 kHz, 1 thread", "sampler, 1 kHz, all processors"], None),
@@ -37,14 +37,14 @@ const SAMPLES: u64 = 20_000;
 /// The milliseconds of one process.
 const WORK: &str = "8000";
 const MOST_POINTS: f64 = 3.0;
-/// On a full machine there are fewer samples in the same time, and threads stop at safepoints later than they are asked to.
+/// On a full machine there are fewer samples in the same time, and threads reach their safepoints later.
 const POOL_SAMPLES: u64 = 4_000;
 const MOST_OF_POOL: f64 = 6.0;
 
 /// Measures the rows.
 ///
 /// # Errors
-/// If a program fails, or tells nothing.
+/// If a program fails, or has no output.
 pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     announce(format_args!(
@@ -57,7 +57,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
             for (rate, samples) in &mut sides {
                 samples.push(run(bed, *rate, threads)?);
             }
-            // Who goes first differs from round to round.
+            // The first differs from round to round.
             sides.rotate_left(1);
         }
         let of = |rate| sides.iter().find(|side| side.0 == rate).map(|side| &side.1);
@@ -73,7 +73,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// One process, sampled at a rate or not; the nanoseconds of its slices.
+/// One process, with or without sampling; returns the nanoseconds of its slices.
 fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     let out = tempfile::Builder::new().suffix(".folded").tempfile().context("cannot make a file for the samples")?;
     let mut command = bed.command(&bed.bench, rate.map(|_| &bed.sampler))?;
@@ -86,7 +86,7 @@ fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64).collect())
 }
 
-/// By how many points the share is wrong that is worst, by the clock on the wall.
+/// The error of the worst share in points, by the wall clock.
 fn shares(bed: &Bed) -> Result<Line> {
     announce(format_args!(
         "Shares: {SAMPLES} samples of a program that works 60, 30 and 10 % of the time in three chains"
@@ -95,7 +95,8 @@ fn shares(bed: &Bed) -> Result<Line> {
     Ok(Line::stated("shares of work", "sampler, 1 kHz", worst, "points off").target(MOST_POINTS))
 }
 
-/// The same by processor time, of a pool of threads that wait between pieces of work, while others want the processors as well.
+/// The same by processor time, for a pool of threads that wait between pieces of work while other threads want the processors
+/// too.
 fn shares_on_a_full_machine(bed: &Bed) -> Result<Line> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     announce(format_args!(
@@ -118,8 +119,8 @@ fn shares_on_a_full_machine(bed: &Bed) -> Result<Line> {
     Ok(Line::stated("shares of work", "sampler, cpu, 1 kHz, full machine", worst, "points off").target(MOST_OF_POOL))
 }
 
-/// Samples a program until there are so many samples, and compares the shares of its three chains of calls with what they are:
-/// by how many points the worst is off. `keys` begin the lines that count samples, and those that weigh them.
+/// Samples a program until there are `SAMPLES` samples, and compares the measured shares of its three chains of calls with the
+/// true ones: returns the error of the worst in points. `keys` begin the lines that count samples, and those that weigh them.
 fn worst(
     bed: &Bed,
     program: &Path,

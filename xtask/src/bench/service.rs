@@ -1,7 +1,7 @@
-//! The web service that profilers are measured on: bench/Service.cs, with clients that keep the processors busy.
+//! The web service for measurements: bench/Service.cs, with clients that keep the processors busy.
 //!
-//! The clients are threads of this process, which cost next to nothing beside the service. What a request costs is the processor
-//! time of the service's process, as that hardly depends on what else the machine does.
+//! The clients are threads of this process, which cost next to nothing compared with the service. The cost of a request is the
+//! processor time of the service's process, which hardly depends on other work on the machine.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::bed::{Bed, Built};
 use super::samples::quantile;
 
-/// More than processors, so that there is always a request to work on.
+/// More than there are processors, so that there is always a request to work on.
 const CLIENTS: usize = 8;
 
 /// The clock of /proc ticks a hundred times a second on every Linux that runs .NET.
@@ -27,28 +27,28 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Service {
     child: Child,
-    /// The service must be able to write to it.
+    /// Kept open, because the service must be able to write to it.
     _stdout: BufReader<ChildStdout>,
-    /// What it says on standard error: a file, which no reader has to keep empty.
+    /// Its standard error: a file, which needs no reader.
     stderr: tempfile::NamedTempFile,
     port: u16,
-    /// From the process's start to its first answer.
+    /// The time from the process's start to its first answer.
     pub(super) first_answer: Duration,
 }
 
-/// Requests that have been answered.
+/// The results of answered requests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answered {
-    /// Milliseconds of processor time a request.
+    /// Milliseconds of processor time per request.
     pub(super) cost: f64,
-    /// Requests a second.
+    /// Requests per second.
     pub(super) rate: f64,
-    /// The milliseconds within which 99 of 100 were answered.
+    /// The milliseconds within which 99 of 100 requests were answered.
     pub(super) slowest: f64,
 }
 
 impl Service {
-    /// Starts the service under a profiler, and asks it for `path` until it answers.
+    /// Starts the service under a profiler, and requests `path` until it answers.
     ///
     /// # Errors
     /// If it does not answer.
@@ -80,7 +80,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Has clients ask for `path` until they have had so many answers.
+    /// Makes clients request `path` until they have had `requests` answers.
     ///
     /// # Errors
     /// If a request fails.
@@ -112,22 +112,22 @@ impl Service {
         })
     }
 
-    /// The processor time of all its threads, those that have ended included.
+    /// The processor time of all its threads, including ended ones.
     pub(super) fn processor_time(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).context("the service has ended")?;
         let ticks = ticks(&stat).with_context(|| format!("no processor time in {stat}"))?;
         Ok(TICK * ticks)
     }
 
-    /// What it and its profiler have said on standard error so far.
+    /// The standard error of the service and its profiler so far.
     pub(super) fn said(&self) -> Result<String> {
         fs::read_to_string(self.stderr.path()).context("cannot read what the service says")
     }
 
-    /// Ends the service, and returns what it and its profiler said on standard error.
+    /// Ends the service, and returns its standard error and that of its profiler.
     ///
     /// # Errors
-    /// If it does not end well.
+    /// If it ends with an error.
     pub(super) fn end(mut self) -> Result<String> {
         Client::new(self.port)?.get("/end")?;
         let status = self.child.wait().context("cannot wait for the service")?;
@@ -139,20 +139,20 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // After `end` both have no process any more.
+        // After `end` neither has a process any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// User and system time, the 14th and 15th field. The second is the program's name, in brackets, and may hold anything.
+/// User and system time, the 14th and 15th field. The second field is the program's name in brackets, with any characters.
 fn ticks(stat: &str) -> Option<u32> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();
     Some(field(14)? + field(15)?)
 }
 
-/// A connection that is kept open.
+/// A connection that stays open.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -162,7 +162,7 @@ impl Client {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// Asks, and reads the answer to its end.
+    /// Sends a request, and reads the answer to its end.
     fn get(&mut self, path: &str) -> Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.0.get_mut().write_all(request.as_bytes()).context("cannot ask the service")?;

@@ -1,4 +1,4 @@
-//! Start-up: the wall time of a whole process that prints a line, under a profiler that asks for no event.
+//! Start-up: the wall time of a whole process that prints a line, under a profiler without events.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ const TARGET: f64 = 1.05;
 pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     announce(format_args!("Start-up: {rounds} rounds of {STARTS} processes, under each of three"));
     if cfg!(target_os = "linux") {
-        // The runtime says nothing when it does not load a profiler, and these say nothing when it does.
+        // The runtime prints nothing when it does not load a profiler, and these profilers print nothing when it does.
         for side in Side::ALL {
             memory::observe(bed, side)?;
         }

@@ -1,9 +1,10 @@
-//! Callback storm: what an allocation costs when ObjectAllocated is counted, and when objects and bytes are counted by class,
-//! each thread by itself, as the example `allocations` does.
+//! Callback storm: the cost of an allocation when ObjectAllocated is counted, and when objects and bytes are counted by class,
+//! each thread by itself, like the example `allocations`.
 //!
-//! bench/Bench.cs allocates objects in a tight loop and times slices of it by itself, after the first collection. A slice is
-//! shorter than a turn on the processor, so that on a busy machine most slices are still whole. Tiered compilation is off:
-//! the loop runs fully compiled from the start. Each profiler says at Shutdown how many it counted, and that has to fit.
+//! bench/Bench.cs allocates objects in a tight loop and times slices of it itself, after the first collection. A slice is
+//! shorter than a scheduler's time slice, so that most slices are undisturbed even on a busy machine. Tiered compilation is
+//! off: the loop runs fully compiled from the start. Each profiler reports at Shutdown how many objects it counted, which must
+//! match.
 
 use anyhow::{Context, Result, ensure};
 
@@ -16,7 +17,7 @@ use super::table::Line;
 const ROW: &str = "callback storm";
 /// The objects of one slice: well under a millisecond.
 const SLICE: u64 = 20_000;
-/// How many more objects than its own loop a program may allocate: start-up, and the printing of the slices.
+/// How many objects a program may allocate outside its loop: start-up, and printing the slices.
 const OTHERS: u64 = 100_000;
 const TARGET: f64 = 1.05;
 const BY_CLASS: &str = "by class";
@@ -25,7 +26,7 @@ const TARGET_BY_CLASS: f64 = 1.15;
 /// Measures the rows.
 ///
 /// # Errors
-/// If a program fails, or a profiler has not counted what there was to count.
+/// If a program fails, or a profiler's count is wrong.
 pub(super) fn measure(bed: &Bed, rounds: u32, allocations: u64) -> Result<Vec<Line>> {
     let mut lines = storm(bed, &bed.count, ROW, TARGET, rounds, allocations)?;
     lines.extend(storm(bed, &bed.classes, BY_CLASS, TARGET_BY_CLASS, rounds, allocations)?);
@@ -48,7 +49,7 @@ fn storm(bed: &Bed, pair: &Pair, row: &'static str, target: f64, rounds: u32, al
     Ok(vec![line(Side::Bare), line(Side::C), line(Side::Corprof).ratio(corprof.ratio(c)).target(target)])
 }
 
-/// One process; the nanoseconds per allocation of each of its slices.
+/// One process; returns the nanoseconds per allocation of each of its slices.
 fn run(bed: &Bed, side: Side, profiler: Option<&Built>, slices: u64) -> Result<Vec<f64>> {
     let mut command = bed.command(&bed.bench, profiler)?;
     // A row for each class.

@@ -1,4 +1,4 @@
-//! The results: for people on standard output, for tools as JSON.
+//! The results: as text on standard output, and as JSON for tools.
 
 use std::fmt::Write;
 
@@ -10,22 +10,22 @@ use super::samples::Compared;
 /// One line of the table.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Line {
-    /// What is measured.
+    /// The measurement.
     pub(super) row: &'static str,
-    /// Under which profiler, or which part of it.
+    /// The profiler, or the part of it.
     pub(super) of: &'static str,
     pub(super) figure: f64,
     pub(super) unit: &'static str,
-    /// To the same in C.
+    /// The ratio to the same in C.
     pub(super) ratio: Option<f64>,
-    /// The middle half of the rounds: of the ratio if there is one, else of the figure.
+    /// The middle half of the rounds: of the ratio if there is one, otherwise of the figure.
     pub(super) spread: Option<(f64, f64)>,
-    /// What the ratio, if there is one, else the figure should not exceed.
+    /// The limit of the ratio, if there is one, otherwise of the figure.
     pub(super) target: Option<f64>,
 }
 
 impl Line {
-    /// A figure that is just stated.
+    /// A figure without ratio and target.
     pub(super) fn stated(row: &'static str, of: &'static str, figure: f64, unit: &'static str) -> Self {
         Self { row, of, figure, unit, ratio: None, spread: None, target: None }
     }
@@ -45,14 +45,14 @@ impl Line {
         Self { target: Some(target), ..self }
     }
 
-    /// Whether the target is missed, if there is one. What is no number misses it.
+    /// Whether the target is missed, if there is one. NaN misses it.
     pub(super) fn is_over(&self) -> Option<bool> {
         let value = self.ratio.unwrap_or(self.figure);
         self.target.map(|target| value.is_nan() || value > target)
     }
 
     fn cells(&self) -> [String; 8] {
-        // Whole KiB and events are small enough; of times the hundredths tell.
+        // Whole KiB and events are precise enough; times need hundredths.
         let decimals = if self.unit.starts_with("KiB") || self.unit.starts_with("events") { 0 } else { 2 };
         let digits = if self.ratio.is_some() { 3 } else { decimals };
         let text =

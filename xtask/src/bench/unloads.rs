@@ -1,8 +1,8 @@
-//! Unloading: how long an application takes that loads and unloads collectible assemblies, under a profiler that listens to modules
-//! that go, and to classes and code that come.
+//! Unloading: the time of an application that loads and unloads collectible assemblies, under a profiler that receives events
+//! about unloaded modules, and about loaded classes and code.
 //!
-//! bench/Bench.cs loads itself over and over and times slices of that by itself. Each profiler says at Shutdown what it counted; of
-//! modules that is as many as there were.
+//! bench/Bench.cs loads itself over and over and times slices of that itself. Each profiler reports its counts at Shutdown; the
+//! count of modules must be exact.
 
 use anyhow::{Result, ensure};
 
@@ -22,7 +22,7 @@ const TARGET: f64 = 1.2;
 /// Measures the row.
 ///
 /// # Errors
-/// If a program fails, or a profiler has not counted the modules that there were.
+/// If a program fails, or a profiler's count of modules is wrong.
 pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     announce(format_args!("Unloading: {rounds} rounds of {SLICES} times {CONTEXTS} assemblies, under each of three"));
     let mut samples = Side::ALL.map(|_| Samples::default());
@@ -36,7 +36,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     Ok(vec![line(Side::Bare), line(Side::C), line(Side::Corprof).ratio(corprof.ratio(c)).target(TARGET)])
 }
 
-/// One process; the milliseconds per assembly of each of its slices.
+/// One process; returns the milliseconds per assembly of each of its slices.
 fn run(bed: &Bed, side: Side) -> Result<Vec<f64>> {
     let mut command = bed.command(&bed.bench, bed.loads.of(side))?;
     command.args(["unload", &SLICES.to_string(), &CONTEXTS.to_string()]);

@@ -1,9 +1,9 @@
-//! Walks: what a frame of one's own stack costs, and how long threads stand still in a round of the sampler.
+//! Walks: the cost of a frame of the thread's own stack, and how long threads are suspended in a round of the sampler.
 //!
-//! Both sides live in one process and take turns, in one callback or on one thread: tests/profilers/bench_walks.rs calls the
+//! Both sides run in one process and take turns, in one callback or on one thread: tests/profilers/bench_walks.rs calls the
 //! functions of bench/walks.c, and checks that both saw the same frames. The own walk is that of an exception at the bottom of
-//! 40 calls. In a round 50 threads of 40 frames are stopped, walked and let go; what is compared is the time from the call that
-//! stops them to the end of the one that lets them run, which is all that the application notices.
+//! 40 calls. In a round 50 threads of 40 frames are suspended, walked and resumed; the compared time is that from the call that
+//! suspends to the end of the call that resumes, which is all that the application notices.
 
 use anyhow::Result;
 
@@ -18,7 +18,7 @@ const DEPTH: &str = "40";
 const THREADS: &str = "50";
 /// How long the threads sleep: longer than the profiler makes rounds, even if it takes seconds until all sleep.
 const MILLISECONDS: &str = "3000";
-/// Frames a second: 0.95 of C. The table has the time that one takes.
+/// Frames per second: 0.95 of C. The table has the time of one.
 const MOST_FOR_A_FRAME: f64 = 1.0 / 0.95;
 const MOST_FOR_A_ROUND: f64 = 1.05;
 
@@ -45,7 +45,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     Ok([lines("own walk", &own, MOST_FOR_A_FRAME), lines("suspended round", &all, MOST_FOR_A_ROUND)].concat())
 }
 
-/// Adds what a process told of a row.
+/// Adds one process's result for a row.
 fn push([c, corprof]: &mut [Samples; 2], stderr: &str, row: &str) -> Result<()> {
     let told = told(stderr, row)?;
     c.push(told.c);

@@ -1,9 +1,9 @@
-//! A web service under profilers: what a request costs under them, what is lost, and when the first answer comes.
+//! A web service under profilers: the cost of a request, lost events, and the time of the first answer.
 //!
-//! Two services run at a time, one without a profiler and one with. They are asked in turn, some hundreds of requests each, so
-//! that what else the machine does falls on both; what is compared is the processor time of a request, turn by turn. Throughput
-//! of 0.6 is then a cost of 1 / 0.6. `tracer` is measured with what it does by default, and with every call written down;
-//! besides on a program of two seconds that makes six million calls (bench/Bench.cs). What it loses is told, and must be nothing.
+//! Two services run at a time, one without a profiler and one with. They receive some hundreds of requests each in turn, so
+//! that other work on the machine affects both; the processor time of a request is compared, turn by turn. A throughput of 0.6
+//! is then a cost of 1 / 0.6. `tracer` is measured with its defaults, and with every call recorded; also on a program of two
+//! seconds that makes six million calls (bench/Bench.cs). It reports lost events, and there must be none.
 
 use std::fs;
 use std::path::Path;
@@ -22,28 +22,28 @@ const ROW: &str = "service";
 const FIRST: &str = "first answer";
 const CALLS: &str = "12 M events";
 
-/// The costs of a request that come of a throughput of so much of none.
+/// The cost of a request that corresponds to this throughput relative to no profiler.
 const MOST_UNDER_TRACER: f64 = 1.0 / 0.6;
 const MOST_AT_100_HZ: f64 = 1.0 / 0.97;
 const MOST_AT_1000_HZ: f64 = 1.0 / 0.93;
 const MOST_SLOWER: f64 = 1.2;
 const MOST_BYTES: f64 = 20.0;
 
-/// What the service is asked for, and how often: until its code is compiled as it stays, and in one turn.
+/// The requested path, and the numbers of requests: until its code has its final compilation, and in one turn.
 const PATH: &str = "/catalogue";
 const WARM_UP: u32 = 4000;
 const REQUESTS: u32 = 1500;
 const TURNS: usize = 4;
 
-/// What watches the service.
+/// A profiler of the service.
 struct Watcher<'b> {
     name: &'static str,
     built: &'b Built,
     kind: Kind,
     settings: Vec<(&'static str, String)>,
-    /// Whether the service has the collector for servers.
+    /// Whether the service uses the server collector.
     is_server: bool,
-    /// The most that a request may cost, times of none.
+    /// The limit for the cost of a request, relative to no profiler.
     most: Option<f64>,
 }
 
@@ -54,30 +54,30 @@ enum Kind {
     Sampler,
 }
 
-/// What was measured under one of them.
+/// The measurements under one of them.
 #[derive(Default)]
 struct Measured {
     bare: Samples,
     watched: Samples,
-    /// Times of none, turn by turn.
+    /// The throughput relative to no profiler, turn by turn.
     rates: Vec<f64>,
     slowest: Vec<f64>,
-    /// The milliseconds until the first answer, and the processor time of that.
+    /// The milliseconds until the first answer, and the processor time until then.
     first: [Vec<[f64; 2]>; 2],
     said: String,
 }
 
-/// Measures what hooks cost the service, and what is lost.
+/// Measures the cost of hooks for the service, and lost events.
 ///
 /// # Errors
-/// If a program fails, or a profiler does not say what it lost.
+/// If a program fails, or a profiler does not report what it lost.
 pub(super) fn under_hooks(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: u32) -> Result<Vec<Line>> {
     let mut lines = measure(bed, service, |directory| by_hooks(hooks, directory), rounds)?;
     lines.extend(two_seconds(bed, hooks)?);
     Ok(lines)
 }
 
-/// Measures what the sampler costs the service.
+/// Measures the cost of the sampler for the service.
 ///
 /// # Errors
 /// If a program fails.
@@ -109,7 +109,7 @@ fn measure<'b>(
     Ok(lines)
 }
 
-/// The examples with hooks, which write into this folder.
+/// The examples with hooks, which write to this folder.
 fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, directory: &Path) -> Vec<Watcher<'b>> {
     let trace = || ("TRACER_OUT", file(directory, "calls.pftrace"));
     let watcher = |name, built, kind, settings, most| Watcher { name, built, kind, settings, is_server: false, most };
@@ -120,7 +120,7 @@ fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, director
     ]
 }
 
-/// The sampler that sends signals, which writes into this folder.
+/// The sampler that sends signals, which writes to this folder.
 fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
     let rates = [
         ("signals, 100 Hz", "100", false, MOST_AT_100_HZ),
@@ -140,7 +140,7 @@ fn file(directory: &Path, name: &str) -> String {
     directory.join(name).to_string_lossy().into_owned()
 }
 
-/// Two services, which are asked in turn.
+/// Two services, which receive requests in turn.
 fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) -> Result<()> {
     let collector = watcher.is_server.then(|| ("DOTNET_gcServer", "1".to_owned()));
     let collector: Vec<_> = collector.into_iter().collect();
@@ -212,7 +212,7 @@ impl Watcher<'_> {
     }
 }
 
-/// A program that makes six million calls in some two seconds, each of which is written down.
+/// A program that makes six million calls in some two seconds, each of which is recorded.
 fn two_seconds(bed: &Bed, hooks: &HookProfilers) -> Result<[Line; 2]> {
     const SLICES: &str = "60";
     const CALLS_OF_SLICE: &str = "100000";
@@ -234,7 +234,7 @@ fn two_seconds(bed: &Bed, hooks: &HookProfilers) -> Result<[Line; 2]> {
     ])
 }
 
-/// What `tracer` says at its end.
+/// Parses the last line of `tracer`.
 fn lost(said: &str) -> Result<u64> {
     let number =
         |line: &str| line.strip_prefix("tracer: ")?.split_once(" beginnings and ends were lost")?.0.parse().ok();

@@ -22,7 +22,7 @@ pub(super) fn file(tables: &Tables) -> Result<String> {
     Ok(out)
 }
 
-/// A field of a view: the text of its line, its reading, and whether it borrows.
+/// A field of a view: the text of its line, the code that reads it, and whether it borrows.
 struct Line {
     declared: String,
     name: String,
@@ -129,7 +129,7 @@ fn line(tables: &Tables, view: &str, field: &Field, since: Option<u8>, is_last: 
     Ok(Line { declared, read: format!("let {name} = {reading};"), name, borrows })
 }
 
-/// The Rust type of a field, and how it is read.
+/// The Rust type of a field, and the code that reads it.
 fn reading(ty: &Type, entry: &str, is_last: bool, is_newer: bool) -> Result<(String, String)> {
     let simple = |rust: &str, method: &str| (rust.to_owned(), format!("cursor.{method}()?"));
     Ok(match ty {

@@ -1,4 +1,4 @@
-//! The paths that a source file names something by.
+//! The paths in a source file.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
@@ -24,7 +24,7 @@ impl Paths {
         self.found.push((self.module.clone(), path));
     }
 
-    /// Paths that say by their beginning that they are of this crate.
+    /// Adds paths whose beginning shows that they belong to this crate.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -84,7 +84,7 @@ impl<'ast> Visit<'ast> for Paths {
         visit_expr_block ExprBlock, visit_expr_call ExprCall, visit_expr_method_call ExprMethodCall,
     }
 
-    // What an exported macro names, the crate names that calls it.
+    // The calling crate resolves the paths in an exported macro.
     fn visit_item_macro(&mut self, node: &'ast syn::ItemMacro) {
         let is_exported = node.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"));
         if is_counted(&node.attrs) && !is_exported {
@@ -118,7 +118,7 @@ impl<'ast> Visit<'ast> for Paths {
         self.add_tokens(node.tokens.clone());
     }
 
-    // `pub(in crate::…)` says who may see something, and imports nothing.
+    // `pub(in crate::…)` sets the visibility of an item, and imports nothing.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 }
 

@@ -1,4 +1,4 @@
-//! [`Tree`]: the modules of a crate, and where the names in them lead.
+//! [`Tree`]: the modules of a crate, and the targets of the names in them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, UseTree};
 
 use super::paths::{is_counted, paths_in};
 
-/// How many exports lead to a definition at most; more are a circle of exports.
+/// The limit on re-exports before a definition; more are a circle.
 const MOST_EXPORTS: usize = 16;
 
 /// The modules of a crate.
@@ -23,24 +23,24 @@ pub(super) struct Tree {
 pub(super) struct File {
     /// Its path below `src`.
     pub(super) name: String,
-    /// The module that it is, from the root.
+    /// Its module, from the root.
     pub(super) module: Vec<String>,
-    /// What it names: the module that it does so in, and the path as it is written.
+    /// The paths in it: the module of the code, and the path as written.
     paths: Vec<(Vec<String>, Vec<String>)>,
 }
 
 #[derive(Default)]
 struct Module {
     file: usize,
-    /// What is defined here.
+    /// The items defined here.
     items: BTreeSet<String>,
-    /// What is imported, by the name it has here.
+    /// The imports, by their names here.
     imports: BTreeMap<String, Vec<String>>,
-    /// The modules of which everything is imported.
+    /// The modules that are imported by a glob.
     globs: Vec<Vec<String>>,
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone)]
 enum Target {
     Module(Vec<String>),
@@ -62,7 +62,7 @@ impl Tree {
         let number = self.files.len();
         let paths = paths_in(&parsed, module);
         self.files.push(File { name, module: module.to_owned(), paths });
-        // Files of modules that it declares lie beside `lib.rs` and `mod.rs`, and below a folder of its name for others.
+        // The files of declared modules are beside `lib.rs` and `mod.rs`, and for other files in a folder of the file's name.
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let beside = path.parent().unwrap_or(src).to_owned();
         let below = if ["lib", "mod"].contains(&stem.as_str()) { beside.clone() } else { beside.join(stem) };
@@ -96,7 +96,7 @@ impl Tree {
                 item => found.items.extend(name_of(item)),
             }
         }
-        // Where a module has a file for each system, what any of them defines is found.
+        // If a module has a file for each system, definitions of all of them are found.
         let module = self.modules.entry(module.to_owned()).or_insert_with(|| Module { file, ..Module::default() });
         module.items.append(&mut found.items);
         module.imports.append(&mut found.imports);
@@ -104,7 +104,7 @@ impl Tree {
         Ok(())
     }
 
-    /// From which file to which something is named, by number.
+    /// The pairs of files of which the first names an item of the second, by number.
     pub(super) fn arrows(&self) -> BTreeSet<(usize, usize)> {
         let mut arrows = BTreeSet::new();
         for (number, file) in self.files.iter().enumerate() {
@@ -118,7 +118,7 @@ impl Tree {
         arrows
     }
 
-    /// Where `path` leads that is written in `module`; nowhere, if that is another crate.
+    /// The target of `path`, written in `module`; none for another crate.
     fn find(&self, module: &[String], path: &[String], exports: usize) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let mut target = match first.as_str() {
@@ -131,7 +131,7 @@ impl Tree {
             target = match target {
                 Target::Module(module) if name == "super" => Target::Module(module.split_last()?.1.to_owned()),
                 Target::Module(module) if name == "*" || name == "self" => Target::Module(module),
-                // What is not found here is made by a macro.
+                // A name that is not found is made by a macro.
                 Target::Module(module) => match self.find_name(&module, name, exports) {
                     Some(target) => target,
                     None => Target::File(self.modules.get(&module)?.file),
@@ -142,7 +142,7 @@ impl Tree {
         Some(target)
     }
 
-    /// Where a name leads in `module`.
+    /// The target of a name in `module`.
     fn find_name(&self, module: &[String], name: &str, exports: usize) -> Option<Target> {
         let child = [module, &[name.to_owned()]].concat();
         if self.modules.contains_key(&child) {
@@ -156,7 +156,7 @@ impl Tree {
             return None;
         }
         if let Some(path) = known.imports.get(name) {
-            // A path that begins with the name itself is of another crate, as in `use libc;`.
+            // A path that begins with the name itself belongs to another crate, as in `use libc;`.
             let is_itself = path.first().is_some_and(|first| first == name);
             return if is_itself { None } else { self.find(module, path, exports + 1) };
         }
@@ -178,7 +178,7 @@ impl Module {
     }
 }
 
-/// What a `use` imports: paths with the names that they get, or none for everything in a module.
+/// The imports of a `use`: paths with their local names, or none for a glob.
 pub(super) fn imports(tree: &UseTree, before: &[String]) -> Vec<(Vec<String>, Option<String>)> {
     let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
     match tree {
@@ -192,7 +192,7 @@ pub(super) fn imports(tree: &UseTree, before: &[String]) -> Vec<(Vec<String>, Op
     }
 }
 
-/// The files that a module without a body may be in: several, where that depends on the system.
+/// The possible files of a module without a body: several if that depends on the system.
 fn files_of(item: &ItemMod, beside: &Path, below: &Path) -> Vec<PathBuf> {
     let mut named = Vec::new();
     item.attrs.iter().for_each(|attribute| paths_of(attribute, &mut named));
@@ -204,7 +204,7 @@ fn files_of(item: &ItemMod, beside: &Path, below: &Path) -> Vec<PathBuf> {
     candidates.into_iter().filter(|path| path.is_file()).collect()
 }
 
-/// What `#[path = "…"]` says, also inside of `cfg_attr`.
+/// The value of `#[path = "…"]`, also inside `cfg_attr`.
 fn paths_of(attribute: &Attribute, found: &mut Vec<String>) {
     let mut look = |meta: &Meta| {
         if let Meta::NameValue(pair) = meta

@@ -1,4 +1,4 @@
-//! What failed tests printed, said once more at the end: a log is read from there, and often cut before.
+//! Repeats the output of failed tests at the end: users read a log from its end, and its beginning is often cut off.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -7,21 +7,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// The lines of a test's output that are repeated: what it said first, and what it said last.
+/// How many lines of a test's output are repeated, from its beginning and its end.
 const FIRST: usize = 3;
 const LAST: usize = 6;
 
-/// A line is repeated up to here.
+/// The repeated length of a line.
 const WIDTH: usize = 400;
 
-/// What one failed test printed, in short.
+/// The output of one failed test, shortened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) test: String,
     pub(super) lines: Vec<String>,
 }
 
-/// The error of a command of which tests failed.
+/// The error of a command whose tests failed.
 #[derive(Debug, thiserror::Error)]
 #[error("`{command}` failed: {status}")]
 pub(super) struct TestsFailed {
@@ -30,7 +30,7 @@ pub(super) struct TestsFailed {
     pub(super) failures: Vec<Failure>,
 }
 
-/// Runs tests with their output shown as it comes. They must pass: else the error is [`TestsFailed`].
+/// Runs tests and shows their output as it comes; the error [`TestsFailed`] if some fail.
 pub(super) fn run(command: &mut Command) -> Result<()> {
     let shown = process::shown(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
@@ -71,7 +71,7 @@ impl Collector {
             self.is_inside = true;
             self.failures.push(Failure { test: test.to_owned(), lines: Vec::new() });
         } else if ["failures:", "Stack backtrace:", "stack backtrace:"].contains(&line) {
-            // After the output of the last test comes a list of names.
+            // A list of names follows the output of the last test.
             self.is_inside = false;
         } else if self.is_inside
             && !line.trim().is_empty()

@@ -12,10 +12,10 @@ use crate::runtime::Choice;
 use crate::target::{System, Target};
 use crate::windows::Wine;
 
-/// The live tests that `cargo xtask test` runs for arm64 as well, by the beginnings of their names: what depends on the
-/// processor, and what else says most for its time. `--arm64` runs the rest as well, the shadow stack through exceptions and
-/// threads among it: of three runs of that test on a busy machine one was ended by a PAL_SEHException in the emulator, at the
-/// program's thread abort, and whose fault that is was not found.
+/// The live tests that `cargo xtask test` also runs for arm64, by the beginnings of their names: those that depend on the
+/// processor, and others with the most value for their time. `--arm64` also runs the rest, including the shadow stack through
+/// exceptions and threads: of three runs of that test on a busy machine a PAL_SEHException in the emulator ended one, at the
+/// program's thread abort; its cause was not found.
 const ON_ARM64: [&str; 7] = [
     "hooks::",
     "shadow::the_shadow_stack_is_the_stack_on",
@@ -26,7 +26,7 @@ const ON_ARM64: [&str; 7] = [
     "matrix::",
 ];
 
-/// What is tested for Windows. The rest does not depend on the system.
+/// The tests for Windows. Other tests do not depend on the system.
 pub(super) fn windows(args: &Args, phases: &mut Phases) {
     let mut ready = None;
     phases.run("preparing Wine and the target", || {
@@ -40,7 +40,7 @@ pub(super) fn windows(args: &Args, phases: &mut Phases) {
     phases.run("live tests for Windows, under Wine", || windows.live(args));
 }
 
-/// Everything that is tested for arm64.
+/// All tests for arm64.
 pub(super) fn arm64(args: &Args, phases: &mut Phases) {
     let mut ready = None;
     phases.run("preparing the emulator and the target", || {
@@ -56,7 +56,7 @@ pub(super) fn arm64(args: &Args, phases: &mut Phases) {
 
 const STUBS: &str = "hook stubs for arm64, emulated";
 
-/// The part of it that belongs to the tests of every machine.
+/// The tests for arm64 that run on every machine.
 pub(super) fn some_for_arm64(args: &Args, phases: &mut Phases) {
     let live = "some live tests for arm64, emulated";
     let reason = match arm64::lacks() {
@@ -88,7 +88,7 @@ pub(super) fn some_for_arm64(args: &Args, phases: &mut Phases) {
     }
 }
 
-/// What testing for Windows needs.
+/// The inputs of the tests for Windows.
 struct Windows {
     cache: Cache,
     target: Target,
@@ -106,8 +106,8 @@ impl Windows {
         Ok(Self { cache, target, wine })
     }
 
-    /// The tests of what is compiled into a profiler, and of named pipes. The compile-fail cases call the compiler and say the same on every
-    /// system.
+    /// The tests of the code that is compiled into a profiler, and of named pipes. The compile-fail cases call the compiler,
+    /// with the same result on every system.
     fn unit_tests(&self, args: &Args) -> Result<()> {
         let mut command = self.target.cargo("test");
         command.args(["--no-fail-fast", "-p", "corprof-sys", "-p", "corprof", "-p", "corprof-il"]);
@@ -120,7 +120,7 @@ impl Windows {
         run_tests(args, command)
     }
 
-    /// The live tests start the applications, so they run here. What loads a library itself runs under Wine.
+    /// The live tests start the applications, so they run here. Tests that load a library themselves run under Wine.
     fn live(&self, args: &Args) -> Result<()> {
         let get = |name: &str| known::for_windows(name, &self.wine, &self.cache);
         let runtimes = match &args.runtime {
@@ -135,13 +135,13 @@ impl Windows {
             self.wine.run_what_is_built(&mut command);
             prepared.run(args, command)
         };
-        // Each tells what it knows, whatever the other finds.
+        // Both run to their end, even if the other fails.
         let (live, com) = (prepared.run(args, live_tests(&["live"])), in_wine());
         live.and(com)
     }
 }
 
-/// What testing for arm64 needs.
+/// The inputs of the tests for arm64.
 struct Arm64 {
     target: Target,
 }
@@ -163,7 +163,7 @@ impl Arm64 {
         run_tests(&Args { filter, ..args.clone() }, command)
     }
 
-    /// The live tests start the applications, so they run here. What loads a library itself is emulated, if asked for.
+    /// The live tests start the applications, so they run here. Tests that load a library themselves are emulated, on request.
     fn live(&self, args: &Args, with_com: bool) -> Result<()> {
         let runtime = known::for_arm64(&Cache::open()?)?;
         let prepared = Prepared::new(args, self.target.cargo("build"), Tiers::only(runtime))?;

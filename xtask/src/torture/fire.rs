@@ -1,8 +1,8 @@
 //! `cargo xtask torture --matrix`: every call of the API from every context that offers it, over and over, while other threads
 //! collect, want the same lock, and load and unload assemblies.
 //!
-//! The program is tests/managed/Fire.cs, the profiler tests/profilers/matrix/fire/mod.rs (which says what it tells). What a run
-//! is like is in `fire/plan.rs`, what it must keep to in `fire/judge.rs`. The live tests make each kind of run once.
+//! The program is tests/managed/Fire.cs, the profiler tests/profilers/matrix/fire/mod.rs (which documents its output).
+//! `fire/plan.rs` describes a run, `fire/judge.rs` its rules. The live tests make each kind of run once.
 
 mod judge;
 mod plan;
@@ -24,44 +24,44 @@ use super::watch;
 use judge::Cell;
 use plan::{Condition, Plan};
 
-/// A run that is not done so long after it should be is taken to hang.
+/// A run that has not ended this long after it should have is taken to hang.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// The profiler's file of what each thread is in.
+/// The profiler's file of the current call of each thread.
 const BLACK_BOX: &str = "black-box.txt";
 
-/// How much is run.
+/// The amount of runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Fire {
     /// Each condition with each setting, until every cell is full.
     Each,
-    /// Random runs of half a minute, for so long.
+    /// Random runs of half a minute, for this long.
     Time(Duration),
-    /// So many random runs.
+    /// This many random runs.
     Runs(u64),
 }
 
-/// What starts tests/managed/Fire.cs under tests/profilers/matrix.
+/// Starts tests/managed/Fire.cs under tests/profilers/matrix.
 pub struct FireBed<'b> {
     /// The runtime, for messages.
     pub runtime: String,
-    /// The number before the first dot of its version.
+    /// Its major version.
     pub major: u32,
-    /// Whether that is one for Windows.
+    /// Whether it is for Windows.
     pub is_windows: bool,
     /// A command without the program's arguments, with the profiler's environment.
     pub command: Box<dyn Fn() -> Result<Command> + 'b>,
-    /// Where the output of a run that failed is left.
+    /// The folder for the output of failed runs.
     pub folder: PathBuf,
-    /// As in [`Bed::preloaded`](super::Bed::preloaded).
+    /// As [`Bed::preloaded`](super::Bed::preloaded).
     pub preloaded: Option<PathBuf>,
 }
 
 impl FireBed<'_> {
-    /// Runs the program, the first time as the run of number `seed`.
+    /// Runs the program; the first run has the number `seed`.
     ///
     /// # Errors
-    /// If the program cannot be started. A run that fails is no error: it is in the summary.
+    /// If the program cannot be started. A failed run is no error: it is in the summary.
     pub fn fire(&self, seed: u64, amount: Fire) -> Result<FireSummary> {
         let start = Instant::now();
         let mut summary = FireSummary { runtime: self.runtime.clone(), ..FireSummary::default() };
@@ -81,7 +81,7 @@ impl FireBed<'_> {
         Ok(summary)
     }
 
-    /// One run; its files stay if it fails.
+    /// One run; its files are kept if it fails.
     fn one(&self, plan: &Plan, summary: &mut FireSummary) -> Result<()> {
         let folder = self.folder.join(format!("run-{}", plan.number));
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -131,7 +131,7 @@ fn under_way(folder: &Path) -> Option<String> {
 /// A condition, the type of a context, a level and a method.
 type Key = (Condition, String, String, String);
 
-/// What all runs on one runtime come to.
+/// The sums of all runs on one runtime.
 #[derive(Debug, Default)]
 pub struct FireSummary {
     runtime: String,
@@ -139,7 +139,7 @@ pub struct FireSummary {
     elapsed: Duration,
     failures: Vec<String>,
     told: BTreeMap<Condition, Told>,
-    /// How often each call was made by contexts of a type, and how often it must be.
+    /// How many times each call was made by contexts of a type, and how many times it must be.
     by_context: BTreeMap<Key, (u64, u64)>,
     /// The same by place.
     by_place: BTreeMap<(Condition, String), BTreeMap<String, u64>>,
@@ -154,13 +154,13 @@ impl FireSummary {
         for cell in cells {
             let places = self.by_place.entry((condition, cell.place)).or_default();
             *places.entry(format!("{}.{}", cell.level, cell.method)).or_default() += cell.count;
-            // What must be is what it is when a run is to fill all cells.
+            // The required count is that of a run that fills all cells.
             let sum = self.by_context.entry((condition, cell.context, cell.level, cell.method)).or_default();
             *sum = (sum.0 + cell.count, if sum.1 == 0 { cell.least } else { sum.1.min(cell.least) });
         }
     }
 
-    /// Whether nothing failed, and each condition was there.
+    /// Whether no run failed, and each condition was run.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.runs > 0 && self.told.values().all(|told| told.get("objects") > 0)

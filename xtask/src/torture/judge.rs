@@ -1,4 +1,4 @@
-//! What a run must have kept to.
+//! The rules of a run.
 
 use crate::process::exit_code;
 
@@ -6,7 +6,7 @@ use super::plan::Plan;
 use super::summary::Told;
 use super::watch::Run;
 
-/// What the profiler counts that must not be.
+/// The profiler's counts that must be zero.
 const NEVER: [(&str, &str); 4] = [
     ("violations", "memory or a lock was touched while threads stood still"),
     ("inconsistent", "the sampler's counts contradict each other, or a name is empty"),
@@ -14,7 +14,7 @@ const NEVER: [(&str, &str); 4] = [
     ("strays", "a hook came for a function that is not on top of the shadow stack"),
 ];
 
-/// What is wrong with a run, if anything. `reference` is all that the program prints without a profiler.
+/// The faults of a run. `reference` is the program's output without a profiler.
 pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let expected = plan.ending.exit_code(is_windows);
@@ -37,7 +37,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
         Some(stuck) => faults.push(format!("threads that did not get on: {stuck}")),
     }
     let Some(told) = Told::last(&run.stderr, "torture:") else {
-        // It tells twice a second, and at Shutdown.
+        // It reports twice a second, and at Shutdown.
         if plan.ending.is_orderly() {
             faults.push("the profiler has told nothing".to_owned());
         }

@@ -1,17 +1,17 @@
-//! What one run is to be: chosen by its number, so that the same number makes the same run.
+//! The plan of one run, derived from its number, so that the same number makes the same run.
 
 use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How many lines the program prints if it is let.
+/// How many lines the program prints if it is not interrupted.
 pub(super) const LINES: u32 = 12;
 
 /// How a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// When all is done.
+    /// When all work is done.
     Whole,
     /// `Main` returns while its threads are busy.
     Return,
@@ -19,7 +19,7 @@ pub(super) enum Ending {
     Exit,
     /// The same, from managed code that native code has called.
     Callback,
-    /// An exception that nobody catches.
+    /// An uncaught exception.
     Throw,
     /// `Environment.FailFast`.
     FailFast,
@@ -28,7 +28,7 @@ pub(super) enum Ending {
 impl Ending {
     const ALL: [Self; 6] = [Self::Whole, Self::Return, Self::Exit, Self::Callback, Self::Throw, Self::FailFast];
 
-    /// What the program calls it.
+    /// Its name in the program.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Whole => "whole",
@@ -40,7 +40,7 @@ impl Ending {
         }
     }
 
-    /// Whether the runtime goes down in order, and tells the profiler so.
+    /// Whether the runtime ends in order, and calls the profiler's Shutdown.
     pub(super) fn is_orderly(self) -> bool {
         !matches!(self, Self::Throw | Self::FailFast)
     }
@@ -64,7 +64,7 @@ impl Ending {
         }
     }
 
-    /// What the runtime says before it aborts.
+    /// The runtime's message before it aborts.
     pub(super) fn last_words(self) -> Option<&'static str> {
         match self {
             Self::Throw => Some("Unhandled exception."),
@@ -73,23 +73,23 @@ impl Ending {
         }
     }
 
-    /// Whether an abort may turn into an end by this code, after the runtime's last words.
+    /// Whether an abort may become an end by this code, after the runtime's message.
     ///
-    /// .NET 8 takes back all its signal handlers before it aborts. What other threads do meanwhile then ends the process: stop
-    /// threads (signal 34: a collection, or a profiler), touch null (11) or divide by it (8). Seen without a profiler in 1 of
-    /// 120 and 1 of 80 runs of programs that do nothing else; later runtimes keep the handlers.
+    /// .NET 8 removes all its signal handlers before it aborts. Signals of other threads then end the process: stopping threads
+    /// (signal 34: a collection, or a profiler), a null reference (11) or a division by zero (8). Seen without a profiler in 1
+    /// of 120 and 1 of 80 runs of programs that do nothing else; later runtimes keep the handlers.
     pub(super) fn is_abort_overtaken(self, code: u8, is_windows: bool) -> bool {
         self.last_words().is_some() && !is_windows && [34, 11, 8].map(|signal| 128 + signal).contains(&code)
     }
 }
 
-/// What the profiler may do besides sampling. Not besides, but instead: `values` has hooks that read arguments and results, from
-/// .NET 5 on; `seeded` has the sampler stop single threads, on Windows; and `signals` has it send signals, on Linux. Elsewhere
-/// these do nothing.
+/// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and results, from
+/// .NET 5 on; `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux. On
+/// other systems these have no effect.
 const PARTS: [&str; 10] =
     ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded", "signals"];
 
-/// Settings of the runtime, which older ones know by the prefix `COMPlus_` only.
+/// Settings of the runtime; older runtimes know them by the prefix `COMPlus_` only.
 const SETTINGS: [(&str, &str); 4] = [
     ("COMPlus_gcServer", "1"),
     ("COMPlus_gcConcurrent", "0"),
@@ -100,20 +100,20 @@ const SETTINGS: [(&str, &str); 4] = [
 /// One run of the program under the profiler.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// By which it is made again.
+    /// The number that reproduces it.
     pub(super) number: u64,
     pub(super) ending: Ending,
-    /// When that is.
+    /// The time of the end.
     pub(super) after: Duration,
     pub(super) parts: Vec<&'static str>,
     pub(super) settings: Vec<(&'static str, &'static str)>,
 }
 
 impl Plan {
-    /// The run of this number.
+    /// The run with this number.
     pub(super) fn new(number: u64) -> Self {
         let mut random = Rng::with_seed(number);
-        // By turns, so that a few runs have them all.
+        // In turn, so that a few runs include all endings.
         let ending = Ending::ALL[(number % Ending::ALL.len() as u64) as usize];
         let after = Duration::from_millis(random.u64(50..3000));
         let parts = PARTS.into_iter().filter(|_| random.u8(0..3) == 0).collect();
@@ -127,8 +127,7 @@ impl Plan {
     }
 }
 
-/// The arguments for a run that ends like this, with threads that may take so long for one job. The work is the same in all of
-/// them.
+/// The arguments for a run with this ending, with threads that may take `patience` for one job. All of them do the same work.
 pub(super) fn arguments(ending: Ending, after: Duration, patience: Duration) -> Vec<String> {
     let [after, patience] = [after.as_millis(), patience.as_secs().into()].map(|number| number.to_string());
     vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after, patience]

@@ -14,48 +14,48 @@ use super::plan::{Ending, Plan, arguments};
 use super::summary::{Summary, Told};
 use super::watch::{self, Run};
 
-/// After so long a run is taken to hang. On an idle machine it takes some five seconds.
+/// After this long a run is taken to hang. On an idle machine it takes some five seconds.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// After so long without a job done, a thread of the program does not get on.
+/// After this long without a finished job, a thread of the program counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// How many times longer both are where each instruction is emulated.
+/// The factor for both limits if each instruction is emulated.
 const EMULATED: u32 = 5;
 
-/// So often a run without a profiler may fail. Under Wine one does now and then.
+/// How many times a run without a profiler may fail. Under Wine one does now and then.
 const TRIES: u32 = 3;
 
-/// How much is run.
+/// The amount of runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Amount {
-    /// Runs are begun for so long.
+    /// Runs are begun for this long.
     Time(Duration),
-    /// So many runs.
+    /// This many runs.
     Runs(u64),
 }
 
-/// What starts the program of tests/managed/Torture.cs: with or without the profiler of tests/profilers/torture.rs.
+/// Starts the program of tests/managed/Torture.cs, with or without the profiler of tests/profilers/torture.rs.
 pub struct Bed<'b> {
     /// The runtime, for messages.
     pub runtime: String,
-    /// Whether that is one for Windows.
+    /// Whether it is for Windows.
     pub is_windows: bool,
-    /// Whether each instruction is emulated, which takes its time.
+    /// Whether each instruction is emulated, which is slow.
     pub is_emulated: bool,
     /// A command without the program's arguments; with the profiler's environment if asked for.
     pub command: Box<dyn Fn(bool) -> Result<Command> + 'b>,
-    /// Where the output of a run that failed is left.
+    /// The folder for the output of failed runs.
     pub folder: PathBuf,
-    /// The library [`PRELOADED`](super::PRELOADED), on Linux: else a run may end by a fault of the runtime's.
+    /// The library [`PRELOADED`](super::PRELOADED), on Linux: without it a fault of the runtime may end a run.
     pub preloaded: Option<PathBuf>,
     /// Whether runs may end by `Environment.Exit` on another thread than `Main`'s. On .NET 8 under Wine one in three to five of
-    /// these hangs on its way out, without a profiler as well: coreclr waits there inside of its process detach. .NET 10 does
-    /// not (none of 9, where 2 of 9 on .NET 8 did, on the same day).
+    /// these hangs at its end, without a profiler as well: coreclr waits there inside its process detach. .NET 10 does not
+    /// (none of 9, where 2 of 9 on .NET 8 did, on the same day).
     pub exits: bool,
 }
 
-/// Takes the person's own settings of the runtime from `command`: they must not change what is found.
+/// Removes the user's own settings of the runtime from `command`: they must not change the results.
 pub(super) fn without_settings(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -82,15 +82,14 @@ impl Bed<'_> {
         Ok(command)
     }
 
-    /// Runs the program over and over, the first run being that of number `seed`, the next one's the next.
+    /// Runs the program over and over; the first run has the number `seed`, the next ones the following numbers.
     ///
     /// # Errors
-    /// If the program cannot be started, or not even without a profiler does what it should. A run that fails is no error:
-    /// it is in the summary.
+    /// If the program cannot be started, or fails even without a profiler. A failed run is no error: it is in the summary.
     pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
         let folder = self.folder.join(format!("run-{seed}"));
         let alone = self.alone(&folder)?;
-        // From here on: under Wine on a busy machine the run without a profiler takes longer than a short session.
+        // Timed from here on: under Wine on a busy machine the run without a profiler takes longer than a short session.
         let start = Instant::now();
         let pulse = Told::last(&alone.stderr, "pulse:").unwrap_or_default();
         note(format_args!("{}: {:.1} s without a profiler", self.runtime, alone.duration.as_secs_f64()));
@@ -113,7 +112,7 @@ impl Bed<'_> {
         Ok(summary)
     }
 
-    /// A run without a profiler. If it fails, that says nothing about a profiler, and it is tried again.
+    /// A run without a profiler. A failure says nothing about the profiler, and the run is repeated.
     fn alone(&self, folder: &Path) -> Result<Run> {
         let mut tries = 1;
         loop {
@@ -130,7 +129,7 @@ impl Bed<'_> {
         }
     }
 
-    /// One run; its files stay if it fails.
+    /// One run; its files are kept if it fails.
     fn one(&self, plan: &Plan, reference: &str, summary: &mut Summary) -> Result<()> {
         let folder = self.folder.join(format!("run-{}", plan.number));
         let mut command = self.command(true, plan.arguments(self.patience()))?;

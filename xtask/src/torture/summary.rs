@@ -1,18 +1,18 @@
-//! What all runs come to.
+//! The sums of all runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Keys of the profiler's whose maximum counts; of all others it is the sum.
+/// The part of the profiler's keys that are combined by maximum; all others are summed.
 const LONGEST: &str = "longest";
 
-/// What the program and the profiler have told in a line of `key=value`.
+/// The values in one line `key=value …` of the program or the profiler.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Told(BTreeMap<String, u64>);
 
 impl Told {
-    /// The last line that begins with `mark`, wherever in a line of the runtime's that may be.
+    /// The last line that contains `mark`, which may be in the middle of a line of the runtime.
     pub(super) fn last(text: &str, mark: &str) -> Option<Self> {
         let at = text.rfind(mark)? + mark.len();
         let line = text[at..].lines().next().unwrap_or_default();
@@ -23,7 +23,7 @@ impl Told {
         Some(Self(pairs.collect()))
     }
 
-    /// The number of that name, or 0.
+    /// The value with this name, or 0.
     pub(super) fn get(&self, key: &str) -> u64 {
         self.0.get(key).copied().unwrap_or_default()
     }
@@ -45,11 +45,11 @@ impl Told {
 /// The sums of all runs on one runtime.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Which runtime.
+    /// The runtime.
     pub(super) runtime: String,
     pub(super) runs: u64,
     pub(super) elapsed: Duration,
-    /// What failed, one entry a run.
+    /// The failures, one entry a run.
     pub(super) failures: Vec<String>,
     pub(super) profiler: Told,
     pub(super) program: Told,
@@ -64,7 +64,7 @@ impl Summary {
         self.program.add(program);
     }
 
-    /// Whether nothing failed, and something was done at all.
+    /// Whether no run failed, and some work was done.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.runs > 0 && self.walks() > 0
@@ -76,7 +76,7 @@ impl Summary {
         self.profiler.0.iter().filter(|(key, _)| key.starts_with("walk.")).map(|(_, count)| count).sum()
     }
 
-    /// Threads that came to their end while a round was made.
+    /// Threads that ended during a round.
     #[must_use]
     pub fn died(&self) -> u64 {
         self.profiler.get("ended") + self.profiler.get("delayed")

@@ -1,4 +1,4 @@
-//! Runs a program to its end; when it hangs, says where its threads stand before it is killed.
+//! Runs a program to its end; if it hangs, collects the stacks of its threads before killing it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,24 +14,24 @@ use crate::process::{exit_code, find_on_path, shown};
 
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long the debugger may take to tell where threads stand.
+/// How long the debugger may take for the stacks.
 const DUMP: Duration = Duration::from_secs(60);
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// None if it was killed, as it did not end.
+    /// None if it did not end and was killed.
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) duration: Duration,
-    /// Where the threads of a program stood that did not end.
+    /// The stacks of the threads of a program that did not end.
     pub(super) threads: Option<String>,
 }
 
 impl Run {
-    /// Whether nothing of the program was run. On a busy machine Wine ends so now and then, once in a thousand starts or less;
-    /// the runtime takes longer to start, and says why if it does not.
+    /// Whether no code of the program was run. On a busy machine Wine ends this way now and then, once in a thousand starts or
+    /// less; the runtime takes longer to start, and prints the reason if it fails.
     pub(super) fn has_not_begun(&self) -> bool {
         let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
         is_silent && self.status.map(exit_code) == Some(1) && self.duration < Duration::from_millis(200)
@@ -61,7 +61,7 @@ pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Resu
     Ok(Run { status, stdout: text(&out)?, stderr: text(&err)?, duration, threads })
 }
 
-/// Waits for the end of `child`; none if it has not come after `limit`.
+/// Waits for the end of `child`; none after `limit`.
 fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let start = Instant::now();
     while start.elapsed() < limit {
@@ -73,10 +73,10 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// The stacks of all threads, by a debugger if there is one, else what the system tells.
+/// The stacks of all threads, by a debugger if there is one, otherwise from the system.
 fn where_threads_stand(process: u32) -> String {
     let by_debugger = debugger(process).and_then(|mut command| {
-        // A file and not a pipe: a debugger that is killed leaves nobody waiting.
+        // A file and not a pipe: a killed debugger then leaves no reader waiting.
         let mut file = tempfile::NamedTempFile::new().ok()?;
         let output = file.as_file_mut().try_clone().ok()?;
         let mut child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
@@ -101,7 +101,7 @@ fn debugger(process: u32) -> Option<Command> {
     Some(command)
 }
 
-/// The stacks of a debugger, one a line, each once: how many threads stand there, and their innermost frames.
+/// A debugger's stacks, one a line, each once: the number of threads with it, and their innermost frames.
 pub(super) fn in_short(threads: &str) -> String {
     const FRAMES: usize = 16;
     let mut stacks = BTreeMap::<String, usize>::new();

@@ -19,15 +19,15 @@ use crate::wheel::hex;
 const SHIM: &str = "bcryptprimitives.dll";
 const SHIM_SOURCE: &str = include_str!("bcryptprimitives.c");
 
-/// What runs instead of dotnet.exe, and has the process laid out as on Windows.
+/// Replaces dotnet.exe, and lays the process out as on Windows.
 const HOST: &str = "corprof-dotnet.exe";
 const HOST_SOURCE: &str = include_str!("dotnet.c");
 
-/// A library, of this system, that is preloaded into Wine and has threads end in peace.
+/// A library of this system that is preloaded into Wine, so that threads end safely.
 const EXITS: &str = "exits.so";
 const EXITS_SOURCE: &str = include_str!("exits.c");
 
-/// Wine, and the prefix (its drive C: and its registry) that it works in.
+/// Wine, and its prefix (its drive C: and its registry).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wine {
     /// The folder of the prefix.
@@ -35,12 +35,12 @@ pub struct Wine {
 }
 
 impl Wine {
-    /// The Wine on PATH with the cached prefix, which is made if it is not there yet.
+    /// The Wine on PATH with the cached prefix; makes the prefix if necessary.
     ///
     /// # Errors
     /// If Wine cannot be started, or the prefix cannot be made.
     pub fn install(cache: &Cache) -> Result<Self> {
-        // It reads `wine-8.0 (Debian 8.0~repack-4)`. A prefix serves the Wine that made it.
+        // The output has the form `wine-8.0 (Debian 8.0~repack-4)`. A prefix serves the Wine that made it.
         let version = process::output(quiet(&mut Command::new("wine")).arg("--version"))?;
         let version = version.split_whitespace().next().context("`wine --version` says nothing")?;
         let sources = hex(&Sha256::digest([SHIM_SOURCE, HOST_SOURCE, EXITS_SOURCE].concat()));
@@ -52,13 +52,13 @@ impl Wine {
     }
 
     fn make(&self) -> Result<()> {
-        // Everything that is started below is to find it in its place.
+        // Every program started below must find it in its place.
         self.compile(CC, EXITS_SOURCE, &self.exits(), &["-shared", "-fPIC"], &["-ldl"])?;
-        // Neither Mono nor a browser is wanted in it, nor entries in the user's menus.
+        // The prefix needs neither Mono nor a browser, nor entries in the user's menus.
         let boot = self.tool("wine").args(["wineboot", "--init"]).env(OVERRIDES, WITHOUT).output();
         let boot = boot.context("cannot start wine")?;
         // A program that ends by an exception should just end. Wine would start a debugger, which writes pages into the
-        // program's output and answers with an exit code of its own. There is none of this name.
+        // program's output and returns an exit code of its own. No debugger has this name.
         let debugger = r"HKLM\Software\Microsoft\Windows NT\CurrentVersion\AeDebug";
         process::output(self.tool("wine").args(["reg", "add", debugger, "/v", "Debugger", "/d", "-", "/f"]))?;
         // The server keeps the registry in memory. Ending it writes it out, before the prefix moves to its place.
@@ -91,10 +91,10 @@ impl Wine {
         process::run_as_progress(&mut command)
     }
 
-    /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the
-    /// drive Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
+    /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the drive
+    /// Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
     ///
-    /// A `dotnet.exe` is not started itself: `dotnet.c` says what is in its place, and why.
+    /// A `dotnet.exe` is not started itself: `dotnet.c` documents its replacement, and the reason.
     #[must_use]
     pub fn command(&self, program: &Path) -> Command {
         let mut command = self.tool("wine");
@@ -105,25 +105,25 @@ impl Wine {
         command
     }
 
-    /// Has `cargo`, a command of that name, start the programs that it builds for Windows by Wine.
+    /// Makes `cargo` start the programs that it builds for Windows under Wine.
     pub fn run_what_is_built<'c>(&self, cargo: &'c mut Command) -> &'c mut Command {
-        // Cargo and the compiler themselves have no need of what is preloaded. JSON's lists of strings are TOML's, too.
+        // Cargo and the compiler themselves do not need the preloaded library. JSON's lists of strings are TOML's, too.
         let runner = json!(["env", format!("{PRELOAD}={}", self.exits().display()), "wine"]);
         cargo.arg("--config").arg(format!("target.x86_64-pc-windows-gnu.runner={runner}"));
         quiet(cargo).env("WINEPREFIX", &self.prefix)
     }
 
-    /// The environment of a .NET program that is to run without a profiler.
+    /// The environment of a .NET program without a profiler.
     ///
-    /// The runtime cannot throw under older Wines without what `bcryptprimitives.c` mends. Profilers bring that library
-    /// along. Where there is none, the runtime is asked to load the library as one; it finds that it is none and goes on.
+    /// The runtime cannot throw under older Wines without the fix in `bcryptprimitives.c`. Profilers load that library. Without
+    /// a profiler, the runtime is made to load the library as one; it finds that it is none and goes on.
     #[must_use]
     pub fn without_profiler(&self) -> [(&'static str, OsString); 3] {
         let nobody = "{00000000-0000-0000-0000-000000000001}";
         profiler_environment(nobody, format!(r"C:\windows\system32\{SHIM}").into())
     }
 
-    /// What a program that runs under Wine calls `path`, which is absolute.
+    /// The path by which a program under Wine knows `path`, which is absolute.
     #[must_use]
     pub fn path(path: &Path) -> OsString {
         format!("Z:{}", path.to_string_lossy().replace('/', "\\")).into()
@@ -140,7 +140,7 @@ const PRELOAD: &str = "LD_PRELOAD";
 const OVERRIDES: &str = "WINEDLLOVERRIDES";
 const WITHOUT: &str = "mscoree=;mshtml=;winemenubuilder.exe=";
 
-/// Keeps Wine's own remarks, which are many and for Wine's developers, out of what the program prints.
+/// Keeps Wine's own messages, which are many and for Wine's developers, out of the program's output.
 fn quiet(command: &mut Command) -> &mut Command {
     command.env("WINEDEBUG", "-all")
 }

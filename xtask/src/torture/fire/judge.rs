@@ -1,4 +1,4 @@
-//! What the profiler has told of a run of the matrix under fire, and what must not be in it.
+//! The profiler's report on a run of the matrix under fire, and the faults in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ const NOT_ALLOWED: &str = "CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
 const NO_THREAD: &str = "CORPROF_E_NOT_MANAGED_THREAD";
 const NOTHING_YET: &str = "nothing to ask about yet";
 
-/// What a call answers besides success (`*`: in any place, a last `*`: in places whose names begin so), and why that is right.
+/// The allowed results other than success, with the reason (`*`: in any place; a final `*`: in places whose names begin so).
 const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "DestroyHandle", NOTHING_YET, "no exception has been thrown since the last handle was destroyed"),
     ("*", "DoStackSnapshot", "CORPROF_E_STACKSNAPSHOT_UNSAFE", "not at this moment"),
@@ -48,7 +48,7 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "EventPipeStopSession", "E_FAIL", "the process ends, and EventPipe is gone already"),
 ];
 
-/// A row in a place: its context and level, the method, how often it was asked and how often it must be.
+/// A row in a place: its context and level, the method, how many times it was called and how many times it must be.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) place: String,
@@ -70,7 +70,7 @@ pub(super) fn cells(text: &str) -> Vec<Cell> {
     fields.filter_map(cell).collect()
 }
 
-/// What is wrong with a run, if anything.
+/// The faults of a run.
 pub(super) fn faults(plan: &Plan, run: &Run, cells: &[Cell]) -> Vec<String> {
     let mut faults = Vec::new();
     match run.status {
@@ -106,7 +106,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, cells: &[Cell]) -> Vec<String> {
     faults
 }
 
-/// Answers that are not to be expected.
+/// The unexpected results.
 fn answers(text: &str, cells: &[Cell]) -> Vec<String> {
     let mut asked = BTreeMap::<&str, u64>::new();
     cells.iter().for_each(|cell| *asked.entry(&cell.method).or_default() += cell.count);
@@ -123,7 +123,7 @@ fn answers(text: &str, cells: &[Cell]) -> Vec<String> {
         let is_place =
             |row: &str| row == "*" || row == place || row.strip_suffix('*').is_some_and(|part| place.starts_with(part));
         let is_expected = ANSWERS.iter().any(|row| is_place(row.0) && row.1 == method && row.2 == code);
-        // A runtime that lacks the call, or what it asks about, never has it; which do is in the contract table, and tested by
+        // A call that a runtime lacks always fails this way; which runtimes lack it is in the contract table, and tested by
         // tests/live/matrix.rs.
         let is_lacking = ["E_NOINTERFACE", NOTHING_YET].contains(&code) && asked.get(method) == refused.get(method);
         if !is_expected && !is_lacking {
@@ -133,7 +133,7 @@ fn answers(text: &str, cells: &[Cell]) -> Vec<String> {
     faults.into_iter().take(8).map(|(what, count)| format!("{what}, {count} times")).collect()
 }
 
-/// Cells that were asked less often than they must be, by type of context; and what was not asked at all.
+/// Cells with too few calls, by type of context; and levels without any call.
 fn empty(plan: &Plan, cells: &[Cell]) -> Vec<String> {
     let mut sums = BTreeMap::<_, (u64, u64)>::new();
     for cell in cells {
@@ -154,17 +154,18 @@ fn empty(plan: &Plan, cells: &[Cell]) -> Vec<String> {
     if places < PLACES {
         faults.push(format!("only {places} places have asked anything, not {PLACES}"));
     }
-    // A place that has come has asked all of its rows, but for those that come once.
+    // A place that occurred has made all of its calls, except places that occur once.
     let unasked = cells.iter().filter(|cell| cell.count == 0 && !ONCE.contains(&cell.place.as_str()));
     faults.extend(unasked.map(|cell| format!("{} was not made in {}", cell.method, cell.place)));
     faults.truncate(8);
     faults
 }
 
-/// Callbacks and threads that ask in every run, at least: those without the events of collections are the fewest.
+/// The least number of callbacks and threads that make calls in every run: runs without the events of collections have the
+/// fewest.
 const PLACES: usize = 40;
 
-/// Places that come so seldom that not all of their rows may have had their turn.
+/// Places that occur so rarely that some of their calls may be missing.
 const ONCE: &[&str] = &["shutdown", "rejit_compilation_started", "rejit_compilation_finished", "get_rejit_parameters"];
 
 #[cfg(test)]

@@ -1,27 +1,26 @@
-//! What one run of the matrix under fire is: under which condition, by which hooks, with which settings of the runtime.
+//! One run of the matrix under fire: its condition, its hooks, and the settings of the runtime.
 
 use std::fmt;
 
 use fastrand::Rng;
 
-/// How often each cell is asked at least, unless the call is dear (tests/profilers/matrix/fire/cells.rs).
+/// The least number of calls for each cell, unless the call is expensive (tests/profilers/matrix/fire/cells.rs).
 const TARGET: u64 = 1000;
 
-/// How many seconds a run may take to fill its cells. A machine without load needs ten; one that is busy otherwise, some
-/// minutes.
+/// How many seconds a run may take to fill its cells. A machine without load needs ten; a busy one, some minutes.
 const LONGEST: u32 = 600;
 
-/// No place is ever asked so often: it goes on to the end.
+/// More calls than a place ever makes: the run goes on to its end.
 const ENDLESS: u64 = 1 << 40;
 
-/// What goes on while the calls are made.
+/// The work of other threads during the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Condition {
     /// Another thread collects without pause.
     Collect,
     /// The same, and the calls are made under a lock that callbacks on all threads want.
     Lock,
-    /// The same as the first, and three threads load and unload assemblies.
+    /// As the first, and three threads load and unload assemblies.
     Unload,
 }
 
@@ -46,18 +45,18 @@ pub(super) struct Plan {
     pub(super) hooks: &'static str,
     pub(super) settings: Vec<(&'static str, &'static str)>,
     pub(super) target: u64,
-    /// In seconds: no earlier than the first, no later than the second.
+    /// The duration in seconds: at least the first, at most the second.
     pub(super) time: (u32, u32),
     /// The visit in which the profiler panics.
     pub(super) panic_at: Option<u64>,
-    /// Events that the profiler does without, and workers that the program does without.
+    /// Events that the profiler does not turn on, and workers that the program does not start.
     without: (Vec<&'static str>, Vec<&'static str>),
 }
 
-/// Settings of the runtime, one of which each run of [`Plan::each`] has.
+/// Settings of the runtime; each run of [`Plan::each`] has one.
 fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
     let mut settings = vec![("COMPlus_gcServer", "1"), ("COMPlus_TieredCompilation", "0")];
-    // Another collector comes with the runtime from .NET 7 on.
+    // From .NET 7 on the runtime includes another collector.
     if major >= 7 {
         settings.push(("COMPlus_GCName", if is_windows { "clrgc.dll" } else { "libclrgc.so" }));
     }
@@ -66,15 +65,15 @@ fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
 
 impl Plan {
     fn new(number: u64, condition: Condition, hooks: &'static str, major: u32) -> Self {
-        // .NET Core 3.1 is not up to values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
+        // .NET Core 3.1 has a fault with values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
         let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
         let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
         Self { number, condition, hooks, settings, target: TARGET, time: (2, LONGEST), panic_at: None, without }
     }
 
-    /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class was of
-    /// an assembly that was built in memory and is unloaded (`AssemblyBuilderAccess.RunAndCollect`); a profiler in C that only
-    /// listens does the same. So a run has either the one or the other.
+    /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class
+    /// belonged to an assembly that was built in memory and unloaded (`AssemblyBuilderAccess.RunAndCollect`); a profiler in C
+    /// that only receives events has the same crash. So a run has either the one or the other.
     fn spare_net_8(&mut self, major: u32, is_about_builders: bool) {
         if major != 8 {
         } else if is_about_builders {
@@ -90,7 +89,7 @@ impl Plan {
         let mut plans = Vec::new();
         for (at, condition) in Condition::ALL.into_iter().enumerate() {
             for (turn, setting) in settings.iter().enumerate() {
-                // By turns, so that each condition has both.
+                // In turn, so that each condition has both.
                 let hooks = ["values", "fast"][(at + turn) % 2];
                 let mut plan = Self::new(number + plans.len() as u64, condition, hooks, major);
                 plan.settings.extend(setting);
@@ -106,7 +105,7 @@ impl Plan {
         plans
     }
 
-    /// The run of this number, for a long session: it goes on for half a minute, whatever has been asked.
+    /// The run with this number, for a long session: it goes on for half a minute, whatever calls were made.
     pub(super) fn any(number: u64, major: u32, is_windows: bool) -> Self {
         let mut random = Rng::with_seed(number);
         let condition = Condition::ALL[(number % 3) as usize];
@@ -121,8 +120,8 @@ impl Plan {
             plan.panic_at = Some(random.u64(..20_000));
             plan.time = (5, 5);
         }
-        // What costs an application most of its time, and so what hides what else is there. Not MONITOR_JIT_COMPILATION: by it
-        // the profiler hears that the program is ready.
+        // The events that take most of an application's time, and so hide other effects. Not MONITOR_JIT_COMPILATION: by it the
+        // profiler learns that the program is ready.
         let events = ["MONITOR_EXCEPTIONS", "MONITOR_CODE_TRANSITIONS", "MONITOR_OBJECT_ALLOCATED"];
         plan.without.0.extend(events.into_iter().filter(|_| random.u8(..5) == 0));
         plan.spare_net_8(major, random.u8(..4) == 0);
@@ -134,7 +133,7 @@ impl Plan {
         [self.condition.name().to_owned(), self.time.0.to_string(), self.time.1.to_string()]
     }
 
-    /// What tells the profiler and the program.
+    /// The environment variables for the profiler and the program.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let mut pairs = vec![
             ("MATRIX_FIRE", self.condition.name().to_owned()),
@@ -149,7 +148,7 @@ impl Plan {
         pairs
     }
 
-    /// The types of contexts that must have asked, each with the levels whose rows it has.
+    /// The types of contexts that must have made calls, each with the levels of its rows.
     pub(super) fn contexts(&self) -> Vec<(&'static str, &'static [&'static str])> {
         let mut contexts: Vec<(_, &[_])> = vec![
             ("Info", &["Info"]),
