@@ -108,7 +108,7 @@ fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callb
         ImplItem::Macro(call) => {
             return Err(Error::new_spanned(
                 &call.mac.path,
-                "`#[callbacks]` cannot see the methods that a macro makes, and the runtime would not be asked for their events\n\
+                "`#[callbacks]` cannot see the methods that a macro makes, so their events would stay off\n\
                  write the methods out, or let the macro make the whole block with `#[callbacks]` on it",
             ));
         }
@@ -162,7 +162,7 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
     }
     if signature.generics.type_params().next().is_some() || signature.generics.const_params().next().is_some() {
         let message = format!(
-            "a callback cannot be generic: it is the runtime that calls it\n\
+            "a callback cannot be generic: the runtime calls it\n\
              write `{right}`"
         );
         return Err(Error::new_spanned(&signature.generics, message));
@@ -171,7 +171,7 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         Some(receiver) if matches!(&*receiver.ty, Type::Reference(ty) if ty.mutability.is_none()) => {}
         Some(receiver) => {
             let message = format!(
-                "callbacks come from many threads at once: take `&self`, and put state behind a Mutex or into atomics\n\
+                "callbacks come on many threads at once: take `&self`, and keep state in a Mutex or in atomics\n\
                  write `{right}`"
             );
             return Err(Error::new_spanned(receiver, message));

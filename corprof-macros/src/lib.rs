@@ -40,7 +40,7 @@ use proc_macro::TokenStream;
 /// | key | | meaning |
 /// |---|---|---|
 /// | `clsid = "…"` | needed | the class's identity, in braces or not, in either case |
-/// | `min_info = N` | 5 to 15 | the oldest `ICorProfilerInfoN` the profiler can do with; on an older runtime it is not loaded |
+/// | `min_info = N` | 5 to 15 | the oldest `ICorProfilerInfoN` that the profiler accepts; on an older runtime it is not loaded |
 /// | `no_export` | | exports nothing: `corprof::export!` does it, below |
 ///
 /// # How the struct is created

@@ -116,9 +116,9 @@ impl Definition<'_> {
 
     /// Requires unwinding: only then can a panic be caught before it ends the application.
     fn unwinding_check(&self) -> TokenStream {
-        let message = "panic = \"abort\" would let a panic in the profiler end the application that it looks at\n\
-            corprof turns a panic into silence instead, and needs panic = \"unwind\" for that: take `panic = \"abort\"` out of \
-            Cargo.toml's [profile] sections (or out of RUSTFLAGS)";
+        let message = "panic = \"abort\" would let a panic in the profiler end the application\n\
+            corprof disables a profiler that panics, and needs panic = \"unwind\" for that: remove `panic = \"abort\"` from \
+            Cargo.toml's [profile] sections (or from RUSTFLAGS)";
         let error = quote_spanned! {self.name.span()=> ::core::compile_error!(#message); };
         quote! { #[cfg(panic = "abort")] #error }
     }
@@ -144,8 +144,8 @@ fn not_generic(input: &DeriveInput) -> Result<()> {
     }
     Err(Error::new_spanned(
         &input.generics,
-        "a profiler cannot be generic: the runtime makes it knowing nothing but the CLSID, and a CLSID means one type\n\
-         take the parameters away and name the types in the fields (for a lifetime: own the data, or borrow for 'static)",
+        "a profiler cannot be generic: the runtime knows only its CLSID, and a CLSID means one type\n\
+         remove the parameters and name the types in the fields (for a lifetime: own the data, or borrow for 'static)",
     ))
 }
 
@@ -183,7 +183,7 @@ impl Keys {
         }
         let clsid = clsid.ok_or_else(|| {
             let message = format!(
-                "a profiler needs a CLSID, by which the runtime asks for it\n\
+                "a profiler needs a CLSID, by which the runtime finds it\n\
                  write `#[profiler(clsid = \"…\")]` above the struct: {HOW_TO_MAKE}"
             );
             Error::new_spanned(&input.ident, message)
@@ -210,7 +210,7 @@ fn read_min_info(meta: &ParseNestedMeta<'_>) -> Result<u8> {
     version.filter(|version| INFO_VERSIONS.contains(version)).ok_or_else(|| {
         let (first, last) = (INFO_VERSIONS.start(), INFO_VERSIONS.end());
         let message = format!(
-            "`min_info` is the number of the oldest ICorProfilerInfo that the profiler can do with: a whole number from \
+            "`min_info` is the number of the oldest ICorProfilerInfo that the profiler accepts: a whole number from \
              {first} to {last}"
         );
         Error::new(value.span(), message)

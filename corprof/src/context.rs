@@ -157,7 +157,7 @@ impl<'cb> InCallback<'cb> {
         }
         Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
             "objects",
-            "a collection may move or free the object here: ask from a callback that is given an object, or from \
+            "a collection may move or free the object here: make the call in a callback with an object argument, or in \
              `garbage_collection_started` or `garbage_collection_finished` with MONITOR_GC on",
         ))
     }
@@ -169,7 +169,7 @@ impl<'cb> InCallback<'cb> {
         }
         Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
             "marked objects",
-            "the collection is marking objects here, and the runtime would misread them: make a handle, and ask from \
+            "the collection is marking objects here, and the runtime would misread them: create a handle, and make the call in \
              `garbage_collection_finished`",
         ))
     }
@@ -277,9 +277,9 @@ contexts!(InCallback InTriggers InInitialize InAttach);
 /// `Info` is none: code with only an `Info` could keep a lock and start a collection through a context beside it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the context of a callback",
-    note = "a lock is taken with the callback's own `cx`, so that the compiler sees that no call which may start a garbage \
-            collection is made while it is held (suspension rule 3)",
-    note = "a hook is no callback: what it needs belongs into its thread's state"
+    note = "a lock is taken with the callback's own `cx`: then no call that may start a garbage collection compiles while \
+            the lock is held (suspension rule 3)",
+    note = "a hook is no callback: keep its data in its thread's state"
 )]
 pub trait Context: sealed::Sealed {}
 

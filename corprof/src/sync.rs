@@ -115,8 +115,8 @@ fn second_time(first: Option<&Location<'_>>) -> ! {
     let first: &dyn fmt::Display = first.map_or(&"an unknown place", |place| place as &dyn fmt::Display);
     panic!(
         "a corprof::sync::Mutex is locked twice on one thread: at {first}, and again at {second} before that guard ended. \
-         If the second place is in another callback, a call under the first guard made it (see corprof::sync): end the guard \
-         before the call, or keep what the callback needs under a lock of its own"
+         If the second place is in another callback, a call under the first guard made it (see corprof::sync): drop the guard \
+         before the call, or keep the callback's data under a lock of its own"
     )
 }
 

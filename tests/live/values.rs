@@ -330,7 +330,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
         let outcome = both(&runtime, "PanicsWithValues")?;
         if runtime.major < 5 {
             // It has not asked for values there, at the risk of the application.
-            ensure!(outcome.stderr.contains("or `ValueHooks::VALUES_BEFORE_NET_5` if that can be borne"), "{outcome}");
+            ensure!(outcome.stderr.contains("or accept the risk with `ValueHooks::VALUES_BEFORE_NET_5`"), "{outcome}");
             continue;
         }
         let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is disabled";

@@ -214,7 +214,7 @@ fn a_panic_on_a_profiler_thread_is_reported_once_and_ends_the_profiler_only() ->
 fn a_thread_that_does_not_listen_is_named_and_left_behind() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = unharmed(&runtime, "DoesNotListen")?;
-        let report = "threads of the profiler DoesNotListen were still running 2s after they were told to stop: deaf";
+        let report = "threads of the profiler DoesNotListen were still running 2s after they were asked to stop: deaf";
         ensure!(outcome.stderr.matches(report).count() == 1, "{outcome}");
         ensure!(outcome.stderr.contains("shutdown all the same, late thread refused: true"), "{outcome}");
         ensure!(!outcome.stderr.contains("a late thread"), "{outcome}");

@@ -47,7 +47,7 @@ pub(crate) fn build() -> Result<()> {
     let mut warnings = 0;
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines() {
-            let line = line.context("cannot read what mdBook prints")?;
+            let line = line.context("cannot read the output of mdBook")?;
             warnings += usize::from(is_warning(&line));
             eprintln!("{line}");
         }
@@ -129,7 +129,7 @@ fn look(browser: &Path, folder: &Path, pages: &[String]) -> Result<Vec<String>> 
     // The DOM is printed once the page has loaded, with all of its frames.
     command.arg("--dump-dom").arg(format!("file://{}", page.display()));
     let text = output_within(&mut command, temporary.path(), Duration::from_secs(300))?;
-    problems(&text).with_context(|| format!("the browser does not say what it sees: {text:.300}"))
+    problems(&text).with_context(|| format!("the browser did not report a result: {text:.300}"))
 }
 
 /// The output of `command`; an error if it takes longer than `limit`, because a browser may hang.

@@ -83,7 +83,7 @@ impl Metadata {
     /// If cargo fails.
     pub fn load() -> Result<Self> {
         let text = process::output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-        serde_json::from_str(&text).context("cannot understand what `cargo metadata` printed")
+        serde_json::from_str(&text).context("cannot understand the output of `cargo metadata`")
     }
 
     /// The packages that are to be published.

@@ -29,7 +29,7 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
         if !check {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         } else if fs::read_to_string(&path).ok().as_deref() != Some(&text) {
-            bail!("{} is not what the tables say: run `cargo xtask generate`", path.display());
+            bail!("{} differs from the tables: run `cargo xtask generate`", path.display());
         }
     }
     println!("{} events of the runtime, {} typed views", tables.events.len(), tables.views.len());

@@ -159,7 +159,7 @@ fn place(module: &[String], order: &[&[&str]]) -> Result<usize> {
 
 impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "Rooms, from the top down, and what they import from:")?;
+        writeln!(f, "Rooms, from the top down, and their imports:")?;
         for (room, files) in &self.rooms {
             let targets = self.between.iter().filter(|(from, ..)| from == room);
             let targets: Vec<_> = targets.map(|(_, to, count)| format!("{to} {count}")).collect();

@@ -29,7 +29,7 @@ fn a_unit_struct_with_the_clsid_alone() {
         };
         ::corprof::export!(Beeper);
         #[cfg(panic = "abort")]
-        ::core::compile_error!("panic = \"abort\" would let a panic in the profiler end the application that it looks at\ncorprof turns a panic into silence instead, and needs panic = \"unwind\" for that: take `panic = \"abort\"` out of Cargo.toml's [profile] sections (or out of RUSTFLAGS)");
+        ::core::compile_error!("panic = \"abort\" would let a panic in the profiler end the application\ncorprof disables a profiler that panics, and needs panic = \"unwind\" for that: remove `panic = \"abort\"` from Cargo.toml's [profile] sections (or from RUSTFLAGS)");
     };
     assert_eq!(pretty(found), pretty(wanted));
 }

@@ -25,7 +25,7 @@
 //!     }
 //!
 //!     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-//!         // The last word, whether the application ends or the profiler leaves: write what was found.
+//!         // The application ends or the profiler detaches: write the results.
 //!     }
 //! }
 //! ```
@@ -138,7 +138,7 @@ impl InInitialize<'_> {
         if self.is_shared() {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about(
                 "detacher",
-                "calls to the runtime may be under way already, and are not counted: ask for the `Detacher` first in \
+                "calls to the runtime may be under way already, and are not counted: call `detacher` first in \
                  `initialize`, before `Info` is cloned and before threads and samplers are started",
             ));
         }

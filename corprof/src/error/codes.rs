@@ -77,11 +77,11 @@ codes! {
         sys::CORPROF_E_ASYNCHRONOUS_UNSAFE,
             "the runtime cannot read its own tables at this moment: try again a little later";
         sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
-            "at this moment the stack cannot be walked, as the thread is where the runtime must not be disturbed: try again \
+            "the stack cannot be walked at this moment, because the thread is in an unsafe place in the runtime: try again \
              a little later";
         sys::CORPROF_E_SUSPENSION_IN_PROGRESS,
-            "somebody else stops the threads right now, usually a collection, or they are stopped already: try again when \
-             that is over";
+            "another suspension is in progress, usually a collection, or the threads are suspended already: try again \
+             later";
         sys::CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC,
             "a concurrent collection did not end in time to turn the flag on: try again";
     }
@@ -113,7 +113,7 @@ codes! {
         sys::CORPROF_E_REJIT_NOT_ENABLED,
             "functions can be recompiled only with ENABLE_REJIT: turn it on in `initialize`";
         sys::CORPROF_E_REJIT_INLINING_DISABLED,
-            "which functions are inlined where is tracked only while inlining is on: use `request_rejit`, or leave \
+            "the runtime tracks inlined functions only while inlining is on: use `request_rejit`, or leave \
              DISABLE_INLINING off";
         sys::CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE,
             "with concurrent collection on, COR_PRF_MONITOR_GC can only be turned on in `initialize`";

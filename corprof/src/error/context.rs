@@ -58,7 +58,7 @@ mod tests {
         let error = failed.context("looking at thread 7").context("starting").unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("starting: looking at thread 7: GetThreadInfo: E_FAIL"), "{text}");
-        assert!(error.source().is_none(), "what is shown is not shown again");
+        assert!(error.source().is_none(), "a shown source is not repeated");
         assert_eq!(Ok::<_, std::io::Error>(1).context("nothing").unwrap(), 1);
     }
 }

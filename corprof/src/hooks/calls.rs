@@ -40,7 +40,8 @@ impl InInitialize<'_> {
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
-        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`corprof/src/system/linux/pin.rs` and its like).
+        // SAFETY: these are functions with the right signatures for the three hooks, in a library that stays in memory
+        // (`corprof/src/system/linux/pin.rs` and its counterparts).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3(enter, leave, tailcall) };
         Error::check(code, CALL)
     }
@@ -60,7 +61,8 @@ impl InInitialize<'_> {
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
-        // SAFETY: they are functions for these three purposes, in a library that stays in memory (`corprof/src/system/linux/pin.rs` and its like).
+        // SAFETY: these are functions with the right signatures for the three hooks, in a library that stays in memory
+        // (`corprof/src/system/linux/pin.rs` and its counterparts).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3WithInfo(enter, leave, tailcall) };
         Error::check(code, CALL)
     }

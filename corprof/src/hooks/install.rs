@@ -57,8 +57,8 @@ impl InInitialize<'_> {
         const {
             assert!(
                 !H::VALUES.is_empty(),
-                "`ValueHooks::VALUES` is empty: name what the hooks are to be told, or implement `FunctionHooks`, whose hooks \
-                 are called much faster"
+                "`ValueHooks::VALUES` is empty: name the values that the hooks need, or implement `FunctionHooks`, whose hooks \
+                 are much faster"
             );
         }
         self.install(Slow(hooks))
@@ -83,8 +83,8 @@ impl InInitialize<'_> {
             return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
         }
         if is_slow && self.version() < NET_5 && !H::VALUES_BEFORE_NET_5 {
-            let rule = "this runtime may crash with hooks that are told values, when the application has ended and threads run \
-                        on: it takes .NET 5 or later, or `ValueHooks::VALUES_BEFORE_NET_5` if that can be borne";
+            let rule = "this runtime may crash if threads still run hooks with values when the application has ended: use \
+                        .NET 5 or later, or accept the risk with `ValueHooks::VALUES_BEFORE_NET_5`";
             return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
         }
         if self.hooks().is_some() {

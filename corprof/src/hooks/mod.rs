@@ -128,7 +128,7 @@ pub enum Hook<F> {
 /// trait if `T` does, so that the profiler can keep a reference.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no hooks",
-    note = "`hook_functions` takes a type that implements `FunctionHooks`; one that implements `ValueHooks` is handed to \
+    note = "`hook_functions` takes a type that implements `FunctionHooks`; pass one that implements `ValueHooks` to \
             `hook_functions_with_values`"
 )]
 pub trait FunctionHooks: Send + Sync + 'static {

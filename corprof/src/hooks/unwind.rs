@@ -29,8 +29,7 @@ impl StackBoundary {
         stack_pointer < self.0
     }
 
-    /// The boundary of a function with this stack pointer of its own: it is what the functions that it calls see as their
-    /// caller's.
+    /// The boundary of a function with this stack pointer of its own: its callees see this as their caller's.
     #[inline]
     pub(crate) fn of_caller(stack_pointer: usize) -> Self {
         Self(stack_pointer.saturating_add(1))

@@ -33,7 +33,7 @@ bitflags::bitflags! {
 /// Works from .NET 5 on; before that only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `ValueHooks`",
-    note = "`hook_functions_with_values` takes a type that implements `ValueHooks`; one that implements `FunctionHooks` is handed to \
+    note = "`hook_functions_with_values` takes a type that implements `ValueHooks`; pass one that implements `FunctionHooks` to \
             `hook_functions`"
 )]
 pub trait ValueHooks: Send + Sync + 'static {

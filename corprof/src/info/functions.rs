@@ -79,8 +79,8 @@ impl Info {
         if !self.liveness().is_watched(function.id()) && self.is_function_dynamic(function.id())? {
             return Err(Error::new(sys::CORPROF_E_INCONSISTENT_WITH_FLAGS, CALL).about(
                 "function",
-                "a dynamic method may end at any time, and only with MONITOR_JIT_COMPILATION on from before its compilation \
-                 is that heard of",
+                "a dynamic method may end at any time, and the runtime reports that only with MONITOR_JIT_COMPILATION on \
+                 since before its compilation: turn it on in `initialize`",
             ));
         }
         let _name = self.liveness().pin_dynamic_method(function.id(), CALL)?;

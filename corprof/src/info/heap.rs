@@ -68,7 +68,7 @@ pub(super) fn explain_generations(error: Error) -> Error {
     }
     error.about(
         "generations",
-        "the runtime keeps the ranges of its generations only while collections are monitored: ask for MONITOR_GC or \
+        "the runtime keeps the ranges of its generations only while collections are monitored: turn on MONITOR_GC or \
          HIGH_BASIC_GC in `initialize`",
     )
 }
@@ -154,7 +154,7 @@ impl InCallback<'_> {
         if liveness.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "after an unload",
-                "an assembly has been unloaded, and this runtime reads the classes of objects that it left behind: ask before the \
+                "an assembly has been unloaded, and this runtime would read freed classes of its objects: make this call before the \
                  first `module_unload_started`, or on .NET 10",
             ));
         }

@@ -53,7 +53,7 @@ impl Info {
                 unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
-        // A method of a dynamic module without a body has no size, and the runtime would crash trying to compute it.
+        // A method of a dynamic module without a body has no size, but the runtime would try to compute it.
         if ask(std::ptr::null_mut())?.is_null() {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }

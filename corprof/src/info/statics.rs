@@ -32,7 +32,7 @@ impl InCallback<'_> {
         if self.class_info(class).is_ok_and(|info| !info.type_args.is_empty()) {
             return error.about(
                 "generic class",
-                "the runtime looks at the open class, which is never initialized: no call tells the address of a static field of \
+                "the runtime checks the open class, which is never initialized: no call returns the address of a static field of \
                  a generic class",
             );
         }

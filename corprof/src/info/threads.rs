@@ -124,8 +124,8 @@ impl InTriggers<'_> {
         if is_collectors {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "a thread of the collector",
-                "the collection holds the lock that this call waits for: keep account of threads by `thread_created` and \
-                 `thread_destroyed`, or ask from another callback",
+                "the collection holds the lock that this call waits for: track threads by `thread_created` and \
+                 `thread_destroyed`, or make this call in another callback",
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;

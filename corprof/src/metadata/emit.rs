@@ -32,26 +32,26 @@ use crate::session::liveness::Lifeline;
 /// **Definitions** are different, so the methods that add them are `unsafe`. The runtime reads them when it next loads the type
 /// that they belong to, or when the application uses reflection:
 ///
-/// - a field changes the layout of its class. Precompiled code of the same module has the offsets of before in it, native code
-///   that is passed the class reads it as it was, and the runtime itself has copies in C++ of the layouts of many classes in
+/// - a field changes the layout of its class. Precompiled code of the same module still uses the old offsets, native code that
+///   receives the class still reads the old layout, and the runtime itself has copies in C++ of the layouts of many classes in
 ///   System.Private.CoreLib: all of these read and write the wrong memory;
-/// - a virtual method changes the table of its class, and may override or implement what another method did. An abstract one, or
-///   one without a body, makes the class fail with a `TypeLoadException`, in each place where the application uses it;
-/// - an attribute can be one that the runtime obeys: `InlineArray`, `ThreadStatic`, `UnmanagedCallersOnly`;
-/// - a type is found by `Assembly.GetTypes`, which fails as a whole with a `ReflectionTypeLoadException` if the type cannot be
-///   loaded: it extends a sealed class, names a base that is not there, or has a name that is taken;
+/// - a virtual method changes the method table of its class, and may override or implement a method in place of another. An
+///   abstract method, or one without a body, makes the class fail with a `TypeLoadException` wherever the application uses it;
+/// - the runtime acts on some attributes: `InlineArray`, `ThreadStatic`, `UnmanagedCallersOnly`;
+/// - `Assembly.GetTypes` finds a new type, and fails as a whole with a `ReflectionTypeLoadException` if the type cannot be
+///   loaded: because it extends a sealed class, names a missing base, or has the name of another type;
 /// - a map lets managed code call any native function with any arguments.
 ///
-/// What has been loaded already stays as it is, and then the metadata and the loaded type differ.
+/// A type that is already loaded does not change: then the metadata and the loaded type differ.
 ///
-/// The right moment is `module_load_finished`, before the runtime uses the module. What is added later must be made known to
-/// it by `ApplyMetaData` (`ICorProfilerInfo7`) before any code refers to it; that goes for references, specs and strings, and
-/// since .NET Core 3.0 for types and for methods that are not virtual.
+/// Add rows in `module_load_finished`, before the runtime uses the module. Rows added later need a call of `ApplyMetaData`
+/// (`ICorProfilerInfo7`) before any code refers to them; that works for references, specs and strings, and since .NET Core 3.0
+/// for types and for methods that are not virtual.
 ///
 /// ```
 /// # use corprof::prelude::*;
 /// # use corprof::metadata::{MemberRef, UserString};
-/// /// What it takes to call `Console.WriteLine("here")`.
+/// /// Defines the rows for a call of `Console.WriteLine("here")`.
 /// fn prepare(cx: &InCallback<'_>, module: ModuleId) -> Result<Option<(UserString, MemberRef)>> {
 ///     let emit = cx.metadata_emit(module)?;
 ///     for reference in emit.import()?.assembly_refs()? {

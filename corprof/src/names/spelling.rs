@@ -135,7 +135,7 @@ impl Spelling {
         }
     }
 
-    /// The text before and inside a pointer to a function of this convention.
+    /// The two parts that a pointer to a function of this convention begins with.
     pub(super) const fn function_pointer(self, convention: CallingConvention) -> (&'static str, &'static str) {
         match self {
             Self::Il => ("method ", il_convention(convention)),

@@ -96,7 +96,7 @@ impl Calls {
 fn detached(call: &'static str) -> Error {
     Error::new(sys::CORPROF_E_PROFILER_DETACHING, call).about(
         "after a detach",
-        "the runtime has let go of the profiler: drop this `Info`, or ask before `shutdown` returns",
+        "the runtime has released the profiler: drop this `Info`, or make the call before `shutdown` returns",
     )
 }
 

@@ -110,8 +110,8 @@ impl ProfilerThreads {
         let late: Vec<_> = late.iter().map(|(_, name)| name.as_str()).collect();
         if !late.is_empty() {
             report::line(format_args!(
-                "threads of the profiler {} were still running {patience:?} after they were told to stop: {}; let them look \
-                 at `is_stopping` more often",
+                "threads of the profiler {} were still running {patience:?} after they were asked to stop: {}; poll \
+                 `is_stopping` more often",
                 self.profiler,
                 late.join(", ")
             ));

@@ -166,7 +166,7 @@ impl FakeClr {
     /// # #[callbacks] impl Callbacks for Silent {}
     /// # fn main() -> corprof::Result<()> {
     /// let clr = FakeClr::load::<Silent>()?;
-    /// // SAFETY: 8 is a handle to nobody but the profiler.
+    /// // SAFETY: only the profiler takes 8 for a handle.
     /// let answer = clr.raise(Event::HandleDestroyed, |callback| unsafe { callback.HandleDestroyed(8) });
     /// assert_eq!(answer, None, "it did not ask for collections");
     /// # Ok(())

@@ -157,8 +157,8 @@ impl ObjectTracker {
     fn unsettled(call: &'static str) -> Error {
         Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
             "tracker",
-            "the objects are being moved: ask before `garbage_collection_started` or after the tracker was told of \
-             `garbage_collection_finished`",
+            "the objects are being moved: make this call before `garbage_collection_started`, or after passing \
+             `garbage_collection_finished` to the tracker",
         )
     }
 }

@@ -81,7 +81,7 @@ impl Callbacks for Leaver {
         let detacher = cx.detacher()?;
         self.start(cx, detacher)?;
         let late = cx.detacher().unwrap_err();
-        assert!(late.to_string().contains("ask for the `Detacher` first"), "{late}");
+        assert!(late.to_string().contains("call `detacher` first"), "{late}");
         Ok(())
     }
 

@@ -167,7 +167,7 @@ impl Bed {
 
         let service = service(&runtime, &dir)?;
 
-        announce("Building what is in C (floor.c, shadow.c, calls.c and walks.c of bench/)");
+        announce("Building the C code (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
         let c_classes = floor(&dir, "classes", &["-DCOUNT_CLASSES"], &[])?;
         let c_loads = floor(&dir, "loads", &["-DCOUNT_LOADS"], &[])?;
@@ -274,7 +274,7 @@ fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
     managed::compile(&compiler, &workspace_root().join("bench").join("Service.cs"), dir).map(Some)
 }
 
-/// Runs `command`, which must succeed, and returns what it printed, standard output and standard error apart.
+/// Runs `command`, which must succeed, and returns its standard output and standard error.
 pub(super) fn output(command: &mut Command) -> Result<(String, String)> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let Output { status, stdout, stderr } =

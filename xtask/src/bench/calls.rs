@@ -57,7 +57,7 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
         ensure!(allocations == Some("0"), "names that are known allocate {allocations:?} times: {stderr}");
         let allocations = stderr.lines().find_map(|line| line.strip_prefix("allocations of misses "));
         let allocations = allocations.and_then(|line| line.split_once(' '));
-        let (all, names) = allocations.context("the profiler does not say what names that are not known allocate")?;
+        let (all, names) = allocations.context("the profiler does not report the allocations of unknown names")?;
         a_miss_allocates = all.parse::<f64>()? / names.parse::<f64>()?;
         for ((_, name, _), (c, corprof)) in ROWS.into_iter().zip(&mut samples) {
             let told = told(&stderr, name)?;
@@ -86,7 +86,7 @@ pub(super) fn told(text: &str, name: &str) -> Result<Told> {
     let mut told = Told::default();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
-        match *numbers.with_context(|| format!("`{name}{line}` has what is no number"))? {
+        match *numbers.with_context(|| format!("`{name}{line}` contains a word that is no number"))? {
             [calls, c, corprof] => {
                 told.c.push(c / calls);
                 told.corprof.push(corprof / calls);
@@ -95,7 +95,7 @@ pub(super) fn told(text: &str, name: &str) -> Result<Told> {
             _ => bail!("`{name}{line}` is no slice"),
         }
     }
-    ensure!(!told.corprof.is_empty(), "no slice of `{name}` in what the profiler says: {text}");
+    ensure!(!told.corprof.is_empty(), "no slice of `{name}` in the output of the profiler: {text}");
     Ok(told)
 }
 

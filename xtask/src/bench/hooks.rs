@@ -79,7 +79,7 @@ pub(super) fn measure(bed: &Bed, hooks: &HookProfilers, rounds: u32, calls: u64)
         quiet(&hooks.timer),
         Watcher { settings: traced, every: TRACED, ..quiet(&hooks.tracer) },
     ];
-    let directory = tempfile::tempdir().context("cannot make a folder for what is traced")?;
+    let directory = tempfile::tempdir().context("cannot make a folder for the trace")?;
     let mut measured = watchers.map(|_| Measured::default());
     for round in 0..rounds as usize {
         // The first differs from round to round: a position may be an advantage.

@@ -78,7 +78,9 @@ pub(super) fn observe(bed: &Bed, side: Side) -> Result<Observed> {
     }
     let mut complaint = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut complaint).with_context(|| format!("cannot read what `{shown}` says"))?;
+        stderr
+            .read_to_string(&mut complaint)
+            .with_context(|| format!("cannot read the standard error of `{shown}`"))?;
     }
     let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
     let observed = observed.with_context(|| format!("under {}: {}", side.name(), complaint.trim()))?;
@@ -90,7 +92,7 @@ pub(super) fn observe(bed: &Bed, side: Side) -> Result<Observed> {
 fn read(child: &mut Child, library: Option<&Path>) -> Result<Observed> {
     let mut line = String::new();
     if let Some(stdout) = child.stdout.as_mut() {
-        BufReader::new(stdout).read_line(&mut line).context("cannot read what the program prints")?;
+        BufReader::new(stdout).read_line(&mut line).context("cannot read the output of the program")?;
     }
     if line.trim_end() != "waiting" {
         bail!("the program does not say that it waits, but `{}`", line.trim_end());

@@ -61,13 +61,14 @@ impl Service {
     ) -> Result<Self> {
         let mut command = bed.command(dll, profiler)?;
         command.envs(settings.iter().map(|(name, value)| (name, value)));
-        let stderr = tempfile::NamedTempFile::new().context("cannot make a file for what the service says")?;
-        command.stdout(Stdio::piped()).stderr(stderr.reopen().context("cannot open the file for what it says")?);
+        let stderr =
+            tempfile::NamedTempFile::new().context("cannot make a file for the standard error of the service")?;
+        command.stdout(Stdio::piped()).stderr(stderr.reopen().context("cannot open the file for its standard error")?);
         let start = Instant::now();
         let mut child = command.spawn().context("cannot start the service")?;
         let mut stdout = BufReader::new(child.stdout.take().context("the service has no output")?);
         let mut line = String::new();
-        stdout.read_line(&mut line).context("cannot read what the service prints")?;
+        stdout.read_line(&mut line).context("cannot read the output of the service")?;
         let port = line.strip_prefix("listening ").and_then(|port| port.trim().parse().ok());
         let Some(port) = port else {
             let _ = child.kill();
@@ -121,7 +122,7 @@ impl Service {
 
     /// The standard error of the service and its profiler so far.
     pub(super) fn said(&self) -> Result<String> {
-        fs::read_to_string(self.stderr.path()).context("cannot read what the service says")
+        fs::read_to_string(self.stderr.path()).context("cannot read the standard error of the service")
     }
 
     /// Ends the service, and returns its standard error and that of its profiler.

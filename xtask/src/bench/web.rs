@@ -91,7 +91,7 @@ fn measure<'b>(
     watchers: impl FnOnce(&Path) -> Vec<Watcher<'b>>,
     rounds: u32,
 ) -> Result<Vec<Line>> {
-    let directory = tempfile::tempdir_in(&bed.directory).context("cannot make a folder for what profilers write")?;
+    let directory = tempfile::tempdir_in(&bed.directory).context("cannot make a folder for the output of profilers")?;
     let trace = directory.path().join("calls.pftrace");
     let mut lines = Vec::new();
     for watcher in watchers(directory.path()) {
@@ -102,8 +102,8 @@ fn measure<'b>(
         }
         lines.extend(watcher.lines(&measured, &trace)?);
         // A trace of every call is large.
-        for file in fs::read_dir(directory.path()).context("cannot list what was written")?.flatten() {
-            fs::remove_file(file.path()).context("cannot remove what was written")?;
+        for file in fs::read_dir(directory.path()).context("cannot list the output of profilers")?.flatten() {
+            fs::remove_file(file.path()).context("cannot remove the output of profilers")?;
         }
     }
     Ok(lines)
@@ -238,5 +238,5 @@ fn two_seconds(bed: &Bed, hooks: &HookProfilers) -> Result<[Line; 2]> {
 fn lost(said: &str) -> Result<u64> {
     let number =
         |line: &str| line.strip_prefix("tracer: ")?.split_once(" beginnings and ends were lost")?.0.parse().ok();
-    said.lines().find_map(number).with_context(|| format!("tracer does not say what it lost: {said}"))
+    said.lines().find_map(number).with_context(|| format!("tracer does not report lost events: {said}"))
 }

@@ -35,7 +35,7 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
     let shown = process::shown(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
     let stdout = child.stdout.take().context("no standard output")?;
-    let failures = repeat(stdout).with_context(|| format!("cannot read what `{shown}` prints"))?;
+    let failures = repeat(stdout).with_context(|| format!("cannot read the output of `{shown}`"))?;
     let status = child.wait().with_context(|| format!("cannot wait for `{shown}`"))?;
     if !status.success() {
         bail!(TestsFailed { command: shown, status, failures });

@@ -8,7 +8,7 @@ use super::watch::Run;
 
 /// The profiler's counts that must be zero.
 const NEVER: [(&str, &str); 4] = [
-    ("violations", "memory or a lock was touched while threads stood still"),
+    ("violations", "memory or a lock was touched during a suspension"),
     ("inconsistent", "the sampler's counts contradict each other, or a name is empty"),
     ("asked.unexpected", "a kept identifier was answered about in an unexpected way"),
     ("strays", "a hook came for a function that is not on top of the shadow stack"),
@@ -39,7 +39,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
     let Some(told) = Told::last(&run.stderr, "torture:") else {
         // It reports twice a second, and at Shutdown.
         if plan.ending.is_orderly() {
-            faults.push("the profiler has told nothing".to_owned());
+            faults.push("the profiler has reported nothing".to_owned());
         }
         return faults;
     };

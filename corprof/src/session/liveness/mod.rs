@@ -44,7 +44,7 @@ use unload::{Kind, Records};
 pub(crate) struct Liveness {
     /// Whether a collectible module or a dynamic method was ever loaded.
     is_unloading_possible: AtomicBool,
-    /// The pages that hold dynamic methods: most functions are told from them by this, without a look into the table.
+    /// The pages that hold dynamic methods: a function on no such page needs no look into the table.
     dynamic_pages: Pages,
     /// Whether a module has begun to unload.
     has_unloaded: AtomicBool,

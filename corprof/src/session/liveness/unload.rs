@@ -297,7 +297,7 @@ impl Liveness {
         true
     }
 
-    /// Puts in doubt what may depend on the module with load number `load`. Returns whether that includes code.
+    /// Puts the identifiers in doubt that may depend on the module with load number `load`. Returns whether that includes code.
     fn doubt(&self, runtime: &Runtime, load: u64) -> bool {
         let table = |dependent: Dependent| self.table(dependent.kind).get(dependent.id);
         let in_doubt: Vec<_> = {

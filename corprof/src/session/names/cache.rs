@@ -3,7 +3,7 @@
 //! A hit takes no lock and waits for no thread, so a thread that is suspended inside one blocks no other. This also holds for a
 //! thread's first look-up and for one during the thread's teardown; a map whose readers register themselves under a mutex
 //! (papaya, for one) would take the mutex, or panic. One thread at a time inserts, and the others do not wait for it: they work
-//! out their answer again later. Everything is evicted at once, and `arc-swap` keeps alive what is being read.
+//! out their answer again later. Everything is evicted at once, and `arc-swap` keeps alive a table that is being read.
 //!
 //! An answer is worked out between look-up and insertion, so an eviction may come in between. Each look-up therefore takes the
 //! current table once ([`Cache::now`]), before anything else, and inserts into that one: after an eviction no new look-up sees

@@ -145,7 +145,7 @@ fn no_signals() -> crate::error::Error {
 fn not_here() -> crate::error::Error {
     crate::error::Error::new(crate::error::E_NOTIMPL, "DoStackSnapshot").about(
         "Strategy::Seeded",
-        "the runtime walks a single thread that was stopped on Windows only, and corprof on x86-64 only: leave the sampler \
+        "the runtime walks a single stopped thread on Windows only, and corprof on x86-64 only: leave the sampler \
          its default, Strategy::SuspendedRuntime",
     )
 }

@@ -18,7 +18,7 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "DoStackSnapshot", "CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX", "an exception is being unwound, or nothing runs"),
     ("*", "EnumJITedFunctions", NOT_ALLOWED, "while code is unloaded .NET 10 would crash, then or later"),
     ("*", "EnumJITedFunctions2", NOT_ALLOWED, "the same"),
-    ("*", "EnumerateNonGCObjects", NOT_ALLOWED, "after an unload .NET 8 would read what was freed"),
+    ("*", "EnumerateNonGCObjects", NOT_ALLOWED, "after an unload .NET 8 would read freed memory"),
     ("*", "EnumNgenModuleMethodsInliningThisMethod", "CORPROF_E_DATAINCOMPLETE", "without precompiled code"),
     ("*", "GetRVAStaticAddress", "CORPROF_E_DATAINCOMPLETE", ".NET 10 has not prepared the class"),
     ("*", "ReadInMemorySymbols", "E_INVALIDARG", "the module came from a file, and has no symbols to read"),

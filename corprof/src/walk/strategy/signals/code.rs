@@ -26,7 +26,7 @@ pub(super) struct KnownCode {
     ranges: BTreeMap<usize, Range>,
     /// Addresses outside these.
     others: HashMap<usize, Code>,
-    /// The value of the module count that it was recorded at.
+    /// The number of module loads and unloads before it was recorded.
     as_of: u64,
     since: Option<Instant>,
 }
