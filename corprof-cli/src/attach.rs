@@ -80,10 +80,10 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at the library as the process would load it.
+/// Checks the library as the process would load it.
 ///
 /// # Errors
-/// If the process could not load it: an attach would fail without a reason.
+/// If the process could not load it; the attach would fail without a reason.
 pub fn leave_alone_if_unloadable(process: &Process, library: &Path) -> Result<(), Failure> {
     match check(process, library).first() {
         Some(finding) => Err(Failure::new(exit::NO, anyhow!("process {} was left alone:\n  {finding}", process.pid()))),

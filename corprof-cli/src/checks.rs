@@ -1,4 +1,4 @@
-//! What keeps a runtime from loading a library, found before it fails in silence. Each finding has a name, and says the cure.
+//! Finds the reasons for which a runtime would silently not load a library. Each finding has a name and a cure.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,19 +10,19 @@ use serde::Serialize;
 
 use crate::image::{self, FACTORY, Image, Libc};
 
-/// Something that is wrong.
+/// A problem, with its cure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its name, for scripts and for looking it up in the book.
+    /// Its name, for scripts and for the table in the book.
     pub id: &'static str,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to change.
+    /// The cure.
     pub cure: String,
 }
 
 impl Finding {
-    /// A finding of this name.
+    /// A finding with this name.
     pub fn new(id: &'static str, what: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { id, what: what.into(), cure: cure.into() }
     }
@@ -34,20 +34,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// On Linux a longer CORECLR_PROFILER_PATH is not read (tried on 3.1 and 8).
+/// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on 3.1 and 8).
 const LONGEST_PATH: usize = 1023;
 
-/// Where a library is to be loaded.
+/// The place that a library is to be loaded into.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// What the application is made of: what its loader and its C library are.
+    /// The application's program, which determines loader and C library.
     pub program: Option<&'a Image>,
     /// The application's LD_LIBRARY_PATH.
     pub library_path: Option<&'a OsStr>,
 }
 
-/// Everything that keeps the library at `path` from being loaded in `place`. Each is looked for only if those before it are
-/// not found.
+/// The problems of the library at `path` in `place`. The checks have an order; some end the search.
 pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
     let shown = path.display();
     if !path.is_absolute() {
@@ -80,12 +79,12 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether the file is on a file system that code may not be loaded from, going by a table of mounts.
+/// Whether the file is on a file system without permission to execute, by a table of mounts.
 fn no_code_from(path: &Path, mounts: &str) -> Option<Finding> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mounts = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
-        // What is mounted later over the same folder hides what was there.
+        // A later mount over the same folder hides the earlier one.
         Some((fields.next()?.replace("\\040", " "), fields.nth(1)?))
     });
     let (folder, options) =
@@ -109,7 +108,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Finding {
     Finding::new("library-unreadable", format!("{shown} cannot be read: {error}"), cure)
 }
 
-/// What the image itself tells.
+/// The problems of the image itself.
 fn in_place(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
     let shown = path.display();
     let one = |id, what: String, cure: &str| vec![Finding::new(id, what, cure)];
@@ -157,7 +156,7 @@ fn in_place(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
         return vec![Finding::new("wrong-libc", what, format!("build the profiler for {target}"))];
     }
     if !image.has_factory {
-        let what = format!("{shown} does not export {FACTORY}, so that it is no profiler");
+        let what = format!("{shown} does not export {FACTORY}, so it is no profiler");
         let cure =
             "derive Profiler in the crate of the library itself (crate-type = [\"cdylib\"]), or call corprof::export!";
         return one("no-entry-point", what, cure);
@@ -165,7 +164,7 @@ fn in_place(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
     Vec::new()
 }
 
-/// What the loader does not find. It is asked to list, which runs nothing of the library.
+/// The dependencies that the loader does not find. The loader only lists them, and runs no code of the library.
 fn dependencies(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
     let Some(interpreter) = place.program.and_then(|program| program.interpreter.as_deref()) else { return Vec::new() };
     if image.architecture != image::own_architecture() || !interpreter.is_file() {
@@ -189,13 +188,13 @@ fn dependencies(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
     if missing.is_empty() {
         return Vec::new();
     }
-    let what = format!("{} needs what the loader does not find: {}", path.display(), missing.join("; "));
+    let what = format!("{} has dependencies that the loader does not find: {}", path.display(), missing.join("; "));
     let cure = "install these libraries, name their folder in LD_LIBRARY_PATH of the application (`--env`), or build the \
                 profiler on an older system";
     vec![Finding::new("missing-dependency", what, cure)]
 }
 
-/// The lines of loaders, of glibc and of musl, that say what is missing.
+/// Parses the messages of the loaders of glibc and musl about missing dependencies.
 fn missing(text: &str) -> Vec<String> {
     let line = |line: &str| {
         let line = line.trim();

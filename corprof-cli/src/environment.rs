@@ -1,14 +1,14 @@
-//! The environment variables by which runtimes load profilers, in both families: `CORECLR_*`, and the `DOTNET_*` of .NET 11.
+//! The environment variables that make runtimes load profilers, in both families: `CORECLR_*`, and `DOTNET_*` of .NET 11.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-/// The families of names. .NET 11 knows the second as well, and earlier ones ignore it.
+/// The families of names. .NET 11 reads the second as well; earlier versions ignore it.
 pub const FAMILIES: [&str; 2] = ["CORECLR", "DOTNET"];
 
-/// What runtimes append to the names of paths. A path with the process's own architecture comes before the plain one.
+/// The suffixes of path variables. The path for the process's own architecture takes precedence over the one without suffix.
 const ARCHITECTURES: [&str; 4] = ["32", "64", "ARM32", "ARM64"];
 
 /// A library and the CLSID of the profiler in it.
@@ -16,13 +16,13 @@ const ARCHITECTURES: [&str; 4] = ["32", "64", "ARM32", "ARM64"];
 pub struct Chosen {
     /// The CLSID in braces.
     pub clsid: String,
-    /// What it is called, for messages.
+    /// Its name, for messages.
     pub name: String,
     /// The library, absolute.
     pub library: PathBuf,
 }
 
-/// Every variable by which somebody may have configured a profiler, of .NET Framework too.
+/// All variables that configure profilers, including those of .NET Framework.
 pub fn profiler_variables() -> Vec<String> {
     let mut names = Vec::new();
     for family in ["CORECLR", "DOTNET", "COR"] {
@@ -40,11 +40,11 @@ pub fn profiler_variables() -> Vec<String> {
     names
 }
 
-/// The variables that have runtimes load `main` and `notification` profilers. Those of [`profiler_variables`] that are not
+/// The variables that make runtimes load `main` and `notification` profilers. Those of [`profiler_variables`] that are not
 /// among them have to be cleared.
 ///
 /// # Errors
-/// If the path of a notification profiler cannot be said in a variable.
+/// If a variable cannot contain the path of a notification profiler.
 pub fn to_load(main: &Chosen, notification: &[Chosen]) -> Result<Vec<(String, OsString)>> {
     let mut list = OsString::new();
     for profiler in notification {
@@ -72,7 +72,7 @@ pub fn to_load(main: &Chosen, notification: &[Chosen]) -> Result<Vec<(String, Os
     Ok(variables)
 }
 
-/// A setting that forbids all profilers without a word, as name and value, if there is one.
+/// The name and value of a setting that silently forbids all profilers, if there is one.
 pub fn forbidding<'a>(value_of: impl Fn(&str) -> Option<&'a OsStr>) -> Option<(String, OsString)> {
     let settings = ["EnableDiagnostics", "EnableDiagnostics_Profiler"];
     // The runtime reads COMPlus_ as well, and the DOTNET_ form first.
@@ -90,14 +90,14 @@ fn is_zero(value: &OsStr) -> bool {
         .is_some_and(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).is_ok_and(|number| number == 0))
 }
 
-/// A profiler as somebody has configured it by variables, correctly or not.
+/// A profiler's configuration by variables, correct or not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configured {
     /// The value of `…_ENABLE_PROFILING`, with its name.
     pub enable: Option<(String, String)>,
     /// The value of `…_PROFILER`, with its name.
     pub clsid: Option<(String, String)>,
-    /// The path that the runtime takes, with the name of its variable.
+    /// The path that the runtime uses, with the name of its variable.
     pub path: Option<(String, String)>,
     /// The value of `…_NOTIFICATION_PROFILERS`, with its name.
     pub notification: Option<(String, String)>,
@@ -135,7 +135,7 @@ impl Configured {
         is_one(&self.enable) || (self.notification.is_some() && is_one(&self.enable_notification))
     }
 
-    /// Whether nobody has set anything.
+    /// Whether no variable is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -1,4 +1,4 @@
-//! What a library or an executable is made for, read from its file without loading it.
+//! Reads the target of a library or an executable from its file, without loading it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader};
 use object::{Architecture, BinaryFormat, Object, ObjectKind, elf};
 
-/// The C library that something is linked against.
+/// The C library that a file is linked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Libc {
-    /// That of most distributions.
+    /// The C library of most distributions.
     Glibc,
-    /// That of Alpine.
+    /// The C library of Alpine.
     Musl,
 }
 
@@ -36,15 +36,15 @@ pub struct Image {
     pub architecture: Architecture,
     /// Whether it is a shared library.
     pub is_library: bool,
-    /// Whether it exports what runtimes ask for the profiler.
+    /// Whether it exports the function that runtimes call to create the profiler.
     pub has_factory: bool,
     /// The loader that an ELF executable names.
     pub interpreter: Option<PathBuf>,
-    /// The C library, of ELF files only, as far as it can be told.
+    /// The C library, if it can be determined; for ELF files only.
     pub libc: Option<Libc>,
 }
 
-/// What runtimes ask for the profiler.
+/// The function that runtimes call to create the profiler.
 pub const FACTORY: &str = "DllGetClassObject";
 
 impl Image {
@@ -82,10 +82,10 @@ impl Image {
         })
     }
 
-    /// What starts when `program` is started: itself, or for a script what its first line names.
+    /// The executable that starts with `program`: itself, or the interpreter of a script.
     ///
     /// # Errors
-    /// If that cannot be read, or is nothing that can be started.
+    /// If the file cannot be read or executed.
     pub fn of_program(program: &Path) -> Result<Self> {
         let mut path = program.to_owned();
         for _ in 0..4 {
@@ -98,7 +98,7 @@ impl Image {
         bail!("{} is a script that another script runs, and so on", program.display())
     }
 
-    /// The system, as people call it.
+    /// The usual name of the system.
     pub fn system(&self) -> &'static str {
         match self.format {
             BinaryFormat::Elf => "Linux",
@@ -154,7 +154,7 @@ pub fn processor(architecture: Architecture) -> String {
     }
 }
 
-/// The processor that this program runs on.
+/// The processor of this program.
 pub fn own_architecture() -> Architecture {
     match std::env::consts::ARCH {
         "x86_64" => Architecture::X86_64,
@@ -165,7 +165,7 @@ pub fn own_architecture() -> Architecture {
     }
 }
 
-/// The file that `program` means to whoever starts it with this PATH.
+/// The file that `program` means with this PATH.
 pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let named = Path::new(program);
     if named.components().count() > 1 {

@@ -1,4 +1,4 @@
-//! What can be told of a running .NET process and of its profilers, without disturbing it.
+//! Collects information about a running .NET process and its profilers, without disturbing it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use crate::environment::{Configured, FAMILIES};
 use crate::image::{self, Image};
 use crate::processes;
 
-/// How a process stands to profilers.
+/// The state of a process's profilers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// None is configured, and none is mapped.
     None,
-    /// Its variables ask for one. On Linux: which is not mapped.
+    /// Its variables name one. On Linux: and its library is not mapped.
     Configured,
     /// The library of a profiler is mapped.
     Mapped,
-    /// Neither its variables nor what it has mapped can be seen.
+    /// Neither its variables nor its mapped files can be read.
     Unknown,
 }
 
@@ -36,26 +36,26 @@ pub struct Inspected {
     pub architecture: Option<String>,
     /// The command line, as one text.
     pub command: Option<String>,
-    /// How it stands to profilers.
+    /// The state of its profilers.
     pub profiler: State,
     /// The libraries of the profilers that are mapped, or else configured.
     pub libraries: Vec<PathBuf>,
-    /// Why its runtime did not tell more.
+    /// The error of its runtime, if a query failed.
     pub error: Option<String>,
     /// Its variables.
     #[serde(skip)]
     pub variables: Option<Vec<(String, String)>>,
-    /// What it has mapped.
+    /// Its mapped files.
     #[serde(skip)]
     pub mapped: Option<BTreeSet<PathBuf>>,
 }
 
-/// Asks a process and looks at it, for `timeout` at most for each question.
+/// Queries a process. Each query takes at most `timeout`.
 pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     let pid = process.pid();
     let client = process.client().with_timeout(timeout);
     let info = client.process_info();
-    // One that does not answer is not asked again.
+    // After a query without answer, no further queries are made.
     let asked = match &info {
         Err(error) if !matches!(error, Error::Unsupported { .. }) => None,
         _ => client.environment().ok(),
@@ -80,7 +80,7 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     }
 }
 
-/// The variables that a process was started with, where the system tells.
+/// The variables that a process was started with, if the system shows them.
 pub fn started_with(pid: u32) -> Option<Vec<(String, String)>> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -88,7 +88,7 @@ pub fn started_with(pid: u32) -> Option<Vec<(String, String)>> {
     Some(text.split('\0').filter_map(pair).collect())
 }
 
-/// The command line of a process as one text, where the system tells.
+/// The command line of a process as one text, if the system shows it.
 pub fn command_line(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " "))
@@ -99,7 +99,7 @@ fn architecture(pid: u32) -> Option<String> {
     Some(image::processor(image.architecture))
 }
 
-/// The runtime lies in a folder that has its version for a name.
+/// The runtime's folder is named after its version.
 fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
     let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))?;
     let folder = runtime.parent()?.file_name()?.to_str()?;

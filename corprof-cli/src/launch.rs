@@ -1,4 +1,4 @@
-//! An application under profilers, from the checks before its start to what is said of it at its end.
+//! Runs an application under profilers: checks before its start, and a report at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -20,25 +20,25 @@ use crate::signals::{Interrupt, Signals};
 use crate::stop::Stop;
 use crate::witness::{self, Testimony, Verdict, Witness};
 
-/// An application's environment, as far as it differs from this process's: a value, or none for a variable that is cleared.
+/// The changes of an application's environment: a value, or none for a cleared variable.
 pub type Changes = BTreeMap<String, Option<OsString>>;
 
-/// What is to be started.
+/// An application to start.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The profilers, the main one first.
     pub profilers: Vec<Chosen>,
     /// Variables of the application.
     pub changes: Changes,
-    /// The application, as it would be started without a profiler.
+    /// The command that starts the application.
     pub command: &'a [OsString],
-    /// What stops the main profiler, if Ctrl-C is to do that first.
+    /// Stops the main profiler, if Ctrl-C is to do that before it ends the application.
     pub stop: Option<&'a Stop>,
-    /// Whether only what is wrong is said.
+    /// Whether only errors are printed.
     pub is_quiet: bool,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
     /// How the application ended.
@@ -47,16 +47,16 @@ pub struct Ended {
     pub pid: u32,
     /// The processes that have loaded the main profiler.
     pub loaded: BTreeSet<u32>,
-    /// The command lines of processes that were seen.
+    /// The command lines of processes.
     pub commands: BTreeMap<u32, String>,
-    /// Whether each profiler was loaded by a process at least.
+    /// Whether at least one process has loaded each profiler.
     pub is_loaded: bool,
     /// Whether Ctrl-C was pressed.
     pub is_interrupted: bool,
 }
 
 impl Launch<'_> {
-    /// Runs the application to its end, and says on standard error what became of the profilers.
+    /// Runs the application to its end, and reports on standard error which processes loaded the profilers.
     ///
     /// # Errors
     /// If the application is not started.
@@ -79,7 +79,7 @@ impl Launch<'_> {
                 "the application was not started, as no runtime would load the profiler:{text}"
             )));
         }
-        // Somebody who records events already keeps them.
+        // A session that the user has set up stays unchanged.
         let is_recording =
             ["DOTNET_EnableEventPipe", "COMPlus_EnableEventPipe"].iter().any(|name| value_of(changes, name).is_some());
         let witness = if is_recording { None } else { Some(Witness::new()?) };
@@ -108,10 +108,10 @@ impl Launch<'_> {
     }
 }
 
-/// The profiler of a library or a bundled one. A library that cannot even be read is told of as the checks tell.
+/// The profiler of a library, or a bundled one. For an unreadable library, the error is that of the checks.
 ///
 /// # Errors
-/// If there is no such profiler; the application is not to be started then.
+/// If there is no such profiler. Do not start the application then.
 pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
     let chosen = select::choose(library, wanted).map_err(|error| {
         let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
@@ -135,7 +135,7 @@ pub fn given(variables: &[String]) -> Result<Changes, Failure> {
     variables.iter().map(checked).collect()
 }
 
-/// The value that a variable of the application will have.
+/// The value of a variable in the application's environment.
 pub fn value_of(changes: &Changes, name: &str) -> Option<OsString> {
     changes.get(name).map_or_else(|| std::env::var_os(name), Clone::clone)
 }
@@ -151,7 +151,7 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// What would keep a runtime from loading the profilers, without a word.
+/// Finds the reasons for which a runtime would silently not load the profilers.
 fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding> {
     let image = Image::of_program(program).ok();
     let library_path = value_of(changes, "LD_LIBRARY_PATH");
@@ -171,12 +171,12 @@ fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding
     findings
 }
 
-/// What the processes were seen to have mapped: for those whose runtime says nothing (before .NET 5).
+/// The mapped files of processes, for runtimes without messages (before .NET 5).
 #[derive(Debug, Default)]
 struct Seen {
     /// Processes with a runtime.
     runtimes: BTreeSet<u32>,
-    /// Processes with the library of the profiler, by its place among them.
+    /// Processes that have mapped a profiler's library, by the profiler's index.
     mapped: BTreeSet<(u32, usize)>,
     /// The command lines of those with a runtime.
     commands: BTreeMap<u32, String>,

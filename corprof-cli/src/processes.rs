@@ -1,16 +1,16 @@
-//! What processes have mapped, by `/proc`; nothing elsewhere.
+//! Mapped files of processes, by `/proc`; none on other systems.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The files that a process has mapped; nothing if they cannot be seen.
+/// The mapped files of a process; none if they cannot be read.
 #[cfg(target_os = "linux")]
 pub fn mapped(pid: u32) -> Option<BTreeSet<PathBuf>> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
     Some(mapped_in(&String::from_utf8_lossy(&maps)))
 }
 
-/// The files that a process has mapped: only Linux tells.
+/// The mapped files of a process: visible on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn mapped(_pid: u32) -> Option<BTreeSet<PathBuf>> {
     None
@@ -27,7 +27,7 @@ fn mapped_in(maps: &str) -> BTreeSet<PathBuf> {
     maps.lines().filter_map(path).collect()
 }
 
-/// A process and the processes that it has started, and so on, as far as they are to be seen.
+/// A process and its descendants, as far as they are visible.
 #[cfg(target_os = "linux")]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
@@ -43,13 +43,13 @@ pub fn family(pid: u32) -> Vec<u32> {
     all
 }
 
-/// A process: only Linux tells cheaply what it has started.
+/// The process only: descendants are cheap to find on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub fn family(pid: u32) -> Vec<u32> {
     vec![pid]
 }
 
-/// Whether a process runs still; where the system does not tell, it does.
+/// Whether a process still runs; true if the system does not show it.
 pub fn is_there(pid: u32) -> bool {
     #[cfg(unix)]
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
@@ -59,14 +59,14 @@ pub fn is_there(pid: u32) -> bool {
     true
 }
 
-/// Asks processes to end, or ends them.
+/// Requests processes to end, or kills them.
 pub fn end(pids: &[u32], is_forced: bool) {
     #[cfg(unix)]
     for pid in pids {
         use rustix::process::Signal;
         let signal = if is_forced { Signal::KILL } else { Signal::TERM };
         if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
-            // It may have ended by itself a moment ago.
+            // The process may have just ended.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
@@ -74,13 +74,13 @@ pub fn end(pids: &[u32], is_forced: bool) {
     let _ = (pids, is_forced);
 }
 
-/// Whether a process has mounts of its own, as in a container, so that a path may mean another file there.
+/// Whether a process has its own mounts, as in a container, where a path may mean another file.
 pub fn has_own_files(pid: u32) -> bool {
     let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     matches!((mounts("self"), mounts(&pid.to_string())), (Some(ours), Some(theirs)) if ours != theirs)
 }
 
-/// A file of a process, as this process calls it.
+/// The path of a process's file, as seen by this process.
 pub fn file_of(pid: u32, path: &std::path::Path) -> PathBuf {
     match path.strip_prefix("/") {
         Ok(inner) if has_own_files(pid) => PathBuf::from(format!("/proc/{pid}/root")).join(inner),
@@ -112,7 +112,7 @@ mod tests {
     fn a_child_is_of_the_family() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(family(std::process::id()).contains(&child.id()));
-        // It maps the C library a moment after it has begun.
+        // A process maps the C library shortly after its start.
         while mapped(child.id()).is_none_or(|files| !files.iter().any(|file| file.to_string_lossy().contains("libc"))) {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! Which profilers a built library holds, read from the file without loading it.
+//! Reads the profilers of a built library from its file, without loading it.
 //!
 //! For each profiler, the library exports a symbol `CORPROF_PROFILER_<Name>` that is a NUL-terminated text:
 //! `corprof-profiler 1 {BDD57A0C-D4F7-486D-A8CA-86070DC12FA0} Name`.
@@ -13,13 +13,13 @@ const SYMBOL_PREFIX: &str = "CORPROF_PROFILER_";
 const MAGIC: &str = "corprof-profiler";
 const VERSION: &str = "1";
 
-/// Longer than any text that is meant: what goes on past it is not ours.
+/// Longer than any valid text; a longer text is not corprof's.
 const LONGEST_TEXT: u64 = 1024;
 
 /// One profiler of a library.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profiler {
-    /// The CLSID in braces and upper case, as CORECLR_PROFILER takes it.
+    /// The CLSID in braces and upper case, in the form of CORECLR_PROFILER.
     pub clsid: String,
     /// The name of the struct.
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Profiler {
 /// The profilers of `library`, by name.
 ///
 /// # Errors
-/// If the file cannot be read, is no library, or says something that this tool does not understand.
+/// If the file cannot be read, is no library, or has a text that this tool does not understand.
 pub fn profilers(library: &Path) -> Result<Vec<Profiler>> {
     let image = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let mut found = profilers_of_image(&image).with_context(|| format!("in {}", library.display()))?;

@@ -244,18 +244,18 @@ impl Output {
         self.folder.join(format!("{}{}", self.stem, self.ending))
     }
 
-    /// What the sampler is told.
+    /// The path for the sampler.
     fn pattern(&self) -> PathBuf {
         self.folder.join(format!("{}-%p{}", self.stem.replace('%', "%%"), self.ending))
     }
 
-    /// Gives the file of the most important process the name that was asked for, and answers all files, that one first, with the
+    /// Renames the file of the main process to the requested name. Returns all files, that one first, with the
     /// command lines of their processes.
     fn collect(&self, ended: &Ended) -> Result<Vec<(PathBuf, Option<String>)>> {
         let file_of = |pid: u32| bundled::file_of(&self.pattern(), pid);
         let mut files: BTreeMap<u32, PathBuf> = ended.loaded.iter().map(|pid| (*pid, file_of(*pid))).collect();
         files.retain(|_, file| file.is_file());
-        // `dotnet run` and shells start the application, whose process is then a later one; its helpers come before.
+        // `dotnet run` and shells start helpers and then the application, so the application is a later process.
         let main = if files.contains_key(&ended.pid) && !is_launcher(ended.commands.get(&ended.pid)) {
             Some(ended.pid)
         } else {

@@ -1,4 +1,4 @@
-//! Which profiler of a library is meant.
+//! Selects a profiler of a library.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::bundled;
 use crate::environment::Chosen;
 use crate::profiler;
 
-/// The profiler of `library` that `wanted`, a CLSID or a name, means; without it, the only one. The name of a bundled profiler
-/// means that.
+/// The profiler of `library` with the CLSID or name `wanted`; without it, the only one. The name of a bundled profiler
+/// selects that profiler.
 ///
 /// # Errors
 /// If there is none, or there are several and none is named: then the error lists them.
@@ -27,7 +27,7 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
     if let Some(clsid) = clsid {
         let clsid = braced(clsid);
         let known = found.iter().find(|profiler| profiler.clsid == clsid);
-        // A library of another SDK does not tell its CLSIDs; one of corprof's tells all.
+        // A library of another SDK does not contain its CLSIDs; one of corprof's contains all.
         ensure!(
             found.is_empty() || known.is_some(),
             "{} has no profiler {clsid}, but {}",
@@ -55,7 +55,7 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
     Ok(named(picked.clsid.clone(), picked.name.clone()))
 }
 
-/// As in CORECLR_PROFILER.
+/// The form of CORECLR_PROFILER.
 pub fn braced(clsid: Uuid) -> String {
     format!("{{{}}}", clsid.hyphenated().to_string().to_uppercase())
 }

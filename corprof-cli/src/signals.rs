@@ -1,4 +1,4 @@
-//! Signals for the application that `corprof run` waits for.
+//! Passes signals on to the application of `corprof run`.
 
 use std::io;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What Ctrl-C does to the application.
+/// The effect of Ctrl-C on the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interrupt {
-    /// What it does without `corprof`.
+    /// The same as without `corprof`.
     PassOn,
-    /// Nothing: whoever waits for the application has its profiler write what it has, and ends it then.
+    /// None: `corprof` first has the profiler write its file, and then ends the application.
     Stop,
 }
 
@@ -36,7 +36,7 @@ mod system {
 
     use super::Interrupt;
 
-    /// Those that people and supervisors send to an application.
+    /// The signals that users and supervisors send to an application.
     const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
     pub(super) struct Caught(Signals);
@@ -62,7 +62,7 @@ mod system {
                 let is_shared = [SIGINT, SIGQUIT, SIGHUP].contains(&signal) && is_in_foreground();
                 let target = i32::try_from(pid).ok().and_then(Pid::from_raw);
                 if let (false, Some(target), Some(signal)) = (is_shared, target, Signal::from_named_raw(signal)) {
-                    // It may have ended a moment ago; it has not been waited for, so no other process has its number.
+                    // It may have just ended; it has not been waited for, so no other process has its id.
                     let _ = kill_process(target, signal);
                 }
             }
@@ -77,7 +77,7 @@ mod system {
                 Self::PassOn => Command::new(program),
                 Self::Stop => {
                     // A terminal sends Ctrl-C to the application too, and a .NET program without a handler of its own dies of
-                    // it, with all that its profiler has not written. What a shell ignores, its successor does too.
+                    // it, and loses the unwritten data of its profiler. A signal that a shell ignores stays ignored after `exec`.
                     let mut command = Command::new("/bin/sh");
                     command.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]).arg(program);
                     command
@@ -109,7 +109,7 @@ mod system {
         }
     }
 
-    /// A console sends Ctrl-C to the application as well; this process has to live on.
+    /// A console sends Ctrl-C to the application as well; this process must survive it.
     pub(super) struct Caught(Arc<AtomicBool>);
 
     impl Caught {
@@ -148,7 +148,7 @@ impl Signals {
         system::Caught::new().map(Self)
     }
 
-    /// Whether somebody wants this process to end.
+    /// Whether a signal requested the end of this process.
     pub(crate) fn is_interrupted(&mut self) -> bool {
         self.0.is_interrupted()
     }

@@ -1,6 +1,6 @@
-//! Stopping the bundled sampler: a file that it looks for, and one that it makes when it has written its profile.
+//! Stops the bundled sampler: by a stop file, and a file by which the sampler confirms that its profile is written.
 //!
-//! A signal would not do: from .NET 10 on SIGTERM ends an application without a word to its profiler, unless the application has
+//! A signal is not enough: from .NET 10 on SIGTERM ends an application without `shutdown` of its profiler, unless the application has
 //! a handler of its own, as SIGINT always has.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The files of one recording. They go with this value.
+/// The files of one recording. Dropping this value removes them.
 #[derive(Debug)]
 pub struct Stop {
     folder: PathBuf,
@@ -21,12 +21,12 @@ impl Stop {
         Self { folder: folder.to_owned(), name: format!(".corprof-{}.stop", std::process::id()) }
     }
 
-    /// What the sampler looks for.
+    /// The path of the stop file.
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.name)
     }
 
-    /// Asks the samplers of all processes to write their profiles and to end.
+    /// Makes the stop file: the samplers of all processes then write their profiles and end.
     ///
     /// # Errors
     /// If the file cannot be made.

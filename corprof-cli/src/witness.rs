@@ -1,7 +1,7 @@
-//! What the runtimes say themselves of loading profilers.
+//! Reads the runtimes' own messages about profilers.
 //!
-//! A runtime (.NET 5 and later) writes such messages as events, into a file that environment variables name. So nothing is
-//! connected to and nothing is suspended: a child process that inherits the variables writes a file of its own, and one that
+//! A runtime (.NET 5 and later) writes such messages as events, into a file that environment variables name. No connection is
+//! opened and nothing is suspended. A child process that inherits the variables writes its own file; one that
 //! outlives `corprof` finds the folder gone and writes none.
 
 use std::ffi::OsString;
@@ -16,27 +16,27 @@ use corprof_diagnostics::{HResult, Provider};
 pub const KEYWORD: u64 = 0x200_0000_0000;
 const PROFILER_MESSAGE: u32 = 299;
 
-/// What the process's runtime has said, in order.
+/// The messages of a process's runtime, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Testimony {
-    /// The process, as it calls itself.
+    /// The process id, in the process's own view.
     pub pid: u32,
     /// Its messages about profilers.
     pub messages: Vec<String>,
 }
 
-/// What became of one profiler in one process.
+/// The state of one profiler in one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The runtime has loaded it.
     Loaded,
-    /// The runtime says why it has not, in its own words.
+    /// The runtime has not loaded it; its message has the reason.
     Failed(String),
-    /// The runtime has said nothing of it.
+    /// The runtime has no message about it.
     Silent,
 }
 
-/// A folder that runtimes write to. It goes with this value.
+/// A folder that runtimes write to. Dropping this value removes it.
 #[derive(Debug)]
 pub struct Witness {
     folder: tempfile::TempDir,
@@ -49,24 +49,24 @@ impl Witness {
     /// If it cannot be made.
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("corprof-").tempdir();
-        Ok(Self { folder: folder.context("cannot make a folder for what the runtimes say")? })
+        Ok(Self { folder: folder.context("cannot make a folder for the runtimes' messages")? })
     }
 
-    /// The variables that have runtimes write there.
+    /// The variables that make runtimes write into the folder.
     pub fn variables(&self) -> [(&'static str, OsString); 5] {
         let config = format!("{}:{KEYWORD:#x}:5", Provider::RUNTIME);
         [
             ("DOTNET_EnableEventPipe", "1".into()),
             ("DOTNET_EventPipeConfig", config.into()),
             ("DOTNET_EventPipeOutputPath", self.folder.path().join("{pid}.nettrace").into_os_string()),
-            // A process that is killed has written what it said by then.
+            // A killed process has written its messages so far.
             ("DOTNET_EventPipeOutputStreaming", "1".into()),
-            // Without names of all methods at its end.
+            // No rundown with the names of all methods at the end.
             ("DOTNET_EventPipeRundown", "0".into()),
         ]
     }
 
-    /// What has been said so far, by number of process.
+    /// The messages so far, by process id.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -105,14 +105,14 @@ fn message(payload: &[u8]) -> String {
 }
 
 impl Testimony {
-    /// What is said of the profiler with this CLSID in braces.
+    /// The state of the profiler with this CLSID (in braces).
     pub fn verdict(&self, clsid: &str) -> Verdict {
         let clsid = clsid.to_lowercase();
         let about = || self.messages.iter().filter(|message| message.to_lowercase().contains(&clsid));
         if about().any(|message| is_success(message)) {
             return Verdict::Loaded;
         }
-        // One that does not name the profiler is about what configures them all.
+        // A message without a CLSID concerns all profilers.
         let others = self.messages.iter().filter(|message| !message.contains('{'));
         let failure = about().chain(others).find(|message| !is_success(message));
         failure.map_or(Verdict::Silent, |message| Verdict::Failed(message.clone()))
@@ -124,7 +124,7 @@ fn is_success(message: &str) -> bool {
     message.contains("loaded successfully")
 }
 
-/// Messages whose number says more than the code in them.
+/// Messages whose number is more precise than the code in them.
 const BY_NUMBER: [(&str, &str); 4] = [
     ("[0x2500]", "set CORECLR_PROFILER to the CLSID of the profiler, in braces"),
     ("[0x2502]", "set CORECLR_PROFILER to the CLSID of the profiler, in braces and with hyphens"),
@@ -135,7 +135,7 @@ const BY_NUMBER: [(&str, &str); 4] = [
     ),
 ];
 
-/// What to change, going by the code or the number in a runtime's message.
+/// The cure for the code or the number in a runtime's message.
 pub fn cure(message: &str) -> Option<&'static str> {
     let known = BY_NUMBER.iter().find(|(number, _)| message.contains(number));
     if let Some((_, cure)) = known {

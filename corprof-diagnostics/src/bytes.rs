@@ -7,7 +7,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// What is left of a slice.
+/// The rest of a slice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -101,7 +101,7 @@ impl<'a> Cursor<'a> {
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    /// UTF-16 up to a terminating zero. What is no UTF-16 becomes U+FFFD.
+    /// UTF-16 up to a terminating zero. Invalid UTF-16 becomes U+FFFD.
     pub(crate) fn utf16z(&mut self) -> Result<String, Malformed> {
         let units = self.rest.chunks_exact(2);
         let length = units.clone().position(|unit| unit == [0, 0]).ok_or(Malformed)?;
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
         Ok(Some(utf16(text.chunks_exact(2))))
     }
 
-    /// UTF-8 after its length in bytes as a varuint. What is no UTF-8 becomes U+FFFD.
+    /// UTF-8 after its length in bytes as a varuint. Invalid UTF-8 becomes U+FFFD.
     pub(crate) fn utf8(&mut self) -> Result<String, Malformed> {
         self.utf8_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }

@@ -1,4 +1,4 @@
-//! What asks a runtime.
+//! The client of a runtime.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Client {
         self.timeout
     }
 
-    /// What the runtime says of its process: as much as its version can tell. From .NET 5 on.
+    /// The runtime's information about its process, as far as its version has it. From .NET 5 on.
     ///
     /// # Errors
     /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
@@ -110,7 +110,7 @@ impl Client {
             return Err(bad("it says that the environment has more than 4 MB"));
         }
         let mut bytes = Vec::new();
-        // It grows with what comes, whatever the size says.
+        // It grows with the received bytes, not by the announced size.
         while bytes.len() < size {
             let start = bytes.len();
             bytes.resize((start + 64 * 1024).min(size), 0);
@@ -152,7 +152,7 @@ impl Client {
         Ok(())
     }
 
-    /// Attaches a profiler and waits until it has been told so (`ProfilerAttachComplete`).
+    /// Attaches a profiler and waits until its `ProfilerAttachComplete` has returned.
     ///
     /// `library` is its path as the process sees it; `data` is handed to its `InitializeForAttach`. The runtime gives up
     /// after `timeout`, and the call a little later. While a runtime attaches or detaches it answers no other question.
@@ -199,8 +199,8 @@ impl Client {
         EventPipeSession::start(self, config)
     }
 
-    /// Stops a session and waits until the runtime has sent all of it: somebody else must read it meanwhile, or this times
-    /// out. [`EventPipeSession::stop`] needs nobody else.
+    /// Stops a session and waits until the runtime has sent all of it. Another thread must read it meanwhile, or this times
+    /// out. [`EventPipeSession::stop`] needs no other thread.
     ///
     /// # Errors
     /// If the runtime does not answer in time, or not properly. That there is no such session is no error.
@@ -268,7 +268,7 @@ pub(crate) fn read_reply(
     let mut header = [0; HEADER_SIZE];
     stream.read_exact(&mut header, deadline).map_err(failed)?;
     let header = Header::decode(&header).map_err(bad)?;
-    // Before its payload is waited for: what is no answer may never have one.
+    // Checked before the payload: a message that is no answer may never have one.
     if ![Command::OK, Command::ERROR].contains(&header.command) {
         return Err(bad(ipc::Invalid("it is neither a success nor an error")));
     }

@@ -26,7 +26,7 @@ impl Deadline {
         }
     }
 
-    /// The shorter of what is left and `most`.
+    /// The remaining time, at most `most`.
     pub(crate) fn left_at_most(self, most: Duration) -> io::Result<Duration> {
         Ok(self.left()?.map_or(most, |left| left.min(most)))
     }

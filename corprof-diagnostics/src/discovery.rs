@@ -23,7 +23,7 @@ pub struct Process {
     pub(crate) port: PathBuf,
 }
 
-/// What a look around has found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scan {
@@ -46,7 +46,7 @@ impl Process {
         Ok(Self::scan()?.processes)
     }
 
-    /// [`all`](Self::all), and the ports that nobody seems to listen at.
+    /// [`all`](Self::all), and the ports without a listener.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -84,7 +84,7 @@ impl Process {
         &self.port
     }
 
-    /// What asks it. Nothing is connected before there is something to ask.
+    /// A client of the process. It connects at the first query.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::of_process(self)

@@ -16,7 +16,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads what follows the answer: a count, then `NAME=VALUE` each.
+    /// Reads the data after the answer: a count, then a `NAME=VALUE` for each.
     ///
     /// # Errors
     /// If it is too short.

@@ -1,4 +1,4 @@
-//! What can go wrong between a tool and a runtime.
+//! Errors between a tool and a runtime.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::hresult::HResult;
 /// The answer, or why there is none.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a process was not found, or did not do what it was asked for.
+/// The reason why a process was not found, or did not perform a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,14 +33,14 @@ pub enum Error {
         places: Vec<PathBuf>,
     },
 
-    /// The process belongs to somebody else.
+    /// The process belongs to another user.
     #[error("process {pid} belongs to another user: use that user's account, or root's")]
     NotPermitted {
         /// The process.
         pid: u32,
     },
 
-    /// Somebody who is gone left the socket behind.
+    /// The socket is of a process that has ended.
     #[error("nobody listens at {}: the process that made it was killed and the file can be deleted", path.display())]
     Stale {
         /// The socket.
@@ -52,7 +52,7 @@ pub enum Error {
     Connect {
         /// The socket or pipe.
         endpoint: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -61,7 +61,7 @@ pub enum Error {
     Listen {
         /// The socket or pipe.
         endpoint: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -71,7 +71,7 @@ pub enum Error {
          nothing: is another tool at it, is the process stopped, or is it loaded so heavily that more time is needed?"
     )]
     TimedOut {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
         /// How long it was waited for.
         waited: Duration,
@@ -80,32 +80,32 @@ pub enum Error {
     /// The connection broke.
     #[error("{action}: the runtime closed the connection before it had answered: did the process end?")]
     Closed {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
     },
 
     /// The connection failed.
     #[error("{action}: the connection failed: {source}")]
     Io {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
-    /// Whoever answered does not keep to the protocol.
+    /// The answer violates the protocol.
     #[error("{action}: what was answered is no answer of a .NET runtime: {what}")]
     BadReply {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
-        /// What is wrong with it.
+        /// The violation.
         what: &'static str,
     },
 
     /// The runtime refused.
     #[error("{action}: the runtime answered {code}{}", hint(*code))]
     Refused {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
         /// Its answer.
         code: HResult,
@@ -114,9 +114,9 @@ pub enum Error {
     /// The runtime is too old.
     #[error("{action}: this runtime cannot do it: {what} needs {needs}")]
     Unsupported {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
-        /// What it cannot do.
+        /// The missing feature.
         what: &'static str,
         /// The first version that can.
         needs: &'static str,
@@ -125,9 +125,9 @@ pub enum Error {
     /// The request does not make sense, and was not sent.
     #[error("{action}: {what}")]
     BadRequest {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
-        /// What is wrong, and what to change.
+        /// The problem, and the cure.
         what: &'static str,
     },
 
@@ -136,7 +136,7 @@ pub enum Error {
         "{action}: the request has {size} bytes, and a message to a runtime has at most 65535: shorten its strings or data"
     )]
     TooLong {
-        /// What was asked for.
+        /// The action that was requested.
         action: &'static str,
         /// The size of the message.
         size: usize,
@@ -163,7 +163,7 @@ impl Error {
         matches!(self, Self::TimedOut { .. })
     }
 
-    /// What `error` of a connection means while something is asked for.
+    /// The meaning of `error` of a connection during a request.
     pub(crate) fn from_io(action: &'static str, waited: Duration, source: io::Error) -> Self {
         use io::ErrorKind as K;
         match source.kind() {

@@ -1,4 +1,4 @@
-//! The codes that a runtime answers with, and what to do about them.
+//! The error codes of runtimes, with meanings and cures.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HResult(pub u32);
 
-/// Code, name, and what it means here with what to change.
+/// Code, name, and meaning with cure.
 const KNOWN: &[(u32, &str, &str)] = &[
     (0x8000_4005, "E_FAIL", "the runtime gives no reason; an empty path of a profiler is answered so, too"),
     (0x8000_ffff, "E_UNEXPECTED", "the runtime gives no reason"),
@@ -99,7 +99,7 @@ impl HResult {
         self.known().map(|(_, name, _)| *name)
     }
 
-    /// What it means in an answer of the diagnostics port, and what to change.
+    /// Its meaning in an answer of the diagnostics port, and the cure.
     #[must_use]
     pub fn hint(self) -> Option<&'static str> {
         self.known().map(|(_, _, hint)| *hint)

@@ -1,7 +1,7 @@
 //! Messages of the diagnostics protocol, as bytes: `DOTNET_IPC_V1`.
 //!
-//! What is here reads and writes bytes and nothing else, so that a server for tests, or a tool with connections of its own, can
-//! use it. [`Client`](crate::Client) is what talks to a runtime. The protocol is described in `ipc-protocol.md` of
+//! This module only converts bytes, so that a test server, or a tool with its own connections, can
+//! use it. [`Client`](crate::Client) communicates with a runtime. The protocol is described in `ipc-protocol.md` of
 //! dotnet/diagnostics; where runtimes differ from it, they are followed and the code says so.
 
 use uuid::Uuid;
@@ -51,13 +51,13 @@ impl Command {
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What the message says.
+    /// The payload.
     pub command: Command,
     /// How many bytes follow the header.
     pub payload_size: usize,
 }
 
-/// What is wrong with bytes that should be a message.
+/// The reason why bytes are no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub &'static str);
@@ -95,7 +95,7 @@ pub fn encode(command: Command, payload: &[u8]) -> Result<Vec<u8>, usize> {
     Ok(message)
 }
 
-/// What an answer says: its payload, or the runtime's code.
+/// The content of an answer: its payload, or the runtime's code.
 ///
 /// # Errors
 /// If it is no answer.

@@ -1,7 +1,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(windows), forbid(unsafe_code))]
 #![cfg_attr(windows, deny(unsafe_code))]
-//! Asks running .NET processes: what they are, to load a profiler, to send events.
+//! A client for running .NET processes: identifies them, attaches profilers, receives events.
 //!
 //! A .NET runtime (.NET Core 3.1 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
 //! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. [`nettrace::Reader`] reads the events
@@ -17,7 +17,7 @@
 //! # Ok::<(), corprof_diagnostics::Error>(())
 //! ```
 //!
-//! # A guest in somebody else's process
+//! # Effects on the process
 //!
 //! A runtime serves one client at a time, on one thread, and waits for ever for one that says nothing. So this crate never
 //! connects to find out whether somebody is there, sends each question in one piece, and closes the connection at once after

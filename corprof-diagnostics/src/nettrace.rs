@@ -6,7 +6,7 @@
 //!
 //! | version | written by | how it is tested here |
 //! |---|---|---|
-//! | 4 | every .NET runtime from 3.0 to 10 | traces that dotnet-trace wrote, against what TraceEvent reads; live sessions |
+//! | 4 | every .NET runtime from 3.0 to 10 | traces of dotnet-trace, compared with TraceEvent; live sessions |
 //! | 5 | no runtime that the tests have | files that the tests build from the specification |
 //! | 6 | `dotnet-trace collect-linux`, others than .NET | files that the tests build from the specification |
 //!

@@ -1,4 +1,4 @@
-//! What a runtime says of its process.
+//! The runtime's information about its process.
 
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ impl ProcessInfo {
         use ProcessInfoVersion::{V2, V3};
         let mut cursor = Cursor::new(payload);
         if version == V3 {
-            // The version of what follows, which has only been added to.
+            // The version of the following data; later versions only add to it.
             cursor.u32()?;
         }
         let pid = cursor.u64()?;
@@ -64,7 +64,7 @@ impl ProcessInfo {
         Ok(Self { pid, cookie, command_line, os, architecture, entry_assembly, clr_version, portable_rid })
     }
 
-    /// The number before the first dot of the runtime's version, where that is told.
+    /// The number before the first dot of the runtime's version, if the runtime reports it.
     #[must_use]
     pub fn clr_major(&self) -> Option<u32> {
         self.clr_version.as_ref()?.split('.').next()?.parse().ok()

@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::ipc::Advertise;
 use crate::transport::{Listener, Stream};
 
-/// How long whoever connects may take to say who they are. Runtimes do at once.
+/// The time limit for a new connection to identify itself. Runtimes do so at once.
 const INTRODUCTION: Duration = Duration::from_millis(500);
 
-/// How long one thread listens before it looks at what others have accepted.
+/// The time that a thread listens before it checks the connections that others have accepted.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// So many connections are kept for later, and so many runtimes remembered as known. A runtime whose connection is dropped
@@ -32,7 +32,7 @@ const MOST: usize = 1024;
 /// use std::time::Duration;
 /// use corprof_diagnostics::{PortServer, Start};
 ///
-/// let folder = tempfile::tempdir()?; // nobody else may enter it
+/// let folder = tempfile::tempdir()?; // accessible to this user only
 /// let server = PortServer::bind(&folder.path().join("port"))?;
 /// let mut command = std::process::Command::new("dotnet");
 /// command.arg("App.dll").env("DOTNET_DiagnosticPorts", server.variable(Start::Suspended));
@@ -72,7 +72,7 @@ impl Runtime {
         &self.advertise
     }
 
-    /// What asks it. Each question uses up one connection, and the runtime connects anew.
+    /// A client of the runtime. Each query uses one connection, and the runtime then connects again.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
@@ -107,7 +107,7 @@ impl PortServer {
     /// The next runtime that connects for the first time.
     ///
     /// # Errors
-    /// [`TimedOut`](Error::TimedOut) if none does in time. Whoever connects and is no runtime is turned away.
+    /// [`TimedOut`](Error::TimedOut) if none does in time. Connections that are no runtimes are closed.
     pub fn accept(&self, timeout: Duration) -> Result<Runtime> {
         let accepted = self.connections.wait(Deadline::after(timeout), State::next_unknown);
         let advertise = accepted.map_err(|error| Error::from_io("wait for a runtime to connect", timeout, error))?;
@@ -143,7 +143,7 @@ struct State {
 }
 
 impl State {
-    /// A runtime that nobody has been told of. Its connection goes on waiting.
+    /// A runtime that was not returned yet. Its connection stays open.
     fn next_unknown(&mut self) -> Option<Advertise> {
         let mut runtimes = self.waiting.iter().map(|(advertise, _)| *advertise);
         let unknown = runtimes.find(|advertise| !self.known.contains(&advertise.cookie))?;
@@ -184,7 +184,7 @@ impl Connections {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections until `wanted` finds what it wants among them. Several threads may.
+    /// Accepts connections until `wanted` accepts one of them. Several threads may call this.
     fn wait<T>(&self, deadline: Deadline, mut wanted: impl FnMut(&mut State) -> Option<T>) -> io::Result<T> {
         loop {
             if let Some(found) = wanted(&mut self.state()) {

@@ -1,4 +1,4 @@
-//! Sessions of events: what is asked for, and the trace as it comes.
+//! Event sessions: their configuration, and the trace as it comes.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -73,13 +73,13 @@ pub enum Rundown {
     /// Nothing.
     #[default]
     None,
-    /// What the runtime finds right. Some megabytes, and some hundred milliseconds at the end.
+    /// The runtime's default: some megabytes, and some hundred milliseconds at the end.
     Default,
     /// The events of these keywords of `Microsoft-Windows-DotNETRuntimeRundown`. From .NET 9 on.
     Keywords(u64),
 }
 
-/// What a session is to deliver.
+/// The configuration of a session.
 ///
 /// ```
 /// use corprof_diagnostics::{KeywordSet, Level, Provider, SessionConfig};
@@ -142,7 +142,7 @@ impl SessionConfig {
     fn payload(&self, command: Command) -> Vec<u8> {
         const TO_THIS_CONNECTION: u32 = 0;
         const NETTRACE: u32 = 1;
-        /// What the runtime takes for [`Rundown::Default`] (`ep_default_rundown_keyword`).
+        /// The runtime's keywords for [`Rundown::Default`] (`ep_default_rundown_keyword`).
         const DEFAULT_RUNDOWN: u64 = 0x8002_0139;
         let mut payload = Payload::default();
         if command == Command::COLLECT_TRACING_5 {

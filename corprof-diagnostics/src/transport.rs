@@ -15,7 +15,7 @@ pub(crate) use system::{pipe_exists, processes};
 
 use crate::deadline::Deadline;
 
-/// How long one waits before one looks again for what the system does not announce.
+/// The time between two checks for changes that the system does not signal.
 pub(crate) const RETRY: std::time::Duration = std::time::Duration::from_millis(5);
 
 impl Stream {

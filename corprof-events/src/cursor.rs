@@ -6,7 +6,7 @@ use crate::text::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated;
 
-/// What is left of a payload, and how wide its pointers are.
+/// The rest of a payload, and the width of its pointers.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -98,7 +98,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Where the first UTF-16 NUL is. Four units at a time: a view with texts costs a quarter of what it does unit by unit.
+/// Where the first UTF-16 NUL is. Four units at a time: decoding a view with texts takes a quarter of the time.
 #[inline]
 fn nul(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0001_0001_0001_0001;

@@ -11,7 +11,7 @@ const MOST_FIELDS: u32 = 4096;
 /// How a description of fields is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// Type, then name: versions 4 and 5 of `.nettrace`, and what a profiler gets.
+    /// Type, then name: versions 4 and 5 of `.nettrace`, and events of profilers.
     V1,
     /// Size, name, type: the tag `V2Params` of version 5, for fields that are arrays.
     V2,
@@ -19,7 +19,7 @@ pub enum Layout {
     V6,
 }
 
-/// What an event of an EventSource says of itself: name, number, keywords, fields.
+/// The self-description of an EventSource's event: name, number, keywords, fields.
 ///
 /// A profiler gets it with each event; [`read`](Self::read) reads that. A `.nettrace` has it once for many events.
 ///

@@ -9,7 +9,7 @@ use crate::types::Definitions;
 use crate::value::{Fields, Record, Value};
 use crate::view::{DecodeError, View};
 
-/// An event: who wrote it, which one it is, and its payload. Nothing is decoded before it is asked for.
+/// An event: its provider, its number and its payload. It is decoded on request only.
 ///
 /// ```
 /// use corprof_events::views::GcStart;
@@ -53,13 +53,13 @@ impl<'a> Event<'a> {
         Self { name: description.name(), fields: description.fields(), ..event }
     }
 
-    /// With this name and these fields, which a trace has told.
+    /// With this name and these fields of a trace.
     #[must_use]
     pub fn with_description(self, name: impl Into<Text<'a>>, fields: Option<FieldList<'a>>) -> Self {
         Self { name: name.into(), fields, ..self }
     }
 
-    /// Who wrote it.
+    /// Its provider.
     #[must_use]
     pub fn provider(&self) -> Provider<'a> {
         self.provider
@@ -83,7 +83,7 @@ impl<'a> Event<'a> {
         self.payload
     }
 
-    /// What the runtime's manifest says of it, if it is an event of the runtime that it knows.
+    /// Its entry in the runtime's manifest, if there is one.
     #[must_use]
     pub fn manifest(&self) -> Option<&'static ManifestEvent> {
         manifest::event(self.provider.manifest(), self.id, self.version)

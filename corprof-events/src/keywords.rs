@@ -1,4 +1,4 @@
-//! Groups of events, and sets of them for what people ask.
+//! Groups of events, and sets of groups for common purposes.
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::BitOr;
@@ -21,7 +21,7 @@ impl Keywords {
         Self(bits)
     }
 
-    /// As a session is told.
+    /// The number for a session.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
@@ -101,13 +101,13 @@ pub struct KeywordSet {
 }
 
 impl KeywordSet {
-    /// Collections: why, how long, what they did. Some ten events a collection.
+    /// Collections: reason, duration, result. About ten events per collection.
     pub const GC: Self = Self::new(Keywords::GC, Level::Informational);
     /// Which types are allocated, an event every 100 KB: all runtimes. The largest objects are seen more often than others.
     pub const ALLOCATION_TICKS: Self = Self::new(Keywords::GC, Level::Verbose);
     /// Which types are allocated, by samples that are fair to each byte: .NET 10.
     pub const ALLOCATION_SAMPLES: Self = Self::new(Keywords::ALLOCATION_SAMPLING, Level::Informational);
-    /// Waiting for locks, and who holds them (.NET 8).
+    /// Waits for locks, with the owner (.NET 8).
     pub const CONTENTION: Self = Self::new(Keywords::CONTENTION, Level::Informational);
     /// Exceptions that are thrown.
     pub const EXCEPTIONS: Self = Self::new(Keywords::EXCEPTION, Level::Error);
@@ -123,7 +123,7 @@ impl KeywordSet {
     pub const TIERING: Self = Self::new(Keywords::COMPILATION, Level::Informational);
     /// Assemblies and modules that are looked for and loaded.
     pub const LOADER: Self = Self::new(Keywords::LOADER.union(Keywords::ASSEMBLY_LOADER), Level::Informational);
-    /// What the runtime says of profilers: .NET 5.
+    /// The runtime's messages about profilers: .NET 5.
     pub const PROFILER: Self = Self::new(Keywords::PROFILER, Level::Informational);
     /// Every object and reference of the heap, and the names of their types. [Forces collections](Self::forces_collections): one
     /// when the session starts, and on .NET 8 one more when it ends.

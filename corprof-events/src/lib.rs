@@ -24,7 +24,7 @@
 //!
 //! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
 //! ([`runtime_events`]); a newer runtime appends fields, so what is known stays readable. Events of EventSources describe
-//! themselves ([`Description`]). What neither knows is bytes ([`Event::payload`]).
+//! themselves ([`Description`]). Other events are bytes only ([`Event::payload`]).
 //!
 //! # Cost
 //!

@@ -1,8 +1,8 @@
-//! Who writes events.
+//! Providers of events.
 
 use std::fmt::{self, Debug, Display, Formatter};
 
-/// Who writes an event: the runtime, whose events the manifest describes, or somebody else, whose events describe themselves.
+/// The provider of an event: the runtime, whose events the manifest describes, or another one, whose events describe themselves.
 ///
 /// ```
 /// use corprof_events::Provider;

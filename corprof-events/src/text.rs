@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Debug, Display, Formatter, Write};
 
-/// Text of an event or of its description: UTF-16 or UTF-8, borrowed. What is neither becomes U+FFFD.
+/// Text of an event or of its description: UTF-16 or UTF-8, borrowed. Invalid parts become U+FFFD.
 ///
 /// ```
 /// # use corprof_events::{Event, Provider};

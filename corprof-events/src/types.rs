@@ -4,7 +4,7 @@ use crate::cursor::{Cursor, Truncated};
 use crate::description::Described;
 use crate::text::Text;
 
-/// Deeper types are not looked into: nobody writes them, and following them would use up the stack.
+/// The limit of nesting: no provider writes deeper types, and decoding them would overflow the stack.
 pub(crate) const DEEPEST: u8 = 16;
 
 /// A value without parts.
@@ -26,7 +26,7 @@ pub(crate) enum Scalar {
     F64,
     Pointer,
     Guid,
-    /// Sixteen bytes that nobody is known to have written correctly.
+    /// Sixteen bytes; no provider is known to write them correctly.
     Decimal,
     /// 100 ns since 1601.
     FileTime,
@@ -105,7 +105,7 @@ pub(crate) enum Count {
     Inline,
 }
 
-/// What a type is made of.
+/// The structure of a type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape<'a> {
     Scalar(Scalar),

@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Int(i64),
     /// A number with a fraction.
     Float(f64),
-    /// An address, or what is as wide as one.
+    /// An address, or a number of the same width.
     Pointer(u64),
     /// A GUID, as its bytes are in memory: the first three parts are little-endian.
     Guid([u8; 16]),
@@ -300,7 +300,7 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.step();
         if next.is_err() {
-            // What comes after a field that is cut off is not known either.
+            // The fields after a truncated one are unknown, too.
             self.definitions = Definitions::NONE;
         }
         next.ok().flatten()

@@ -88,7 +88,7 @@ named! {
 }
 
 named! {
-    /// What all managed threads are stopped for.
+    /// The reason of a suspension.
     SuspendReason(u32) {
         OTHER = 0, "other";
         GC = 1, "collection";
@@ -134,7 +134,7 @@ named! {
 }
 
 named! {
-    /// What a thread blocks on.
+    /// The object that a thread blocks on.
     WaitSource(u8) {
         UNKNOWN = 0, "wait handle";
         MONITOR = 1, "Monitor.Wait";
@@ -157,7 +157,7 @@ named! {
     }
 }
 
-/// What kind of handle a root of the heap is.
+/// The kind of a handle that is a root of the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RootFlags(
     /// The bits that the event has.

@@ -1,4 +1,4 @@
-//! What typed views have in common.
+//! The common trait of typed views.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::marker::PhantomData;
@@ -47,7 +47,7 @@ impl Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// A type of [`views`](crate::views), which [`Event::decode`](crate::Event::decode) makes. Nobody else can implement it.
+/// A type of [`views`](crate::views), which [`Event::decode`](crate::Event::decode) returns. The trait is sealed.
 pub trait View<'a>: Sized {
     #[doc(hidden)]
     const EVENT: (Manifest, u32, u32);

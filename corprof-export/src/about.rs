@@ -1,4 +1,4 @@
-//! What is known about a run beside its samples, and the words in which every format says it.
+//! The description of a run, and its text for every format.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ const FEW_SAMPLES: u64 = 200;
 /// A sampler that took less than this share of the rounds it was asked for is said in red.
 const LOW_RATE: f64 = 0.5;
 
-/// What the weights of a profile are a measure of.
+/// The meaning of a profile's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Time on a processor: what threads compute.
+    /// Processor time.
     Cpu,
     /// Time by the clock, also that in which threads wait.
     Wall,
@@ -40,7 +40,7 @@ impl Mode {
     }
 }
 
-/// What a profiler has told of the run.
+/// The profiler's description of the run.
 #[derive(Debug, Default)]
 pub(crate) struct About {
     pub(crate) mode: Option<Mode>,
@@ -52,7 +52,7 @@ pub(crate) struct About {
 }
 
 impl Profile {
-    /// What the weights are a measure of. Every format tells it.
+    /// The meaning of the weights. Every format contains it.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> Self {
         self.about.mode = Some(mode);
@@ -103,13 +103,13 @@ fn add(texts: &mut Vec<String>, text: String) {
     }
 }
 
-/// What stands above a picture, and in the comments of the other formats.
+/// The text above a picture, and in the comments of the other formats.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Caption {
     /// In few words: mode, duration, samples, rate.
     pub(crate) facts: Vec<String>,
     pub(crate) warnings: Vec<String>,
-    /// What was skipped, then notes.
+    /// The skipped rounds, then notes.
     pub(crate) notes: Vec<String>,
 }
 

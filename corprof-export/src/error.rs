@@ -1,4 +1,4 @@
-//! What can go wrong when a file is written.
+//! Errors of writing files.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub enum Error {
     Create {
         /// The file that was to be written.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -41,7 +41,7 @@ pub enum Error {
     Write {
         /// The file that was to be written.
         path: PathBuf,
-        /// What the system or the encoder said.
+        /// The error of the system or the encoder.
         source: io::Error,
     },
 }

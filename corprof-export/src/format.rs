@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Error;
 
-/// A format of profiles, and what reads it.
+/// A format of profiles, with its viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {

@@ -1,6 +1,6 @@
 //! Frames: one function on a stack.
 
-/// What kind of code a frame is; viewers colour by it, and "only my code" is [`User`](Self::User).
+/// The kind of a frame's code; viewers colour by it, and "only my code" is [`User`](Self::User).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FrameKind {
@@ -10,7 +10,7 @@ pub enum FrameKind {
     Managed,
     /// Code of the application: managed, and of no framework.
     User,
-    /// .NET's libraries, ASP.NET among them: `System.*`, `Microsoft.*`, and what lies in a shared framework's folder.
+    /// .NET's libraries, ASP.NET among them: `System.*`, `Microsoft.*`, and modules in a shared framework's folder.
     Framework,
     /// A library of the system or of the application that is not managed.
     Native,
@@ -18,7 +18,7 @@ pub enum FrameKind {
     Runtime,
     /// A function that waits: for a lock, a signal, a timer, a socket.
     Wait,
-    /// What no source file has: dynamic methods, stubs, helpers that a compiler adds.
+    /// Code without a source file: dynamic methods, stubs, helpers that a compiler adds.
     Generated,
 }
 

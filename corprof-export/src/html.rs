@@ -1,6 +1,6 @@
 //! The page: one HTML file with an interactive flame graph and a table of methods, which asks nothing of the network.
 //!
-//! What it shows is worked out in the browser (`html/model.js`) from sums by thread and stack; `html/page.js` draws it.
+//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -16,7 +16,7 @@ use crate::view::looks;
 use crate::{FrameId, Profile, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
-/// What takes its place in the page, in this order.
+/// The replacements for the placeholders of the page, in this order.
 const PARTS: [(&str, &str); 5] = [
     ("{{title}}", ""),
     ("{{style}}", include_str!("html/page.css")),
@@ -71,7 +71,7 @@ impl<W: Write> Write for InScript<W> {
     }
 }
 
-/// What the page is told. Columns instead of rows: that is less to write and to read.
+/// The data of the page. Columns are smaller than rows.
 #[derive(Serialize)]
 struct Data<'a> {
     about: About<'a>,

@@ -2,12 +2,12 @@
 
 use crate::{Frame, FrameKind};
 
-/// What belongs to .NET, by the beginning of a module's file name or of a full name.
+/// Prefixes of module file names and full names that belong to .NET.
 const FRAMEWORK: [&str; 5] = ["System.", "Microsoft.", "Internal.", "mscorlib.", "netstandard."];
 /// Folders that a shared framework is installed in.
 const FRAMEWORK_FOLDERS: [&str; 2] = ["/shared/Microsoft.", "/packs/Microsoft."];
 
-/// Methods in which a thread waits: time there is nobody's work. Beginnings of names; nested types by dots.
+/// Methods in which a thread waits. Prefixes of names; nested types by dots.
 const WAITS: [&str; 30] = [
     "System.Threading.Thread.Sleep",
     "System.Threading.Thread.Join",
@@ -87,7 +87,7 @@ fn managed(frame: &Frame<'_>) -> FrameKind {
     } else if GENERATED.iter().any(|generated| name.starts_with(generated)) || name.contains(".<Main>(") {
         FrameKind::Generated
     } else if name.starts_with("Interop.") {
-        // What these declare is native, and a thread that is in one is there.
+        // The methods of these classes are native: a thread on top of one is in native code.
         FrameKind::Native
     } else if frame.module.map_or_else(|| is_framework(&name), is_framework_module) {
         FrameKind::Framework

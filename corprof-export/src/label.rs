@@ -97,7 +97,7 @@ fn of_path(types: &[&str], method: &str, machine: Machine) -> String {
 /// The parts of a generated name `<source>kind…`.
 struct Generated<'a> {
     source: &'a str,
-    /// What follows the bracket, without type arguments.
+    /// The part after the bracket, without type arguments.
     rest: &'a str,
     arguments: &'a str,
 }

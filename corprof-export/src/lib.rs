@@ -23,9 +23,9 @@
 //! A file is written beside its target and renamed, so that a half-written one never replaces a good one. [`Output`] fills the
 //! process id into its name, and keeps the file of another run.
 //!
-//! # What a reader is told
+//! # Description of the run
 //!
-//! Every format says what the profile knows of its run: the application (the profile's name), the [`Mode`], the rate that was
+//! Every format contains the description of the run: the application (the profile's name), the [`Mode`], the rate that was
 //! asked for and the one reached, the duration, and what was skipped and why
 //! ([`set_skipped`](Profile::set_skipped)). Pictures warn in red where there are few samples, or whatever
 //! [`warn`](Profile::warn) was given.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{Error, write};
 
-/// What is known of a method's calls; as text, a line of a table.
+/// Sums of a method's calls; as text, a row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Method<'a> {
     /// Its name, or whatever else the line is about.
@@ -16,7 +16,7 @@ pub struct Method<'a> {
     pub calls: u64,
     /// The time from the beginnings to the ends of its calls, one within another counted once.
     pub inclusive: Duration,
-    /// That without the time of what it called.
+    /// The inclusive time without the time of callees.
     pub exclusive: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The file of a run: its name, and what becomes of a file that is there already.
+//! The file of a run: its name, and the treatment of an existing file.
 
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
@@ -28,14 +28,14 @@ use crate::{Error, Format, Profile};
 pub struct Output {
     path: PathBuf,
     format: Format,
-    /// What the file was like when it was written here.
+    /// The stamp of the file after the last write of this output.
     own: Option<Stamp>,
 }
 
-/// What tells one file from the next under the same name.
+/// Identifies a version of a file: its size and time.
 type Stamp = (u64, Option<SystemTime>);
 
-/// What [`Output::write`] has done.
+/// The result of [`Output::write`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
@@ -99,7 +99,7 @@ impl Output {
                     return match fs::rename(&self.path, &path) {
                         Ok(()) => Ok(path),
                         Err(source) => {
-                            // It is empty, and nobody's.
+                            // The file is empty, and was made here.
                             let _ = fs::remove_file(&path);
                             Err(failed(source))
                         }
@@ -158,12 +158,12 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 /// The name of the application that this process runs: that of the program, or of the assembly that `dotnet` was told to run.
 ///
 /// Made for profilers, which are loaded into the application. The answer is for people; it never fails, and is `application`
-/// if the system does not tell.
+/// if the system does not show it.
 pub fn application_name() -> String {
     name_of(&arguments())
 }
 
-/// The command line; that of the process, also where a library is not told it.
+/// The command line of the process, also for a library, which gets no arguments.
 fn arguments() -> Vec<String> {
     #[cfg(target_os = "linux")]
     if let Ok(line) = fs::read("/proc/self/cmdline") {

@@ -1,4 +1,4 @@
-//! The profile: what is gathered, whatever it will be written as.
+//! The profile: samples in memory, independent of the output format.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::about::About;
 use crate::frame::FrameData;
 use crate::{Error, Format, Frame, FrameId, FrameKind, kind, write};
 
-/// What the weights of samples count.
+/// The unit of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unit {
@@ -36,7 +36,7 @@ impl StackId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub(crate) usize);
 
-/// What a profile could not keep; all zero unless limits were met or handles of another profile were used.
+/// Counts of data that a profile could not store; all zero unless limits were reached or handles of another profile were used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Losses {
     /// Frames that were left off because the limit of stacks was reached, one for each time that it happened.
@@ -168,7 +168,7 @@ impl Profile {
     }
 
     /// Decides the kinds of frames: the rule is asked first, and where it answers `None`, the profile's own rules hold. Kinds
-    /// decide colours and what "only my code" is.
+    /// decide colours and "only my code".
     ///
     /// ```
     /// # use corprof_export::{FrameKind, Profile, Unit};
@@ -298,7 +298,7 @@ impl Profile {
         self.threads.iter().map(|thread| thread.count).sum()
     }
 
-    /// What could not be kept.
+    /// The losses so far.
     pub fn losses(&self) -> Losses {
         self.losses
     }

@@ -66,7 +66,7 @@ pub struct SourceLines {
 #[derive(Debug)]
 struct Lines(Vec<u8>);
 
-/// What a module says of its PDB.
+/// The reference of a module to its PDB.
 #[derive(Debug, Default)]
 struct DebugDirectory {
     /// The PDB's identifier and file name.
@@ -82,7 +82,7 @@ impl SourceLines {
         Self::default()
     }
 
-    /// The source file of a method, as its compiler was told it, and the line of its first statement, counted from 1.
+    /// The source file of a method, as passed to its compiler, and the line of its first statement, counted from 1.
     ///
     /// `module` is the module's file, and `token` the method's in the module's metadata (`MethodDef`). None if that is not known.
     pub fn of_method(&mut self, module: &Path, token: u32) -> Option<(&str, u32)> {
@@ -168,7 +168,7 @@ impl DebugDirectory {
     }
 }
 
-/// What a CodeView entry says: `RSDS`, the identifier, an age, and a path.
+/// The content of a CodeView entry: `RSDS`, the identifier, an age, and a path.
 fn identity(bytes: &[u8]) -> Option<([u8; 16], String)> {
     let (guid, rest) = pod::from_bytes::<[u8; 16]>(bytes.strip_prefix(b"RSDS")?).ok()?;
     let path = rest.get(4..)?;
@@ -178,7 +178,7 @@ fn identity(bytes: &[u8]) -> Option<([u8; 16], String)> {
     Some((*guid, name.to_owned()))
 }
 
-/// What an entry of an embedded PDB holds: `MPDB`, the number of bytes, and those, compressed.
+/// The content of an embedded PDB's entry: `MPDB`, the number of bytes, and the compressed bytes.
 fn embedded(bytes: &[u8], most: u64) -> Option<Vec<u8>> {
     let compressed = bytes.strip_prefix(b"MPDB")?.get(4..)?;
     read_up_to(DeflateDecoder::new(compressed), most)

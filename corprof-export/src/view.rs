@@ -1,4 +1,4 @@
-//! What pictures show of a profile: labels and kinds of frames, and one tree of all threads.
+//! The data of pictures: labels and kinds of frames, and one tree of all threads.
 
 use rustc_hash::FxHashMap;
 
@@ -80,7 +80,7 @@ fn machines(profile: &Profile) -> FxHashMap<FrameId, Machine> {
     machines
 }
 
-/// What a node of the tree is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     Frame(FrameId),
@@ -88,7 +88,7 @@ pub(crate) enum Item {
     NoFrames,
     /// Stacks in which there is no code of the user's.
     OtherCode,
-    /// What lies below the deepest level.
+    /// The levels below the deepest one.
     Deeper,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct Node {
 pub(crate) struct View {
     pub(crate) nodes: Vec<Node>,
     pub(crate) total: u128,
-    /// What is not in it: threads of the runtime and of frameworks that only wait.
+    /// The hidden part: threads of the runtime and of frameworks that only wait.
     pub(crate) idle: u128,
 }
 
-/// Where a stack is in the tree, and what is known of it.
+/// The position of a stack in the tree, and its properties.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     node: Option<usize>,
@@ -183,7 +183,7 @@ impl View {
             (false, _) => self.child(caller.node, Item::Frame(frame), known),
             (true, true) if self.is_kickoff(looks, caller.mine, frame) => caller.mine.unwrap_or_default(),
             (true, true) => self.child(caller.mine, Item::Frame(frame), known),
-            // What user code calls itself is shown, and stands for all that it calls.
+            // A direct callee of user code is shown, and represents all its callees.
             (true, false) if caller.has_mine && caller.node == caller.mine => {
                 self.child(caller.mine, Item::Frame(frame), known)
             }

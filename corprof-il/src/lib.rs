@@ -15,14 +15,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - **Identity**: a body that was parsed and not changed encodes to the same bytes. Forms of branches, headers and sections
 //!   stay as parsed; they grow where they no longer hold what they must, and never shrink.
 //! - **Inserted code belongs where the instruction is** that it was inserted before: what jumped there runs it, the regions
 //!   that cover the instruction cover it. The other choices are named:
 //!   [`Insert::without_retargeting`](body::Insert::without_retargeting), [`Body::outside`].
-//! - **What cannot be written cannot be said**: a prefix is part of its instruction, branches go to [`Label`]s and not to
+//! - **Invalid bodies cannot be expressed**: a prefix is part of its instruction, branches go to [`Label`]s and not to
 //!   offsets, regions are ranges of instructions.
 //! - **Max stack is exact**: an edited body has none until [`Verifier::finish`](verify::Verifier::finish) has followed its
 //!   values, or somebody sets it.

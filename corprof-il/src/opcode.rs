@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What follows an opcode in the code.
+/// The operand of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperandKind {
     /// Nothing.
@@ -79,7 +79,7 @@ macro_rules! opcodes {
                 CODES[self as usize]
             }
 
-            /// What follows it in the code.
+            /// Its operand.
             pub const fn operand(self) -> OperandKind {
                 const KINDS: &[OperandKind] = &[$(OperandKind::$operand,)+];
                 KINDS[self as usize]

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use crate::body::{Body, InsnId, Instruction, MOST_REGIONS, Operand, Prefix, RegionKind};
 use crate::token::Token;
 
-/// Spells what a token names; nothing if it does not know.
+/// Returns the name of a token; nothing if it is unknown.
 pub type Names<'n> = &'n dyn Fn(Token) -> Option<String>;
 
 /// A body that is shown with names: see [`Body::display`].
@@ -15,7 +15,7 @@ pub struct Display<'b> {
     notes: Option<Notes<'b>>,
 }
 
-/// What is said of an instruction behind it; nothing where there is nothing to say.
+/// The comment behind an instruction, if there is one.
 pub type Notes<'n> = &'n dyn Fn(InsnId) -> Option<String>;
 
 /// The column that notes begin in, unless the instruction is longer.

@@ -1,4 +1,4 @@
-//! What the variables of an application tell: each mistake that runtimes pass over in silence.
+//! Checks the variables of an application for the mistakes that runtimes silently ignore.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::environment::{self, Configured, FAMILIES};
 use crate::profiler;
 use crate::select::braced;
 
-/// Profilers that many have installed, by CLSID.
+/// Common profilers, by CLSID.
 const VENDORS: [(&str, &str); 4] = [
     ("{846F5F1C-F9AE-4B07-969E-05C26BC060D8}", "Datadog"),
     ("{36032161-FFC0-4B61-B559-F6C5D41BAE5A}", "New Relic"),
@@ -18,7 +18,7 @@ const VENDORS: [(&str, &str); 4] = [
     ("{324F817A-7420-4E6D-B3C1-143FBED6D855}", "Microsoft's Instrumentation Engine (Application Insights)"),
 ];
 
-/// Everything that is wrong with the variables and with the libraries that they name, for a runtime of version `major` (of
+/// All problems of the variables and of the libraries that they name, for a runtime of version `major` (of
 /// any version, if that is not known). `root` is where the application's own files are, if that is not here.
 pub(super) fn check<'a>(
     value_of: impl Fn(&str) -> Option<&'a str> + Copy,
@@ -81,7 +81,7 @@ fn nothing<'a>(value_of: impl Fn(&str) -> Option<&'a str>, families: &[&str]) ->
     Finding::new("not-configured", "no variable of a profiler is set", cure)
 }
 
-/// `…_ENABLE_PROFILING`: 1 and nothing else.
+/// `…_ENABLE_PROFILING` must be 1.
 fn switch(configured: &Configured) -> Option<Finding> {
     if configured.clsid.is_none() && configured.path.is_none() && configured.enable.is_none() {
         return None;
@@ -179,7 +179,7 @@ fn notification(configured: &Configured) -> Vec<Finding> {
     findings
 }
 
-/// Whether the library says that it has other profilers.
+/// Whether the library contains other profilers than the one named.
 fn not_in_library(configured: &Configured, library: &Path) -> Option<Finding> {
     let (name, value) = configured.clsid.as_ref()?;
     let profilers = profiler::profilers(library).ok().filter(|profilers| !profilers.is_empty())?;

@@ -112,16 +112,16 @@ impl FromStr for Source {
     }
 }
 
-/// How often a session without events is looked at, for Ctrl-C and the end of the time.
+/// The time between two checks for Ctrl-C and the end, in a session without events.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long the runtime may take to end the session.
+/// The time limit for the runtime to end the session.
 const END: Duration = Duration::from_secs(60);
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the process cannot be asked, or what it sends cannot be read.
+/// If the process does not answer, or its events cannot be read.
 pub fn run(args: &Args) -> Outcome {
     let stop = signals::stop_requests()?;
     let client = Process::open(args.pid)?.client();
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut reader = Reader::new(session);
     let mut out = io::stdout().lock();
     let printed = match follow(args, &mut reader, &stop, &mut out) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
         other => other?,
     };

@@ -68,7 +68,7 @@ fn value(field: Value<'_>) -> serde_json::Value {
             .map(|(name, field)| (name.to_string(), value(field)))
             .collect::<Map<String, serde_json::Value>>()
             .into(),
-        // Addresses, GUIDs and bytes as people write them: numbers of 64 bits are more than JavaScript has.
+        // Addresses, GUIDs and bytes as text: JavaScript has no numbers of 64 bits.
         other => json!(other.to_string()),
     }
 }

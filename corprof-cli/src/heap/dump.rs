@@ -14,16 +14,16 @@ use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig};
 use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
 
-/// How often a session without events is looked at, for Ctrl-C.
+/// The time between two checks for Ctrl-C, in a session without events.
 const POLL: Duration = Duration::from_millis(200);
 
-/// So long a silence in a dump that has begun means that its end was lost.
+/// A silence of this length after the begin of a dump means that its end was lost.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Keywords of the rundown: modules, at the end of the session.
 const MODULES_AT_END: u64 = 0x8 | 0x100;
 
-/// A dump that has come in.
+/// A received dump.
 pub(super) struct Dump {
     reader: BulkReader,
     names: Names,
@@ -31,21 +31,21 @@ pub(super) struct Dump {
     /// The collection that the dump is made in, and whether it has ended.
     collection: Option<u32>,
     has_ended: bool,
-    /// When the application began to stand still.
+    /// The time when the suspension of the application began.
     stopped: Option<Duration>,
 }
 
-/// What a snapshot has cost the application.
+/// The cost of a snapshot for the application.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     objects: usize,
     bytes: u64,
     took: Duration,
-    /// How long the application stood still, each time.
+    /// The durations of the suspensions.
     pauses: Vec<Duration>,
-    /// Collections of the whole heap that were forced and told of.
+    /// Forced collections of the whole heap that the events report.
     collections: u32,
-    /// One more follows of which the session does not tell: seen on .NET 8, not on 10.
+    /// Whether one more collection follows that no event reports: on .NET 8, not on 10.
     collects_at_end: bool,
 }
 
@@ -65,7 +65,7 @@ struct TypeName {
 }
 
 impl Dump {
-    /// Asks for a dump and reads it to its end.
+    /// Requests a dump and reads it to its end.
     pub(super) fn take(
         client: &Client,
         info: &ProcessInfo,
@@ -74,7 +74,7 @@ impl Dump {
         stop: &AtomicBool,
     ) -> Result<Self> {
         let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
-        // .NET 8 and older tell of all that is loaded or of nothing.
+        // .NET 8 and older report all loaded modules and types, or none.
         let rundown = if info.clr_major().is_some_and(|major| major >= 9) {
             Rundown::Keywords(MODULES_AT_END)
         } else {
@@ -128,7 +128,7 @@ impl Dump {
                 }
                 Err(error) if error.is_timeout() => {
                     if !is_given_up && self.collection.is_some() && last.elapsed() > SILENCE.min(timeout / 2) {
-                        // Its end was lost: what there is tells what else was.
+                        // Its end was lost: the counts show which other events were lost.
                         reader.get_mut().stop()?;
                         is_given_up = true;
                         last = Instant::now();
@@ -172,7 +172,7 @@ impl Dump {
         } else if event.decode::<GcSuspendBegin>().is_ok() {
             self.stopped = Some(when);
         } else if event.decode::<GcSuspendEnd>().is_ok() {
-            // Until then some threads still run.
+            // Before this event some threads still run.
             self.stopped = Some(when);
         } else if event.decode::<GcRestartEnd>().is_ok() {
             if let Some(since) = self.stopped.take() {
@@ -192,7 +192,7 @@ impl Dump {
         self.reader.builder()
     }
 
-    /// The graph, if nothing is missing and nothing came twice.
+    /// The graph, if no part is missing or duplicate.
     pub(super) fn finish(mut self) -> Result<(HeapGraph, Cost)> {
         let builder = self.reader.builder();
         let undescribed: Vec<u64> = builder.undescribed_classes().collect();
@@ -217,7 +217,7 @@ impl Dump {
     }
 }
 
-/// Has the runtime forget which types it has told names of: it tells each type once, until a session ends.
+/// Resets the runtime's record of reported type names: until a session ends, it reports each type once.
 fn forget_types(client: &Client, timeout: Duration) -> Result<()> {
     let config = SessionConfig::new([Provider::runtime(KeywordSet::PROFILER)]);
     let mut session = client.start_session(&config)?;
@@ -260,7 +260,7 @@ impl Names {
     }
 }
 
-/// The name of a file without folder and ending, on whatever system it was written.
+/// The name of a file without folder and extension, for paths of any system.
 fn stem(path: &str) -> String {
     let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
     file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()

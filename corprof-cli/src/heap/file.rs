@@ -1,4 +1,4 @@
-//! Snapshots in files, in the format that their names say.
+//! Reads and writes snapshots, in the format of the file's extension.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use corprof_heap::report::{Options, Report};
 use corprof_heap::{Dominators, HeapGraph, chrome, gcdump, perfetto};
 
-/// How a snapshot is written.
+/// The format of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Own,
@@ -21,7 +21,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// By the end of the file's name.
+    /// By the extension of the file.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         Ok(match extension.as_deref() {
@@ -46,12 +46,12 @@ pub(super) fn read(path: &Path) -> Result<HeapGraph> {
     HeapGraph::read(BufReader::new(file)).with_context(|| path.display().to_string())
 }
 
-/// Writes a snapshot. The file gets its name when it is whole: whoever finds one can rely on it.
+/// Writes a snapshot. The file gets its name when it is complete.
 pub(super) fn write(graph: &HeapGraph, path: Option<&Path>, pid: u32) -> Result<()> {
     let path = path.context("no file is named")?;
     let format = Format::of(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As any other file, and not as one that only its owner may read.
+    // With the usual permissions, not those of a temporary file.
     #[cfg(unix)]
     let file =
         tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)).tempfile_in(folder);

@@ -93,15 +93,15 @@ enum Command {
     },
 }
 
-/// Classes in a report that is printed.
+/// The number of classes in a printed report.
 const CLASSES: usize = 30;
-/// Objects in a report that is printed.
+/// The number of objects in a printed report.
 const OBJECTS: usize = 10;
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the process cannot be asked, events were lost, or a file cannot be read or written.
+/// If the process does not answer, events were lost, or a file cannot be read or written.
 pub fn run(args: &Args) -> Outcome {
     match (&args.command, args.pid) {
         (Some(Command::Top { file, output, classes }), _) => {
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn take(args: &Args, pid: u32) -> anyhow::Result<()> {
-    // Before the application is stopped for a file that cannot be written.
+    // Checked first: the application must not be suspended for a file that cannot be written.
     let format = args.output.as_ref().map(|path| Format::of(path)).transpose()?;
     let process = Process::open(pid)?;
     let timeout = Duration::from_secs(args.timeout.max(1));
@@ -155,7 +155,7 @@ fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: b
     printed(out.flush())
 }
 
-/// Whoever reads may have seen enough.
+/// A closed pipe is no error: the reader has seen enough.
 fn printed(result: io::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -179,7 +179,7 @@ fn now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a snapshot of the process is called.
+/// The name of a snapshot of the process.
 fn title(info: &ProcessInfo) -> String {
     info.entry_assembly.clone().unwrap_or_else(|| info.command_line.clone())
 }

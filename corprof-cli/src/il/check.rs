@@ -71,7 +71,7 @@ struct Line<'a> {
     message: Option<String>,
 }
 
-/// What became of a body.
+/// The result for a body.
 struct Checked {
     bytes: usize,
     instructions: usize,
@@ -227,7 +227,7 @@ fn summary(counts: &Counts, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How long all bodies took, so far.
+/// The total times for all bodies so far.
 #[derive(Debug, Default)]
 struct Times {
     bodies: u32,

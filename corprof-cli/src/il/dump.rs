@@ -85,7 +85,7 @@ fn find(here: &InAssembly<'_>, wanted: &str) -> Result<Vec<Method>> {
     }
 }
 
-/// Whether a method's full name ends with this one.
+/// Whether a method's full name ends with the given name.
 fn is_end(name: &str, wanted: &str) -> bool {
     let before = name.strip_suffix(wanted);
     before.is_some_and(|before| before.ends_with("::") || (wanted.contains("::") && before.ends_with(['.', '/'])))
@@ -105,7 +105,7 @@ fn of_profilers(name: &str) -> String {
     }
 }
 
-/// Everything about a method.
+/// A method's full description.
 fn text(here: &InAssembly<'_>, method: Method) -> Result<String> {
     let assembly = here.assembly();
     let names = |token: Token| here.token_name(token);

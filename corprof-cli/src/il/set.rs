@@ -1,4 +1,4 @@
-//! Assemblies by folder: those of one folder name each other's types.
+//! Assemblies by folder: types are looked up in the assemblies of the same folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corprof_il::file::{Assemblies, Assembly, FileError, InAssembly};
 
-/// The assemblies of a folder, of which some are meant.
+/// The assemblies of a folder; some are selected.
 pub(super) struct Set {
     all: Assemblies,
     meant: Vec<(usize, PathBuf)>,
@@ -49,7 +49,7 @@ impl Set {
         for folder in std::iter::once(beside).chain(with.iter().map(PathBuf::as_path)) {
             for path in assemblies_in(folder)? {
                 let is_meant = files.iter().any(|file| file.file_name() == path.file_name());
-                // What cannot be read is not there: its types stay unknown.
+                // The types of an unreadable file stay unknown.
                 if let (false, Ok(assembly)) = (is_meant, Assembly::open(&path)) {
                     set.all.add(assembly);
                 }
@@ -58,7 +58,7 @@ impl Set {
         Ok(set)
     }
 
-    /// The assemblies that are meant, with their files.
+    /// The selected assemblies, with their files.
     pub(super) fn meant(&self) -> impl Iterator<Item = (&Path, InAssembly<'_>)> {
         self.all.iter().enumerate().filter_map(|(number, assembly)| {
             let (_, path) = self.meant.iter().find(|(meant, _)| *meant == number)?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use super::{Process, Scan, parse_socket_name};
 use crate::error::{Error, Result};
 
-/// What the system keeps where. Tests have trees of their own.
+/// The system's folders. Tests use others.
 #[derive(Debug)]
 struct Places {
     proc: PathBuf,
@@ -96,7 +96,7 @@ impl Places {
         self.proc.join(pid.to_string())
     }
 
-    /// What `/proc` tells of a process.
+    /// The information of `/proc` about a process.
     fn known(&self, pid: u32) -> io::Result<Known> {
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         let folder = self.of(pid);

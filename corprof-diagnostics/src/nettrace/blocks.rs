@@ -1,4 +1,4 @@
-//! Blocks: where each begins and ends, and what is in those that hold events.
+//! Blocks: their limits, and the content of event blocks.
 
 use std::io;
 
@@ -25,7 +25,7 @@ impl From<FormatErrorKind> for Fault {
     }
 }
 
-/// What a block holds.
+/// The kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     End,

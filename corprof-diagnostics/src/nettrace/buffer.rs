@@ -1,11 +1,11 @@
-//! The source, and what has been read of it and not used.
+//! The source, and its bytes that are read but not used yet.
 
 use std::io::{ErrorKind, Read, Result};
 
 /// Read at once at first. It doubles until a block fits.
 const CHUNK: usize = 16 * 1024;
 
-/// A window on the source. It grows with what really comes, never by what a length in the input claims.
+/// A window on the source. It grows with the received bytes, never by a length in the input.
 #[derive(Debug)]
 pub(crate) struct Buffer<R> {
     source: R,
@@ -37,7 +37,7 @@ impl<R: Read> Buffer<R> {
         self.source
     }
 
-    /// What has been read.
+    /// The bytes in the window.
     #[inline]
     pub(crate) fn window(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What can be wrong with a trace.
+//! Errors of traces.
 
 use std::io;
 
@@ -10,7 +10,7 @@ pub enum Error {
     #[error("cannot read the trace: {0}")]
     Io(#[from] io::Error),
 
-    /// The trace is not what it should be. The reader answers with the same error from then on.
+    /// The trace is malformed. The reader returns the same error from then on.
     #[error(transparent)]
     Format(#[from] FormatError),
 }
@@ -23,13 +23,13 @@ impl Error {
     }
 }
 
-/// What is wrong with the trace, and where.
+/// The problem of the trace, and its offset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} (at byte {offset} of the trace)")]
 pub struct FormatError {
-    /// What is wrong.
+    /// The problem.
     pub kind: FormatErrorKind,
-    /// The offset of the block, or of what was read last before the blocks, from the beginning of the trace.
+    /// The offset of the block, or of the last read before the blocks, from the beginning of the trace.
     pub offset: u64,
 }
 
@@ -65,7 +65,7 @@ pub enum FormatErrorKind {
     Limit {
         /// The field of [`Limits`](super::Limits).
         name: &'static str,
-        /// What that field counts.
+        /// The unit of the field.
         what: &'static str,
         /// Its value.
         limit: usize,

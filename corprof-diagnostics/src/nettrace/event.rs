@@ -10,7 +10,7 @@ use super::tables::Tables;
 use super::threads::Thread;
 use super::trace::Trace;
 
-/// What a [`Reader`](super::Reader) finds.
+/// An item of a [`Reader`](super::Reader).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Item<'a> {
@@ -98,7 +98,7 @@ impl<'a> Event<'a> {
         self.thread_info().and_then(|thread| thread.process_id).or(self.trace.process_id)
     }
 
-    /// What the trace tells of the thread that it is about: nothing before version 6.
+    /// The trace's information about the event's thread: none before version 6.
     #[must_use]
     pub fn thread_info(&self) -> Option<&'a Thread> {
         self.tables.threads.get(self.header.thread)

@@ -1,4 +1,4 @@
-//! Labels of events: what they belong to beyond their thread (version 6).
+//! Labels of events: contexts other than the thread (version 6).
 
 use uuid::Uuid;
 

@@ -1,8 +1,8 @@
 //! How much memory a trace may take.
 
-/// What a [`Reader`](super::Reader) keeps in memory at most.
+/// The memory limits of a [`Reader`](super::Reader).
 ///
-/// The defaults are some hundred times what runtimes write: a block has about 100 KB, and there is a sequence point every
+/// The defaults are about a hundred times the usual sizes: a block has about 100 KB, and there is a sequence point every
 /// few megabytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,7 +17,7 @@ pub struct Limits {
     pub label_bytes: usize,
     /// Threads that are known at a time.
     pub threads: usize,
-    /// Bytes of what version 6 tells of the threads, as they are in memory.
+    /// Bytes in memory for the thread information of version 6.
     pub thread_bytes: usize,
 }
 

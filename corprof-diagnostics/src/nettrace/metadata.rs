@@ -11,7 +11,7 @@ use crate::bytes::{Cursor, Malformed};
 pub struct Metadata {
     /// Its number in the trace.
     pub id: u32,
-    /// Who writes the event, such as `Microsoft-Windows-DotNETRuntime`.
+    /// The provider of the event, such as `Microsoft-Windows-DotNETRuntime`.
     pub provider: String,
     /// The number of the event among those of its provider.
     pub event_id: u32,
@@ -23,7 +23,7 @@ pub struct Metadata {
     pub version: u32,
     /// How important it is, from 1 (critical) to 5 (verbose).
     pub level: u32,
-    /// Its opcode, where the trace tells.
+    /// Its opcode, if the trace has it.
     pub opcode: Option<u8>,
     /// The description of its fields, which has been checked.
     fields: Option<(Layout, Box<[u8]>)>,
@@ -31,9 +31,9 @@ pub struct Metadata {
     pub provider_guid: Option<Uuid>,
     /// A text with places for the fields (version 6).
     pub message: Option<String>,
-    /// What the event means (version 6).
+    /// The meaning of the event (version 6).
     pub description: Option<String>,
-    /// What else is told (version 6).
+    /// Further entries (version 6).
     pub properties: Vec<(String, String)>,
 }
 
@@ -65,14 +65,14 @@ impl Metadata {
         Ok(metadata)
     }
 
-    /// What follows the provider's name. A profiler's EventPipe session delivers an event with these bytes alone.
+    /// The bytes after the provider's name. A profiler's EventPipe session delivers an event with these bytes alone.
     fn read_rest(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
         self.event_id = cursor.u32()?;
         self.name = cursor.utf16z()?;
         self.keywords = cursor.u64()?;
         self.version = cursor.u32()?;
         self.level = cursor.u32()?;
-        // What is described in another way leaves the event without fields, and the trace readable.
+        // An unknown form of description leaves the event without fields, and the trace readable.
         let (fields, opcode) = FieldList::read_v4(cursor.rest());
         self.keep(fields);
         self.opcode = opcode;

@@ -43,7 +43,7 @@ fn corrupt(what: &'static str) -> Fault {
     FormatErrorKind::Corrupt(what).into()
 }
 
-/// Reads the first bytes of a trace, and then what it says of itself.
+/// Reads the first bytes of a trace, and then its header.
 pub(crate) fn read_start<R: Read>(buffer: &mut Buffer<R>, limits: &Limits) -> Result<(Layout, Trace), Fault> {
     // The source may be shorter than the magic and yet be no trace.
     let whole = buffer.fill(MAGIC.len() + 4)?;

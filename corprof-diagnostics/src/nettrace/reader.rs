@@ -38,13 +38,13 @@ pub struct Reader<R> {
     is_at_end: bool,
 }
 
-/// What has been read so far.
+/// Counts of the events so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Events that were read.
     pub events: u64,
-    /// Events that the runtime dropped, as far as gaps in their numbers and sequence points tell. Gaps that the trace ends
+    /// Events that the runtime dropped, as far as gaps in their numbers and sequence points show. Gaps that the trace ends
     /// in show only if a sequence point follows them, as the runtime writes one at the end of a session.
     pub lost: u64,
     /// Sequence points.
@@ -55,7 +55,7 @@ pub struct Stats {
     pub bytes: u64,
 }
 
-/// What comes next in a trace.
+/// The next item of a trace.
 enum Found {
     /// Where its payload is in the window, and the row of its definition.
     Event((usize, usize), usize),
@@ -83,7 +83,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What the trace says of itself.
+    /// The header of the trace.
     ///
     /// # Errors
     /// If the source does not begin as a trace, or fails.
@@ -138,7 +138,7 @@ impl<R: Read> Reader<R> {
         self.buffer.source_mut()
     }
 
-    /// The source, without what was read of it.
+    /// The source. Bytes that the reader has already read are lost.
     pub fn into_inner(self) -> R {
         self.buffer.into_source()
     }
@@ -209,7 +209,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Does what is to be done with a block. One of events is opened and nothing else.
+    /// Processes a block. A block of events is only opened.
     fn take_block(&mut self, frame: Frame, is_v6: bool) -> Result<Option<Found>, FormatErrorKind> {
         let contents = frame.contents(self.buffer.window());
         match (frame.kind, is_v6) {

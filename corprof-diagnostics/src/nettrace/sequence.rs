@@ -69,7 +69,7 @@ impl Sequences {
         Ok(())
     }
 
-    /// Other threads than these have ended: versions 4 and 5 tell at each sequence point.
+    /// Threads that are not in this list have ended: versions 4 and 5 list live threads at each sequence point.
     pub(crate) fn retain(&mut self, threads: &HashSet<u64>) {
         self.store_current();
         self.last.retain(|thread, _| threads.contains(thread));

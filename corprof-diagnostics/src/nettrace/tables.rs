@@ -1,4 +1,4 @@
-//! What events refer to: definitions, stacks, labels and threads.
+//! The tables that events refer to: definitions, stacks, labels and threads.
 
 use std::collections::{HashMap, HashSet};
 

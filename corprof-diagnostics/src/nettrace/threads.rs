@@ -1,4 +1,4 @@
-//! What version 6 tells of threads. Before, an event names the system's thread by its number and nothing else is known.
+//! Information about threads in version 6. In earlier versions an event has the id of the system's thread only.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Thread {
     pub process_id: Option<u64>,
     /// Its number for the system.
     pub os_thread_id: Option<u64>,
-    /// What else is told of it.
+    /// Further entries.
     pub properties: Vec<(String, String)>,
 }
 

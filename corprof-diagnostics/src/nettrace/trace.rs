@@ -1,4 +1,4 @@
-//! What a trace says of itself.
+//! The header of a trace.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub struct Trace {
     pub ticks_per_second: u64,
     /// How many bytes a pointer has in the process that was traced: 4 or 8. Never anything else.
     pub pointer_size: u32,
-    /// The process that was traced, as it calls itself. Version 6 may not tell, or trace several
+    /// The id of the traced process, in its own view. Version 6 may lack it, or trace several
     /// ([`Thread::process_id`](super::Thread)).
     pub process_id: Option<u64>,
     /// How many processors there were.
     pub processors: Option<u64>,
-    /// What version 6 tells besides, in the order of the file.
+    /// Further entries of version 6, in the order of the file.
     pub properties: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! Unix sockets. They do not block: what is not ready is waited for with `poll`, up to the deadline.
+//! Unix sockets. They do not block: `poll` waits until they are ready, up to the deadline.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -43,7 +43,7 @@ impl Stream {
             match rustix::net::connect(&fd, &address) {
                 Ok(()) | Err(Errno::ISCONN) => return Ok(Self(fd)),
                 Err(Errno::INPROGRESS | Errno::ALREADY) => wait(fd.as_fd(), PollFlags::OUT, deadline)?,
-                // Too many clients wait already, and nothing tells when there is room.
+                // The queue of clients is full, and the system does not signal when it has room.
                 Err(Errno::AGAIN) => thread::sleep(deadline.left_at_most(RETRY)?),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -135,7 +135,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody else may have removed it, and there is nobody to tell.
+        // The file may be gone already; an error has no consequence.
         let _ = fs::remove_file(&self.path);
     }
 }

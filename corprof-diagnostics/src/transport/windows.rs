@@ -1,4 +1,4 @@
-//! Named pipes, by overlapped input and output: what is not done by the deadline is cancelled.
+//! Named pipes, by overlapped input and output: at the deadline, pending operations are cancelled.
 
 #![expect(unsafe_code, reason = "the standard library has no named pipes with time-outs")]
 

@@ -33,7 +33,7 @@ pub struct Trace {
     file: File,
     /// Where the next events go.
     end: u64,
-    /// What ends the file; the next events go over it.
+    /// The end of the file; the next events overwrite it.
     tail: &'static [u8],
     buffer: Vec<u8>,
     encoder: Encoder,
@@ -56,7 +56,7 @@ enum Encoder {
     Perfetto(perfetto::Encoder),
 }
 
-/// What is known of a thread.
+/// The state of a thread.
 #[derive(Debug, Default)]
 struct Lane {
     number: u32,
@@ -169,12 +169,12 @@ impl Trace {
         self.flush_if_full()
     }
 
-    /// A thread that nobody has told of goes by its number.
+    /// A thread without a name gets its number as name.
     fn announce(&mut self, thread: u32) -> Result<(), Error> {
         if self.lanes.contains_key(&thread) { Ok(()) } else { self.thread(thread, thread, None) }
     }
 
-    /// Writes what is in the buffer.
+    /// Writes the buffer to the file.
     ///
     /// # Errors
     /// If that fails. The events of the buffer are then lost; the file is cut back to those before.

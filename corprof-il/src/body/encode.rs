@@ -1,4 +1,4 @@
-//! Writes a body: in the forms in which it was parsed, grown where they no longer hold what they must.
+//! Writes a body in the forms of its source; a form that has become too small grows.
 
 use super::layout::{Content, Section, format};
 use super::{Body, Label, NONE, Node, Operand, Prefix, Region, RegionKind};

@@ -54,7 +54,7 @@ impl Body {
 }
 
 impl Insert<'_> {
-    /// Branches that go to the instruction do not run what is inserted before it; only what falls through does.
+    /// Branches to the instruction skip the inserted code; only the path that falls through runs it.
     #[must_use]
     pub fn without_retargeting(mut self) -> Self {
         if let Place::Before { id, .. } = self.place {

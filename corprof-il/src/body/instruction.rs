@@ -11,7 +11,7 @@ pub struct InsnId(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub(crate) u32);
 
-/// What an instruction works with, besides the stack.
+/// The operand of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operand {
@@ -92,7 +92,7 @@ pub struct Instruction {
 pub struct WrongOperand {
     /// The opcode.
     pub opcode: Opcode,
-    /// What it takes.
+    /// Its operand.
     pub wanted: OperandKind,
 }
 

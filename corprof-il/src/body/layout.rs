@@ -1,4 +1,4 @@
-//! How a body was written: what the same instructions could have been written as otherwise.
+//! The layout of a body: its choice among the encodings of the same instructions.
 
 /// Bits of headers and sections (ECMA-335 II.25.4).
 pub(super) mod format {
@@ -26,14 +26,14 @@ pub(super) mod format {
     pub(in crate::body) const TINY_STACK: u16 = 8;
 }
 
-/// What the parsed bytes looked like. What is new has the default: as small as can be.
+/// The encoding of the parsed bytes. New parts have the default: the smallest encoding.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// Whether the header was fat, though a tiny one might do.
     pub(super) is_fat: bool,
     /// The flags of a fat header that have no meaning here.
     pub(super) other_flags: u16,
-    /// What a fat header has beyond its 12 bytes.
+    /// The bytes of a fat header beyond its 12.
     pub(super) header_rest: Box<[u8]>,
     pub(super) sections: Vec<Section>,
 }

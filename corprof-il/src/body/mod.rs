@@ -50,7 +50,7 @@ struct LabelEntry {
     next: u32,
 }
 
-/// A method body: instructions in order, regions, and what the header says.
+/// A method body: instructions in order, regions, and the data of the header.
 ///
 /// Instructions lie in an arena and are named by [`InsnId`]s, which stay good and are never used again. Branches go to
 /// [`Label`]s, which belong to instructions.

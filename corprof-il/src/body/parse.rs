@@ -6,7 +6,7 @@ use super::{Body, InsnId, Instruction, Label, LabelEntry, NONE, Node, Operand, P
 use crate::opcode::{Flow, Opcode, OperandKind};
 use crate::token::Token;
 
-/// What is wrong with a body's bytes, and where.
+/// The problem of a body's bytes, and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad method body, byte {at}{}: {problem}", code.map(|code| format!(" (IL_{code:04x})")).unwrap_or_default())]
 pub struct ParseError {
@@ -14,7 +14,7 @@ pub struct ParseError {
     pub at: usize,
     /// The offset in the code, if it is about the code.
     pub code: Option<u32>,
-    /// What is wrong.
+    /// The problem.
     pub problem: ParseProblem,
 }
 

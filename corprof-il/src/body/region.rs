@@ -1,4 +1,4 @@
-//! Protected regions: what is tried, and what handles it.
+//! Protected regions: the tried code and its handler.
 
 use super::{Body, InsnId};
 use crate::token::Token;
@@ -12,7 +12,7 @@ pub struct Range {
     pub last: InsnId,
 }
 
-/// What a handler is for.
+/// The kind of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RegionKind {
@@ -39,7 +39,7 @@ impl RegionKind {
 /// A clause: code that is tried, and its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Region {
-    /// What the handler is for.
+    /// The kind of the handler.
     pub kind: RegionKind,
     /// What is tried.
     pub tried: Range,

@@ -1,4 +1,4 @@
-//! What the verifier must know of a method whose body it is given.
+//! The facts about a method that the verifier needs.
 
 use super::assembly::Method;
 use super::resolve::{INTERFACE, InAssembly};
@@ -13,7 +13,7 @@ const IMPL_ASYNC: u32 = 0x2000;
 const REFERENCE_TYPE: u32 = 0x4;
 
 impl InAssembly<'_> {
-    /// What the verifier must know of a method; `None` if its signature cannot be read.
+    /// The facts about a method that the verifier needs; `None` if its signature cannot be read.
     pub fn context(&self, method: Method) -> Option<MethodContext> {
         let assembly = self.assembly();
         let row = method.token.token().row();

@@ -1,4 +1,4 @@
-//! Reads assemblies from files: every method body, and what the verifier asks of metadata.
+//! Reads assemblies from files: every method body, and the metadata for the verifier.
 //!
 //! As much of ECMA-335 II.22 to II.25 as that needs. Files are not trusted: every read is checked against the file's end, and
 //! memory is bounded by its size. `metadata` finds streams, tables and heaps; `assembly` asks for methods and types;
@@ -17,7 +17,7 @@ mod tests;
 pub use assembly::{Assembly, Method};
 pub use resolve::{Assemblies, InAssembly};
 
-/// What is wrong with a file.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {

@@ -1,4 +1,4 @@
-//! What tokens and signatures name, as IL assembly spells it: for people who read a body.
+//! Names of tokens and signatures in the spelling of IL assembly, for readers of a body.
 
 use std::fmt::Write;
 
@@ -131,7 +131,7 @@ impl InAssembly<'_> {
     }
 }
 
-/// A literal string with quotes, what cannot be shown escaped.
+/// A literal string in quotes, with escapes for unprintable characters.
 fn quoted(units: &[u16]) -> String {
     let mut text = String::from("\"");
     let shown = units.get(..LONGEST_STRING).unwrap_or(units);

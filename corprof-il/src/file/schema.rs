@@ -1,6 +1,6 @@
 //! The columns of the metadata tables (ECMA-335 II.22), and how wide they are in a file.
 
-/// What is in a column.
+/// The content of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column {
     U2,

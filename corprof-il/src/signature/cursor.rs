@@ -12,7 +12,7 @@ pub use super::reader::Reader;
 /// How a method's signature begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodHead {
-    /// Who puts arguments where.
+    /// The calling convention.
     pub convention: CallingConvention,
     /// The number of its own generic parameters.
     pub generic_parameters: u32,

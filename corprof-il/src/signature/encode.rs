@@ -36,7 +36,7 @@ impl Signature {
     /// The blob.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         match self {
             Self::Method(method) => method.encode(),
@@ -52,7 +52,7 @@ impl MethodSignature {
     /// The blob.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         encode(|encoder| encoder.method(self, 0))
     }
@@ -62,7 +62,7 @@ impl PropertySignature {
     /// The blob.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         encode(|encoder| {
             encoder.bytes.push(kind::PROPERTY | if self.has_this { kind::HAS_THIS } else { 0 });
@@ -77,7 +77,7 @@ impl Type {
     /// The blob of a type spec, which is a bare type.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         encode(|encoder| encoder.one_type(self, 0))
     }
@@ -85,7 +85,7 @@ impl Type {
     /// The blob of a field of this type.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode_field(&self) -> Result<Vec<u8>> {
         encode(|encoder| {
             encoder.bytes.push(kind::FIELD);
@@ -96,7 +96,7 @@ impl Type {
     /// The blob of local variables of these types.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode_locals(types: &[Self]) -> Result<Vec<u8>> {
         encode(|encoder| encoder.list(kind::LOCALS, types))
     }
@@ -104,7 +104,7 @@ impl Type {
     /// The blob of a method spec with these generic arguments.
     ///
     /// # Errors
-    /// What no blob can hold: see [`EncodeError`].
+    /// If no blob can hold it: see [`EncodeError`].
     pub fn encode_method_spec(types: &[Self]) -> Result<Vec<u8>> {
         encode(|encoder| encoder.list(kind::METHOD_SPEC, types))
     }

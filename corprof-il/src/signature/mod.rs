@@ -4,7 +4,7 @@
 //! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than the
 //! blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete signature
 //! are ignored, as the runtime ignores them. What was decoded is an owned tree that outlives the module, though the tokens in it do
-//! not, and encodes to the same bytes. [`cursor`] is for whoever needs no tree.
+//! not, and encodes to the same bytes. [`cursor`] reads without a tree.
 
 pub mod cursor;
 mod decode;
@@ -20,13 +20,13 @@ pub use encode::EncodeError;
 use crate::token::TypeDefOrRef;
 use decode::Decoder;
 
-/// What is wrong with a signature, and where.
+/// The problem of a signature, and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad signature at offset {offset}: {problem}")]
 pub struct SignatureError {
     /// Where in the blob, in bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// The problem.
     pub problem: SignatureProblem,
 }
 
@@ -332,9 +332,9 @@ pub struct MethodSignature {
     pub explicit_this: bool,
     /// The number of its own generic parameters.
     pub generic_parameters: u32,
-    /// What it returns.
+    /// The return type.
     pub return_type: Type,
-    /// What it takes, in order.
+    /// The types of the parameters, in order.
     pub parameters: Vec<Type>,
     /// In a reference to a variable-argument method: where in `parameters` the extra arguments begin.
     pub sentinel: Option<usize>,
@@ -371,7 +371,7 @@ impl Signature {
     /// Decodes a signature of whatever kind its first byte says.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode(blob: &[u8]) -> Result<Self, SignatureError> {
         Decoder::new(blob).any()
     }
@@ -381,7 +381,7 @@ impl MethodSignature {
     /// Decodes the signature of a method, of a reference to one, or a stand-alone one of a `calli`.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode(blob: &[u8]) -> Result<Self, SignatureError> {
         Decoder::new(blob).method()
     }
@@ -391,7 +391,7 @@ impl PropertySignature {
     /// Decodes the signature of a property.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode(blob: &[u8]) -> Result<Self, SignatureError> {
         Decoder::new(blob).property()
     }
@@ -401,7 +401,7 @@ impl Type {
     /// Decodes the signature of a type spec, which is a bare type.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode(blob: &[u8]) -> Result<Self, SignatureError> {
         Decoder::new(blob).type_spec()
     }
@@ -409,7 +409,7 @@ impl Type {
     /// Decodes the signature of a field, which is its type.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode_field(blob: &[u8]) -> Result<Self, SignatureError> {
         Decoder::new(blob).field()
     }
@@ -417,7 +417,7 @@ impl Type {
     /// Decodes the types of a method's local variables.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode_locals(blob: &[u8]) -> Result<Vec<Self>, SignatureError> {
         Decoder::new(blob).locals()
     }
@@ -425,7 +425,7 @@ impl Type {
     /// Decodes the generic arguments of a method spec.
     ///
     /// # Errors
-    /// What is wrong with the blob, and where.
+    /// The problem of the blob, and its offset.
     pub fn decode_method_spec(blob: &[u8]) -> Result<Vec<Self>, SignatureError> {
         Decoder::new(blob).method_spec()
     }

@@ -1,6 +1,6 @@
 //! Reads the bytes of a signature: single bytes, compressed integers, coded tokens (ECMA-335 II.23.2).
 //!
-//! Every read is bounds-checked and either moves forward or fails, so whoever loops over it comes to an end.
+//! Every read is bounds-checked and either moves forward or fails, so loops over it end.
 
 use super::{SignatureError, SignatureProblem};
 use crate::token::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};

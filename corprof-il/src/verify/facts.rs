@@ -1,4 +1,4 @@
-//! What tokens of methods, fields and signatures mean on the stack; each is worked out once.
+//! The effect of tokens of methods, fields and signatures on the stack; computed once for each.
 
 use std::rc::Rc;
 

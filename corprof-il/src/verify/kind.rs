@@ -1,4 +1,4 @@
-//! The kinds of values on the stack, and what a type becomes there.
+//! The kinds of values on the stack, and the kind of each type.
 
 use rustc_hash::FxHashMap;
 
@@ -24,7 +24,7 @@ pub(super) enum Kind {
     /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
     Values,
     Value(TypeId),
-    /// Nobody could tell; fits everything.
+    /// Unknown; fits every kind.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// What is on the stack where two paths meet; `None` if they may not.
+    /// The kind on the stack where two paths meet; `None` if they do not fit.
     pub(super) fn merge(self, other: Self) -> Option<Self> {
         match (self, other) {
             _ if self == other => Some(self),
@@ -136,7 +136,7 @@ impl Types {
         }
     }
 
-    /// What a primitive type is on the stack; nothing for `void`.
+    /// The kind of a primitive type; nothing for `void`.
     pub(super) fn of_primitive(&mut self, primitive: Primitive) -> Option<Kind> {
         use Primitive as P;
         Some(match primitive {
@@ -179,7 +179,7 @@ impl Types {
         found.or_insert_with(|| resolve.type_spec(token).map(std::rc::Rc::new)).clone()
     }
 
-    /// What a type of a signature is on the stack; nothing for `void`.
+    /// The kind of a type in a signature; nothing for `void`.
     pub(super) fn kind<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Option<Kind> {
         Some(match ty {
             Type::Primitive(primitive) => return self.of_primitive(*primitive),
@@ -216,7 +216,7 @@ impl Types {
         if is_told { self.intern(|| ty.to_string()) } else { Kind::Unknown }
     }
 
-    /// What a named type is on the stack; nothing for `void`.
+    /// The kind of a named type; nothing for `void`.
     pub(super) fn of_token<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<Kind> {
         if let Some(kind) = self.named.get(&token) {
             return Some(*kind);

@@ -1,4 +1,4 @@
-//! What instructions with a method or a field take from the stack and leave there.
+//! The stack effect of instructions with a method or a field.
 
 use std::rc::Rc;
 

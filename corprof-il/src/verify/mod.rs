@@ -5,7 +5,7 @@
 //! instructions, no value is missing or left over, and each is of the kind wanted; value types are told apart exactly.
 //!
 //! What is not proven is that an object is of the class that a call or a field access expects: there is no hierarchy here. A
-//! body of arbitrary instructions therefore remains the promise of whoever wrote it.
+//! body of arbitrary instructions therefore remains the responsibility of its author.
 
 mod facts;
 mod flow;
@@ -49,7 +49,7 @@ pub struct StackText {
     pub top: Vec<String>,
 }
 
-/// What is known of a body that broke no rule.
+/// The facts about a body without breaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -136,7 +136,7 @@ struct Report<'b> {
     errors: Vec<IlError>,
 }
 
-/// How many breaches are told of one body.
+/// The highest number of reported breaches per body.
 const MOST_ERRORS: usize = 1000;
 
 impl Report<'_> {

@@ -1,4 +1,4 @@
-//! What the verifier asks of metadata.
+//! The queries of the verifier to metadata.
 
 use crate::signature::{MethodSignature, Primitive, Signature, Type};
 use crate::token::{Token, TypeDefOrRef};
@@ -29,7 +29,7 @@ pub trait Resolve {
     fn has_string(&self, token: Token) -> bool;
 }
 
-/// What a type is to the stack.
+/// The kind of a type on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
     /// A class, an interface, a delegate.
@@ -42,12 +42,12 @@ pub enum Category {
     Unknown,
 }
 
-/// What is known of a named type.
+/// The properties of a named type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TypeInfo {
     /// Equal for two tokens if and only if they mean the same type.
     pub identity: u64,
-    /// What it is to the stack.
+    /// Its kind on the stack.
     pub category: Category,
     /// The type that has a meaning of its own for instructions, if it is one.
     pub well_known: Option<WellKnown>,

@@ -1,4 +1,4 @@
-//! The rules, and what is told of a breach.
+//! The rules, and the report of a breach.
 
 use std::fmt;
 
@@ -104,7 +104,7 @@ rules! {
     PathStackUnexpected,
     /// Nothing is on the stack where tried code begins.
     TryNonEmptyStack,
-    /// What is returned, and nothing else, is on the stack at `ret`.
+    /// At `ret` only the return value is on the stack.
     ReturnStack,
     /// The filter's answer, and nothing else, is on the stack at `endfilter`.
     EndfilterStack,
@@ -153,9 +153,9 @@ pub struct IlError {
     pub index: Option<u32>,
     /// The instruction, disassembled.
     pub text: String,
-    /// What was found.
+    /// The value that was found.
     pub found: String,
-    /// What the rule asks for.
+    /// The value that the rule requires.
     pub expected: String,
 }
 

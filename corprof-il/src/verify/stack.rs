@@ -27,7 +27,7 @@ struct State {
     is_queued: bool,
 }
 
-/// What goes through the instructions.
+/// The traversal of the instructions.
 pub(super) struct Flowing<'a, 'b, 'r, R: Resolve + ?Sized> {
     pub(super) report: &'a mut Report<'b>,
     pub(super) facts: &'a mut Facts<'r, R>,
@@ -306,7 +306,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
-    /// Tells of a breach at the instruction.
+    /// Reports a breach at the instruction.
     #[cold]
     pub(super) fn breach(&mut self, rule: Rule, found: impl Into<String>, expected: impl Into<String>) {
         self.report.add(rule, Some(self.place), found, expected);

@@ -1,4 +1,4 @@
-//! What each instruction takes from the stack and leaves there (ECMA-335 III, tables 2 to 7).
+//! The stack effect of each instruction (ECMA-335 III, tables 2 to 7).
 
 use super::Rule;
 use super::kind::Kind;

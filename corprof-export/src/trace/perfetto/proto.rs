@@ -1,4 +1,4 @@
-//! What is written of Perfetto's messages, with the numbers of protos/perfetto/trace in its repository.
+//! The used fields of Perfetto's messages, with the numbers of protos/perfetto/trace in its repository.
 
 /// `TrackEvent.Type`.
 pub(super) const SLICE_BEGIN: i32 = 1;
