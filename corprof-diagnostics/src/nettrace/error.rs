@@ -65,7 +65,7 @@ pub enum FormatErrorKind {
     Limit {
         /// The field of [`Limits`](super::Limits).
         name: &'static str,
-        /// The unit of the field.
+        /// The unit of the limit, for the message.
         what: &'static str,
         /// Its value.
         limit: usize,
