@@ -62,7 +62,7 @@ fn code_spans(markdown: &str) -> Vec<String> {
     events.collect()
 }
 
-/// Whether a text in backticks means a file or a folder of this repository. `NAME` stands for one that somebody will add.
+/// Whether a text in backticks means a file or a folder of this repository. `NAME` is a placeholder.
 fn is_path(text: &str) -> bool {
     let has_extension = Path::new(text).extension().is_some_and(|extension| {
         ["rs", "md", "toml", "idl", "json", "cs", "c", "lock", "stderr"].iter().any(|known| extension == *known)
@@ -157,7 +157,7 @@ fn every_file_that_comments_name_exists() -> Result<()> {
         }
         for named in paths_in_comments(&text, sign) {
             let is_file = [".rs", ".md", ".toml", ".cs", ".c"].iter().any(|extension| named.ends_with(extension));
-            // From the root, from the package, or from beside the file: somebody who reads it finds it.
+            // From the root, from the package, or from the folder of the file.
             let is_there = path.ancestors().any(|folder| folder.starts_with(root()) && folder.join(&named).exists())
                 || path
                     .ancestors()

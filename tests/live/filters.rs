@@ -13,7 +13,7 @@ use corprof_tests::{Outcome, Run, Runtime};
 const RUNS: &str = "CORPROF_FILTER_RUNS";
 const SWITCH: &str = "CORPROF_PIN_EXCEPTIONS";
 
-/// Runs with pins, where nobody says how many.
+/// The default number of runs with pins.
 const FEW: usize = 8;
 /// Runs without pins go on until so many have died.
 const DEAD: usize = 2;

@@ -1,4 +1,4 @@
-//! Ways to start an application, and who of the processes is profiled then: whoever has the variables in its environment.
+//! Ways to start an application, and the processes that are then profiled: those with the variables in their environment.
 //!
 //! There is no SDK here, so `dotnet run` and `dotnet test` are not started themselves. Both are managed programs that start the
 //! application as a child process with their own environment, as tests/managed/Parent.cs does.

@@ -70,7 +70,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
         // The runtime's own threads have no managed frame: classified, neither samples nor failures.
         ensure!(outcome.stderr.contains("walks: ") && outcome.stderr.contains("E_FAIL"), "{outcome}");
         if !runtime.is_windows() {
-            // Whoever sleeps is not stopped again and again, and told apart from who works.
+            // Sleeping threads are not stopped in each round, and are marked as waiting.
             let [walks, samples] = ["walks of threads", "samples"].map(|key| told_or_0(&outcome, key));
             ensure_or_longer!(
                 walks * 3 < samples * 2,

@@ -1,4 +1,4 @@
-//! The fake CLR against real ones: one profiler hears the same of one program, whoever runs it.
+//! Compares the fake CLR with real ones: a profiler gets the same callbacks for the same program.
 //!
 //! The program is `managed/Sequence.cs`. For real runtimes it is compiled; for the fake CLR it is played by [`play`], which
 //! follows it line by line. What is compared is all that the profiler wrote down: events, names, order, threads.

@@ -102,7 +102,7 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
             // A filter runs while that is not gone yet.
             ("Known.Throw(", "Known.Filter(", 50),
         ])?;
-        // These call nobody else, so the time of the outermost calls is that of all of them: recursion counts once.
+        // These call no other methods, so the time of the outermost calls is the total time: recursion counts once.
         for name in ["Known.Fib(", "Known.Deep("] {
             let [_, inclusive, exclusive] = times.of(name)?;
             ensure!(
@@ -181,7 +181,7 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             let own = (inclusive - exclusive) as f64 / 1e6;
             ensure!((own - milliseconds).abs() < 0.002, "{name}: {own} and {milliseconds} ms: {outcome}");
         }
-        // Each thread's time is that of its outermost method, whoever spent it.
+        // Each thread's time is the inclusive time of its outermost method.
         let spent: u64 = times.methods.values().map(|totals| totals[2]).sum();
         let around: u64 = ["Shares.Main(", "Shares.Works(", "Shares.Waits("]
             .map(|name| times.of(name).map(|totals| totals[1]))

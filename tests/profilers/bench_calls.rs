@@ -20,7 +20,7 @@ use corprof::metadata::signature::{MethodSignature, Type};
 use corprof::prelude::*;
 use libloading::Library;
 
-/// Counts what the thread that measures allocates, while nothing is timed: C has nobody to count.
+/// Counts the allocations of the measuring thread, outside of the timed part: the profiler in C has no such count.
 struct Counting;
 
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
@@ -183,7 +183,7 @@ impl Calls {
         let import = windows_core::Interface::as_raw(unsafe { metadata.as_raw() });
         // The module's metadata is looked up once, on either side.
         cx.names().function(simple[0]);
-        // SAFETY: as above; nobody asks after this callback.
+        // SAFETY: as above; it is used during this callback only.
         assert_ne!(unsafe { (in_c.keep_import)(core.as_raw(), import) }, 0);
         let signature = |function| metadata.method(cx.function_info(function).unwrap().token).unwrap().signature;
         let mut slices = simple[1..].chunks_exact(NAMES);

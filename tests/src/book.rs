@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(found, book_pages::pages(&src()).unwrap().into_iter().collect());
     }
 
-    /// Whoever reads the introduction sees what there is, in the order of the summary.
+    /// The introduction lists all chapters in the order of the summary.
     #[test]
     fn the_introduction_lists_every_chapter() {
         let introduction = src().join("introduction.md");

@@ -283,7 +283,7 @@ impl Run {
     }
 
     fn run_once(&self) -> Result<Outcome> {
-        // Files and not pipes: whoever else holds one open, reading them cannot hang.
+        // Files and not pipes: if another process holds one open, reading cannot hang.
         let file = || tempfile::tempfile().context("cannot make a file for the output");
         let (mut stdout, mut stderr) = (file()?, file()?);
         let share = |file: &File| file.try_clone().context("cannot share the output file");

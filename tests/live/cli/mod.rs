@@ -41,7 +41,7 @@ fn speaking() -> Result<Vec<Runtime>> {
     Ok(speaking)
 }
 
-/// The command, without variables of whoever runs the tests.
+/// The command, without the variables of the shell that runs the tests.
 fn corprof() -> Result<Command> {
     let program = env::var_os("CORPROF_COMMAND");
     let mut command =

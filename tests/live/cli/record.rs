@@ -115,7 +115,7 @@ fn an_interrupt_right_after_a_late_start_does_not_cost_the_profile() -> Result<(
     Ok(())
 }
 
-/// A terminal interrupts the application as well, which dies of it where nobody sees to that.
+/// A terminal interrupts the application as well, which would die of it without a precaution.
 #[test]
 fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
     if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {

@@ -7,7 +7,7 @@ use crate::hosts::apphost;
 fn an_application_runs_as_without_it_and_the_profiler_is_said_to_be_loaded() -> Result<()> {
     for runtime in runtimes(Runtime::all_and_smoke()?) {
         let mut command = corprof()?;
-        // Somebody else's profiler is not what was asked for.
+        // Variables of another profiler, which `run` must clear.
         command.env("CORECLR_PROFILER_PATH_64", "/nowhere/other.so").env("CORECLR_PROFILER", "{other}");
         command.env("CORECLR_NOTIFICATION_PROFILERS", "/nowhere/other.so={BDD57A0C-D4F7-486D-A8CA-86070DC12FA0}");
         command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?).arg("--");

@@ -1,4 +1,4 @@
-//! Profilers that forbid `unsafe` and do what nobody should: for `live/attacks.rs`. The application must not notice.
+//! Profilers that misuse corprof without `unsafe`: for `live/attacks.rs`. The application must run unchanged.
 
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]

@@ -130,7 +130,7 @@ thread_local! {
     static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
 }
 
-/// Asks from the destructors of thread-locals, and on a thread that nobody stops.
+/// Makes calls from destructors of thread-locals, and on a thread that is never stopped.
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1207", no_export)]
 pub(crate) struct Leaves {

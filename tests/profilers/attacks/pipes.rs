@@ -1,4 +1,4 @@
-//! EventPipe with names, fields and payloads that nobody has.
+//! EventPipe with unusual names, fields and payloads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

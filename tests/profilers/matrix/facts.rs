@@ -132,7 +132,7 @@ impl Facts {
             provider: provider(cx).ok(),
             pinned: self.pinned.load(Relaxed),
         };
-        // Nobody else gathers.
+        // No other thread collects facts.
         let _ = self.known.set(known);
         Ok(())
     }

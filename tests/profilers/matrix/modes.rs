@@ -25,7 +25,7 @@ use super::rows::{self, provider_config};
 /// How often each row is asked in each check.
 const TIMES: usize = 20;
 
-/// How long a call may take that waits for nobody.
+/// The time limit for a call that does not wait.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Collections that have begun.

@@ -166,7 +166,7 @@ fn slots(
     framework: &Path,
     folder: &Path,
 ) -> Result<HashSet<(&'static str, u32)>> {
-    // A header of one byte, an opcode that nobody has defined, `ret`.
+    // A header of one byte, an undefined opcode, `ret`.
     const UNDEFINED: [u8; 3] = [2 << 2 | 0b10, 0x24, 0x2a];
     let mut controls = Vec::new();
     for name in plan.assemblies {
