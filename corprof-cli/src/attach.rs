@@ -137,7 +137,7 @@ fn others(pid: u32, own: &Path) -> String {
     let others: Vec<String> =
         mapped.iter().filter(|path| *path != own).map(|path| path.display().to_string()).collect();
     if others.is_empty() {
-        "\n  the process has mapped no other profiler: this one is there already, or is being detached".into()
+        "\n  the process has mapped no other profiler: this one is attached already, or is detaching".into()
     } else {
         format!("\n  the process has mapped: {}", others.join(", "))
     }

@@ -65,11 +65,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn write(folder: &Path, replacements: &[(&str, &str)]) -> Result<()> {
-    ensure!(
-        !folder.exists(),
-        "{} is there already: choose another name, or another folder by --path",
-        folder.display()
-    );
+    ensure!(!folder.exists(), "{} exists already: choose another name, or another folder by --path", folder.display());
     for (file, template) in FILES {
         let path = folder.join(file);
         let parent = path.parent().unwrap_or(folder);
@@ -133,7 +129,7 @@ mod tests {
     #[test]
     fn nothing_is_overwritten_and_nothing_is_left_to_replace() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(write(dir.path(), &[]).unwrap_err().to_string().contains("is there already"));
+        assert!(write(dir.path(), &[]).unwrap_err().to_string().contains("exists already"));
         let all = ["@NAME@", "@STRUCT@", "@CLSID@", "@CORPROF@", "@LIBRARY@"].map(|name| (name, "x"));
         for (_, template) in FILES {
             let text = all.iter().fold(template.to_owned(), |text, (from, to)| text.replace(from, to));

@@ -184,7 +184,7 @@ fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
     attach::leave_alone_if_unloadable(&process, &sampler.library)?;
     let file = bundled::file_of(&output.pattern(), pid);
     if file.exists() {
-        return Err(anyhow!("{} is there, where the sampler would write: remove it first", file.display()).into());
+        return Err(anyhow!("{} exists, and the sampler would write there: remove it first", file.display()).into());
     }
     let stop = Stop::new(&output.folder);
     let settings = settings(args, &output.pattern(), &stop);

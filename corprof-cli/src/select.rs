@@ -40,7 +40,7 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
     }
     if found.is_empty() {
         bail!(
-            "{} does not tell a CLSID: it was not made with corprof. Name the CLSID that its documentation gives, by --clsid",
+            "{} contains no CLSID: it was not made with corprof. Give the CLSID of its documentation by --clsid",
             library.display()
         );
     }

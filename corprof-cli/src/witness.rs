@@ -72,8 +72,8 @@ impl Witness {
     /// If the folder cannot be read.
     pub fn testimonies(&self) -> Result<Vec<Testimony>> {
         let mut found = Vec::new();
-        for entry in std::fs::read_dir(self.folder.path()).context("cannot read what the runtimes said")? {
-            let path = entry.context("cannot read what the runtimes said")?.path();
+        for entry in std::fs::read_dir(self.folder.path()).context("cannot read the messages of the runtimes")? {
+            let path = entry.context("cannot read the messages of the runtimes")?.path();
             let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             if let (Some(pid), Ok(file)) = (pid, File::open(&path)) {
                 found.push(Testimony { pid, messages: messages(file) });
@@ -128,7 +128,7 @@ fn is_success(message: &str) -> bool {
 const BY_NUMBER: [(&str, &str); 4] = [
     ("[0x2500]", "set CORECLR_PROFILER to the CLSID of the profiler, in braces"),
     ("[0x2502]", "set CORECLR_PROFILER to the CLSID of the profiler, in braces and with hyphens"),
-    ("[0x2505]", "the profiler itself has refused in its `initialize`: what it printed on standard error says why"),
+    ("[0x2505]", "the profiler refused in its `initialize`: see its message on standard error"),
     (
         "[0x250a]",
         "a process has one main profiler: one beside it must say so, by `load_as_notification_only`, and be named by --notification",

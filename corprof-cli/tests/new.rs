@@ -14,7 +14,7 @@ fn a_new_crate_builds_and_its_test_passes() {
     };
     let made = new("my-profiler");
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(new("my-profiler").status.code(), Some(3), "it is there already");
+    assert_eq!(new("my-profiler").status.code(), Some(3), "it exists already");
     assert_eq!(new("My Profiler").status.code(), Some(2), "no such name");
 
     let crate_folder = folder.path().join("my-profiler");

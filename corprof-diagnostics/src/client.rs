@@ -79,7 +79,7 @@ impl Client {
     /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
     pub fn process_info(&self) -> Result<ProcessInfo> {
         use ProcessInfoVersion::{V1, V2, V3};
-        const ACTION: &str = "ask what process it is";
+        const ACTION: &str = "query the process information";
         let newest_first = [(Command::PROCESS_INFO_3, V3), (Command::PROCESS_INFO_2, V2), (Command::PROCESS_INFO, V1)];
         for (command, version) in newest_first {
             match self.ask(ACTION, command, &[], self.timeout) {
@@ -91,7 +91,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Unsupported { action: ACTION, what: "telling what it is", needs: ".NET 5" })
+        Err(Error::Unsupported { action: ACTION, what: "process information", needs: ".NET 5" })
     }
 
     /// The environment variables of the process. From .NET 5 on.

@@ -41,7 +41,7 @@ pub enum Error {
     },
 
     /// The socket is of a process that has ended.
-    #[error("nobody listens at {}: the process that made it was killed and the file can be deleted", path.display())]
+    #[error("no process listens at {}: the process that made it was killed, and the file can be deleted", path.display())]
     Stale {
         /// The socket.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub enum Error {
     },
 
     /// The answer violates the protocol.
-    #[error("{action}: what was answered is no answer of a .NET runtime: {what}")]
+    #[error("{action}: the answer is not that of a .NET runtime: {what}")]
     BadReply {
         /// The action that was requested.
         action: &'static str,

@@ -60,7 +60,7 @@ const KNOWN: &[(u32, &str, &str)] = &[
     (
         0x8013_1368,
         "CORPROF_E_PROFILER_NOT_ATTACHABLE",
-        "the profiler does not implement ICorProfilerCallback3, so it cannot be attached: load it at start-up",
+        "the profiler does not support attach: implement `initialize_for_attach`, or load it at start-up",
     ),
     (
         0x8013_1371,
@@ -69,7 +69,7 @@ const KNOWN: &[(u32, &str, &str)] = &[
     ),
     (0x8013_1384, "CORDIAGIPC_E_BAD_ENCODING", "the runtime could not read the request: please report this as a bug"),
     (0x8013_1385, "CORDIAGIPC_E_UNKNOWN_COMMAND", "the runtime does not know the request: it needs a newer .NET"),
-    (0x8013_1386, "CORDIAGIPC_E_UNKNOWN_MAGIC", "whoever answered does not speak this protocol"),
+    (0x8013_1386, "CORDIAGIPC_E_UNKNOWN_MAGIC", "the other side does not speak this protocol"),
     (0x8013_1387, "CORDIAGIPC_E_UNKNOWN_ERROR", "the runtime gives no reason"),
     (0x8013_1515, "COR_E_NOTSUPPORTED", "the runtime does not support it, or it is turned off in this process"),
     (

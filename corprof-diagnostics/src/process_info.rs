@@ -45,7 +45,7 @@ impl ProcessInfo {
     /// # Errors
     /// If it is too short.
     pub fn decode(payload: &[u8], version: ProcessInfoVersion) -> Result<Self, Invalid> {
-        Self::read(payload, version).map_err(|_| Invalid("what it says of its process is too short"))
+        Self::read(payload, version).map_err(|_| Invalid("its process information is too short"))
     }
 
     fn read(payload: &[u8], version: ProcessInfoVersion) -> Result<Self, Malformed> {

@@ -131,7 +131,7 @@ impl SessionConfig {
         if self.providers.iter().any(|provider| provider.filter.is_some()) {
             (Command::COLLECT_TRACING_5, "choosing events by their numbers", ".NET 10")
         } else if matches!(self.rundown, Rundown::Keywords(_)) {
-            (Command::COLLECT_TRACING_4, "choosing what the rundown tells", ".NET 9")
+            (Command::COLLECT_TRACING_4, "a choice of rundown events", ".NET 9")
         } else if !self.stacks {
             (Command::COLLECT_TRACING_3, "a session without stacks", ".NET 9")
         } else {

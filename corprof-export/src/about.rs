@@ -150,7 +150,7 @@ impl Caption {
             && reached < asked * LOW_RATE
         {
             let (reached, asked) = (rate(reached), rate(asked));
-            warnings.push(format!("Sampled {reached} times a second instead of {asked}: see what was skipped."));
+            warnings.push(format!("Sampled {reached} times a second instead of {asked}: see the skipped rounds."));
         }
 
         let mut notes = Vec::new();
@@ -243,7 +243,7 @@ mod tests {
             warnings,
             [
                 "Only 100 samples: shares may be off by 10 points by chance alone. Profile longer.",
-                "Sampled 7.2 times a second instead of 100: see what was skipped.",
+                "Sampled 7.2 times a second instead of 100: see the skipped rounds.",
             ]
         );
         assert_eq!(Caption::new(&sampled(200)).warnings, [""; 0]);

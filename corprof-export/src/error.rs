@@ -10,7 +10,7 @@ use crate::format;
 #[non_exhaustive]
 pub enum Error {
     /// The name of the file does not say which format is wanted.
-    #[error("cannot tell a format from the name of {path}: let it end in one of {}", format::known(), path = .path.display())]
+    #[error("the extension of {path} is of no known format: use one of {}", format::known(), path = .path.display())]
     UnknownExtension {
         /// The path as it was given.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Error {
     },
 
     /// The system would not create the file; nothing was changed.
-    #[error("cannot create {path}: {source} (is there such a folder, and may this process write into it?)", path = .path.display())]
+    #[error("cannot create {path}: {source} (does the folder exist, and may this process write into it?)", path = .path.display())]
     Create {
         /// The file that was to be written.
         path: PathBuf,

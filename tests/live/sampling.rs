@@ -425,7 +425,7 @@ fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Re
                 "sampler",
                 "SAMPLER_OUT",
                 "x.unknown",
-                "SAMPLER_OUT=x.unknown: cannot tell a format from the name of x.unknown",
+                "SAMPLER_OUT=x.unknown: the extension of x.unknown is of no known format",
             ),
             ("sampler", "SAMPLER_OUT", "no/such/x.svg", "there is no folder no/such: make it, or give another file"),
             ("sampler", "SAMPLER_MODE", "cup", "SAMPLER_MODE=cup: give cpu or wall"),

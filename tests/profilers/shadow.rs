@@ -57,9 +57,9 @@ struct Outcomes {
 enum Block {
     /// There is none.
     No,
-    /// One whose beginning the runtime told.
+    /// A block whose begin the runtime reported.
     Known,
-    /// One whose beginning it did not tell: of a method without metadata.
+    /// A block whose begin the runtime did not report: of a method without metadata.
     Untold,
 }
 

@@ -274,7 +274,7 @@ impl Display for Cost {
         let plural = if *collections == 1 { "collection was" } else { "collections were" };
         write!(f, "{collections} {plural} forced; the application stood still for")?;
         if pauses.is_empty() {
-            return f.write_str(" a time that the runtime did not tell");
+            return f.write_str(" an unknown time");
         }
         for (index, pause) in pauses.iter().enumerate() {
             write!(f, "{} {:.0} ms", if index > 0 { " and" } else { "" }, pause.as_secs_f64() * 1e3)?;

@@ -53,7 +53,7 @@ pub enum FormatErrorKind {
     },
 
     /// It ends before its end: its writer was killed, or the connection broke.
-    #[error("the trace ends in the middle, as its writer did not finish it: what was read before is good")]
+    #[error("the trace is truncated: its writer did not finish it. Events that were read before are valid")]
     Truncated,
 
     /// It contradicts the format.

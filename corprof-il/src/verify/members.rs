@@ -195,6 +195,6 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         if let Some(kind) = self.frame.returns {
             self.pop_into(kind, "the result");
         }
-        self.must_be_empty(Rule::ReturnStack, "what is returned only");
+        self.must_be_empty(Rule::ReturnStack, "the return value only");
     }
 }

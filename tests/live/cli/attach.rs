@@ -18,7 +18,7 @@ fn a_profiler_is_attached_and_a_second_one_is_refused_with_a_reason() -> Result<
         let (_, stderr) = texts(&output);
         ensure!(output.status.code() == Some(1), "{runtime}: {output:?}");
         ensure!(stderr.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE"), "{runtime}: {stderr}");
-        ensure!(stderr.contains("this one is there already"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("this one is attached already"), "{runtime}: {stderr}");
         let beeper = self::library(&runtime, "beeper")?;
         let output = corprof()?.args(["attach", &pid]).arg(beeper).args(["--timeout", "120"]).output()?;
         let (_, stderr) = texts(&output);
