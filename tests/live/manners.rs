@@ -79,7 +79,7 @@ fn an_error_of_initialize_is_told_and_no_callback_follows() -> Result<()> {
         let outcome = unharmed(&runtime, "Refuses", &[])?;
         says(
             &outcome,
-            &["the profiler Refuses is not loaded, the application runs without it: cannot read my settings: "],
+            &["the profiler Refuses is not loaded; the application runs without it: cannot read my settings: "],
         )?;
         says_nothing_of(&outcome, &["a callback after all"])?;
     }
