@@ -1,19 +1,21 @@
-//! Counts and times the calls of each method. At exit it prints the methods that took the most time.
+//! Counts and times the calls of each method. At exit it prints the methods that took the most processor time. Waits are
+//! separate: they are no processor time, and in pictures they are frames of their own.
 //!
 //! Run it with `cargo xtask demo timer`. Options are environment variables:
 //! - TIMER_OUT=times.csv writes all methods. The extension chooses the format: `.csv`, `.html` (an interactive page), `.svg`,
 //!   `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler).
 //! - TIMER_FILTER='Shop.*' times only methods whose full names match the glob.
 //! - TIMER_CALLERS='Shop.Order.*' prints the callers and callees of methods whose full names match the glob.
-//! - TIMER_PATHS=1048576 limits the number of call paths. A million paths take 64 MiB, and the report as much again. Calls on
+//! - TIMER_PATHS=1048576 limits the number of call paths. A million paths take 72 MiB, and the report as much again. Calls on
 //!   further paths are counted without their callers; the report has their number.
 //!
 //! The profiler measures its own overhead at start-up, subtracts it and reports it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use corprof::calls::{CallProfiler, CallTimer, CallTotals};
+use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
 use corprof::hooks::StackBoundary;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
@@ -108,7 +110,8 @@ impl FunctionHooks for Hooks {
 }
 
 fn row<'a>(name: &'a str, totals: &CallTotals) -> Method<'a> {
-    Method { name, calls: totals.calls, inclusive: totals.inclusive, exclusive: totals.exclusive }
+    let CallTotals { calls, inclusive, exclusive, cpu } = *totals;
+    Method { name, calls, inclusive, exclusive, cpu }
 }
 
 impl Hooks {
@@ -138,11 +141,15 @@ impl Hooks {
                 let profile = Profile::summed(application_name(), Unit::Nanoseconds);
                 let mut profile = profile.of_process(std::process::id()).in_mode(Mode::Calls);
                 let all_threads = profile.thread(0, "all threads");
-                let paths = tree.paths().map(|path| {
-                    let time = path.totals.exclusive.as_nanos() as u64;
-                    (path.caller, NamedFrame::managed(path.function), time)
+                let nanoseconds = |time: Duration| time.as_nanos() as u64;
+                let paths = tree.paths().map(|CallPath { caller, function, totals, .. }| {
+                    (caller, NamedFrame::managed(function), nanoseconds(totals.cpu))
                 });
-                profile.calls(all_threads, paths);
+                let waits = tree.paths().enumerate().filter_map(|(place, CallPath { totals, .. })| {
+                    let waited = nanoseconds(totals.exclusive - totals.cpu);
+                    (waited > 0).then(|| (Some(place), NamedFrame::native("[waits]"), waited))
+                });
+                profile.calls(all_threads, paths.chain(waits));
                 if let Some(earlier) = Output::new(path)?.write(&profile)?.kept {
                     eprintln!("timer: the earlier file is kept as {}", earlier.display());
                 }

@@ -8,8 +8,8 @@ use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Number of calls, nanoseconds inclusive and exclusive.
-type Totals = [u64; 3];
+/// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
+type Totals = [u64; 4];
 
 /// What the timer found: methods by name from its CSV file, and who called whom from standard error, in calls.
 struct Times {
@@ -54,18 +54,19 @@ fn time(run: Run) -> Result<Times> {
     ensure!(outcome.stderr.contains(" subtracted\n"), "what is subtracted is told: {outcome}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("no times: {outcome}"))?;
     let mut lines = text.lines();
-    ensure!(lines.next() == Some("method,calls,inclusive_ns,exclusive_ns"), "{text}");
+    ensure!(lines.next() == Some("method,calls,inclusive_ns,exclusive_ns,cpu_ns"), "{text}");
     let row = |line: &str| {
-        let mut cells = line.rsplitn(4, ',');
+        let mut cells = line.rsplitn(5, ',');
         let mut number = || cells.next()?.parse::<u64>().ok();
-        let (exclusive, inclusive, calls) = (number()?, number()?, number()?);
-        Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive]))
+        let (cpu, exclusive, inclusive, calls) = (number()?, number()?, number()?, number()?);
+        Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive, cpu]))
     };
     let methods = lines.map(|line| row(line).with_context(|| format!("no row: {line:?}"))).collect::<Result<_>>()?;
     let edge = |line: &str| {
         let (row, callee) = line.strip_prefix("timer: ")?.split_once(" -> ")?;
         let mut words = row.split_whitespace();
         let (calls, exclusive) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
+        words.next()?; // its processor time
         Some(((words.collect::<Vec<_>>().join(" "), callee.to_owned()), (calls, exclusive)))
     };
     let edges = outcome.stderr.lines().filter_map(edge).collect();
@@ -104,7 +105,7 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
         ])?;
         // These call no other methods, so the time of the outermost calls is the total time: recursion counts once.
         for name in ["Known.Fib(", "Known.Deep("] {
-            let [_, inclusive, exclusive] = times.of(name)?;
+            let [_, inclusive, exclusive, _] = times.of(name)?;
             ensure!(
                 inclusive > 0 && inclusive == exclusive,
                 "{name}: {inclusive} and {exclusive} ns: {}",
@@ -164,10 +165,10 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             time(Run::new(runtime, "Shares").args([(longer * 3000).to_string()]).env("TIMER_FILTER", "Shares.*"))?;
         let outcome = &times.outcome;
         outcome.exited_with(0)?;
-        let [burns, burned, burned_itself] = times.of("Shares.Burn(int32)")?;
+        let [burns, burned, burned_itself, _] = times.of("Shares.Burn(int32)")?;
         ensure!(burned == burned_itself, "Burn calls nobody: {outcome}");
         for (name, share) in SHARES {
-            let [calls, inclusive, exclusive] = times.of(name)?;
+            let [calls, inclusive, exclusive, _] = times.of(name)?;
             ensure!(calls as f64 * 100.0 == burns as f64 * share, "{name}: {calls} of {burns} calls: {outcome}");
             let percent = 100.0 * inclusive as f64 / burned as f64;
             ensure_or_longer!(is_about(percent, share), "{name}: {percent:.1} % inclusive: {outcome}");
@@ -188,7 +189,13 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             .into_iter()
             .sum::<Result<u64>>()?;
         ensure!(spent == around, "{spent} ns in all, {around} ns in the outermost: {outcome}");
-        let [_, works, _] = times.of("Shares.Works(")?;
+        if !runtime.is_windows() && !runtime.is_emulated() {
+            let [_, _, waited, ran] = times.of("Shares.Waits(")?;
+            ensure!(ran * 10 <= waited, "waits for {waited} ns, and is on a processor for {ran}: {outcome}");
+            let first = outcome.stderr.lines().skip_while(|line| !line.ends_with("  method")).nth(1);
+            ensure!(first.is_some_and(|line| line.ends_with(" Shares.Burn(int32)")), "{first:?} leads: {outcome}");
+        }
+        let [_, works, _, _] = times.of("Shares.Works(")?;
         let passed = outcome.duration.as_nanos() as u64;
         ensure!((longer * 2_900_000_000..passed).contains(&works), "{works} ns of {passed}: {outcome}");
         Ok(())
@@ -247,7 +254,7 @@ fn timer_draws_where_the_time_went() -> Result<()> {
             let burned = weight(&format!("Shares.Works(int32);{name};Shares.Burn(int32) "));
             ensure!(burned > Some(0), "{name} burns: {folded}");
         }
-        ensure!(folded.lines().any(|line| line.starts_with("Shares.Waits() ")), "{folded}");
+        ensure!(folded.lines().any(|line| line.starts_with("Shares.Waits()")), "{folded}");
     }
     Ok(())
 }
@@ -262,7 +269,7 @@ fn timer_counts_what_threads_were_doing_when_the_application_ended() -> Result<(
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
         times.calls_are(&[("Abandon.Work(", THREADS), ("Abandon.Main(", 1)])?;
         // They begin while Main does, and are still at it when the process ends.
-        let [_, worked, _] = times.of("Abandon.Work(")?;
+        let [_, worked, _, _] = times.of("Abandon.Work(")?;
         ensure_or_longer!(worked > THREADS * 1_000_000_000, "{worked} ns: {}", times.outcome);
         Ok(())
     })

@@ -117,9 +117,7 @@ impl<F: Send + 'static> CallLog<F> {
     /// Folds calls shorter than `minimum` into their callers: the number and the total time of a caller's folded calls are in
     /// [`CallEnd::folded`](super::CallEnd::folded).
     pub fn folding(mut self, minimum: Duration) -> Self {
-        // Converts the minimum to ticks, in proportion.
-        let second = self.clock.between(0, TICKS).as_secs_f64().max(1e-9);
-        self.minimum = (minimum.as_secs_f64() / second * TICKS as f64) as u64;
+        self.minimum = self.clock.ticks(minimum);
         self
     }
 
@@ -170,9 +168,6 @@ impl<F: Send + 'static> CallLog<F> {
         self.events.finish()
     }
 }
-
-/// A number of ticks that is large enough to compute the length of one.
-const TICKS: u64 = 1_000_000_000;
 
 impl<F: Send + 'static> CallWriter<F> {
     /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter).

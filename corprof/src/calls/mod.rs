@@ -18,6 +18,7 @@ mod queue;
 mod reader;
 mod shadow_stack;
 mod tree;
+mod waits;
 
 pub use crate::hooks::clock::HookClock;
 pub use log::{CallLog, CallWriter};

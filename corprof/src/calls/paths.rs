@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -55,13 +56,15 @@ pub(super) struct Sums {
     pub(super) calls: u64,
     /// In the clock's ticks.
     pub(super) ticks: u64,
+    /// The nanoseconds of that in which the thread was not on a processor.
+    pub(super) waited: u64,
     /// The path that it called last: the next is likely to be the same.
     last: u32,
 }
 
 impl Default for Sums {
     fn default() -> Self {
-        Self { calls: 0, ticks: 0, last: NOBODY }
+        Self { calls: 0, ticks: 0, waited: 0, last: NOBODY }
     }
 }
 
@@ -99,6 +102,14 @@ impl Paths {
         }
     }
 
+    /// Adds to the time of a path in which the thread was not on a processor.
+    #[cold]
+    pub(super) fn wait(&mut self, path: u32, waited: Duration) {
+        if let Some((_, sums)) = self.nodes.get_index_mut(path as usize) {
+            sums.waited += u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+
     /// Adds the sums of another thread. It brings its room, so there is enough.
     pub(super) fn merge(&mut self, mut other: Self) {
         self.cut += other.cut;
@@ -120,6 +131,7 @@ impl Paths {
             let sum = entry.or_default();
             sum.calls += sums.calls;
             sum.ticks += sums.ticks;
+            sum.waited += sums.waited;
         }
         let moved = (self.nodes.len() - before).min(other.taken);
         self.taken += moved;

@@ -3,28 +3,32 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::lock::unpoisoned;
-
 use indexmap::IndexSet;
 
+#[cfg(doc)]
+use super::CallTotals;
+use super::cold_call::cold_call;
 use super::paths::{NOBODY, Paths, Room};
 use super::shadow_stack::ShadowStack;
 use super::tree::{CallTree, Overhead};
+use super::waits::{Rule, Waits};
 use crate::hooks::clock::HookClock;
 use crate::hooks::{InHook, StackBoundary};
+use crate::lock::unpoisoned;
 
-/// The default limit on call paths: 64 MiB of them.
+/// The default limit on call paths: 72 MiB of them.
 const MOST: usize = 1 << 20;
 
 /// Counts and times calls: each thread by itself, and all together as threads end.
 ///
 /// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was running. Time
-/// in which a thread waits counts like any other; the time of a function without hooks counts for its caller.
+/// in which a thread waits counts like any other, and [`CallTotals::cpu`] lacks it; the time of a function without hooks counts
+/// for its caller.
 ///
 /// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from compiled code
 /// to the hooks.
 ///
-/// Memory is bounded: 64 bytes for each call path, at most 1,048,576 paths in all threads together
+/// Memory is bounded: 72 bytes for each call path, at most 1,048,576 paths in all threads together
 /// ([`with_bound`](Self::with_bound)) plus one for each function in each thread; and 16 bytes for each call that a thread is
 /// inside of, as in a [`ShadowStack`]. Calls without room are counted: [`CallTree::cut`], [`CallTree::lost`]. Paths take twice
 /// the memory while they grow and while a thread is [added](Self::add), and the [tree](Self::tree) takes as much again.
@@ -66,6 +70,7 @@ const MOST: usize = 1 << 20;
 pub struct CallProfiler {
     clock: HookClock,
     overhead: Overhead,
+    waits: Rule,
     room: Room,
     /// The names of functions, by number. No hook takes this lock.
     names: Mutex<IndexSet<String>>,
@@ -83,6 +88,7 @@ pub struct CallTimer {
     paths: Paths,
     /// The time of its last hook.
     last: u64,
+    waits: Waits,
 }
 
 impl CallProfiler {
@@ -95,13 +101,13 @@ impl CallProfiler {
     /// Room for `paths` paths in all threads together.
     pub fn with_bound(paths: usize) -> Self {
         let clock = HookClock::new();
-        let overhead = measure(&clock);
-        Self::with_clock(clock, overhead, paths)
+        let (overhead, waits) = (measure(&clock), Rule::new(&clock));
+        Self::with_clock(clock, overhead, waits, paths)
     }
 
-    fn with_clock(clock: HookClock, overhead: Overhead, paths: usize) -> Self {
+    fn with_clock(clock: HookClock, overhead: Overhead, waits: Rule, paths: usize) -> Self {
         let room = Room::new(paths);
-        Self { clock, overhead, names: Mutex::default(), ended: Mutex::new(Paths::new(room.clone())), room }
+        Self { clock, overhead, waits, names: Mutex::default(), ended: Mutex::new(Paths::new(room.clone())), room }
     }
 
     /// The number by which hooks know a function. Functions with the same name share a number.
@@ -114,7 +120,7 @@ impl CallProfiler {
 
     /// The timer of a thread that begins: call it in [`thread_started`](crate::hooks::FunctionHooks::thread_started).
     pub fn timer(&self) -> CallTimer {
-        CallTimer::new(self.clock.clone(), self.room.clone())
+        CallTimer::new(self.clock.clone(), self.room.clone(), self.waits)
     }
 
     /// Adds the calls of a thread that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is still inside of end
@@ -151,9 +157,9 @@ impl Default for CallProfiler {
 }
 
 impl CallTimer {
-    fn new(clock: HookClock, room: Room) -> Self {
+    fn new(clock: HookClock, room: Room, rule: Rule) -> Self {
         let last = clock.now();
-        Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last }
+        Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last, waits: Waits::new(rule, last) }
     }
 
     /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter), with its [number](CallProfiler::number).
@@ -197,11 +203,33 @@ impl CallTimer {
     /// Counts the time until `now` for the running function.
     #[inline]
     fn pass(&mut self, now: u64) {
-        if let Some(&path) = self.stack.top() {
-            // The counters of two processors may differ a little.
-            self.paths.spend(path, now.saturating_sub(self.last));
-        }
+        // The counters of two processors may differ a little.
+        let mut spent = now.saturating_sub(self.last);
         self.last = now;
+        if self.waits.is_due(now, spent) {
+            cold_call(|| self.ask(&mut spent));
+        }
+        if let Some(&path) = self.stack.top() {
+            self.paths.spend(path, spent);
+        }
+    }
+
+    /// Asks whether the thread was on a processor. The system likes to take a thread off it meanwhile, so the time until there is
+    /// an answer is time of the same function.
+    #[cold]
+    fn ask(&mut self, spent: &mut u64) {
+        let is_long = self.waits.is_long(*spent);
+        let Some((after, waited)) = self.waits.ask(&self.clock, self.last) else { return };
+        *spent += after - self.last;
+        self.last = after;
+        if is_long && let Some(&path) = self.stack.top() {
+            self.paths.wait(path, waited.min(self.clock.between(0, *spent)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn last(&self) -> u64 {
+        self.last
     }
 }
 
@@ -211,7 +239,7 @@ fn measure(clock: &HookClock) -> Overhead {
     let mut best = Overhead { inside: f64::INFINITY, outside: f64::INFINITY };
     // The first round is slow.
     for _ in 0..50 {
-        let mut timer = CallTimer::new(clock.clone(), Room::new(4));
+        let mut timer = CallTimer::new(clock.clone(), Room::new(4), Rule::NEVER);
         timer.enter_at(2, 0, clock.now());
         for _ in 0..CALLS {
             timer.enter_at(1, 1, clock.now());
@@ -239,7 +267,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl CallProfiler {
     /// A profiler that takes times in nanoseconds and subtracts nothing.
     pub(super) fn counting_nanoseconds(paths: usize) -> Self {
-        Self::with_clock(HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 }, paths)
+        let (clock, nothing) = (HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 });
+        let waits = Rule::new(&clock);
+        Self::with_clock(clock, nothing, waits, paths)
     }
 
     pub(super) fn set_overhead(&mut self, inside: f64, outside: f64) {

@@ -55,6 +55,9 @@ pub struct CallTotals {
     pub inclusive: Duration,
     /// The time in which the functions themselves ran: without the hooked functions that they called.
     pub exclusive: Duration,
+    /// What of the exclusive time the threads were on a processor: the rest they waited, for a lock, a disk, a processor. On
+    /// systems other than Linux it is all of it.
+    pub cpu: Duration,
 }
 
 impl CallTree {
@@ -77,7 +80,12 @@ impl CallTree {
             .map(|((caller, function, sums), made)| {
                 let overhead = sums.calls as f64 * overhead.inside + made as f64 * overhead.outside;
                 let exclusive = time(sums.ticks).saturating_sub(Duration::from_nanos(overhead as u64));
-                Node { caller, function, totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive } }
+                let cpu = exclusive.saturating_sub(Duration::from_nanos(sums.waited));
+                Node {
+                    caller,
+                    function,
+                    totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive, cpu },
+                }
             })
             .collect();
         // Callers come before their callees.
@@ -98,12 +106,12 @@ impl CallTree {
         })
     }
 
-    /// The called functions by name, those with the most exclusive time first.
+    /// The called functions by name, those with the most processor time first, so that waits do not lead.
     pub fn functions(&self) -> Vec<(&str, CallTotals)> {
         self.sums(|node| self.name(node))
     }
 
-    /// The pairs of caller and called function by name, those with the most exclusive time of the called function first. The
+    /// The pairs of caller and called function by name, those with the most processor time of the called function first. The
     /// caller is none if no hooked function was running.
     pub fn edges(&self) -> Vec<((Option<&str>, &str), CallTotals)> {
         self.sums(|node| (self.nodes.get(node.caller as usize).map(|caller| self.name(caller)), self.name(node)))
@@ -144,6 +152,7 @@ impl CallTree {
             }
             totals.calls += node.totals.calls;
             totals.exclusive += node.totals.exclusive;
+            totals.cpu += node.totals.cpu;
             // The time of a call within another with the same key is in the outer one.
             if *around == 0 {
                 totals.inclusive += node.totals.inclusive;
@@ -153,7 +162,7 @@ impl CallTree {
             ahead.extend(first[at].map(|first| (first, false)));
         }
         let mut sums: Vec<_> = sums.into_iter().map(|(key, (totals, _))| (key, totals)).collect();
-        sums.sort_by_key(|(_, totals)| Reverse(totals.exclusive));
+        sums.sort_by_key(|(_, totals)| Reverse((totals.cpu, totals.exclusive)));
         sums
     }
 }

@@ -67,6 +67,14 @@ impl HookClock {
         Duration::from_nanos(self.0.delta_as_nanos(earlier, later))
     }
 
+    /// The number of ticks in `time`.
+    pub(crate) fn ticks(&self, time: Duration) -> u64 {
+        // Large enough to compute the length of one tick.
+        const TICKS: u64 = 1_000_000_000;
+        let second = self.between(0, TICKS).as_secs_f64().max(1e-9);
+        (time.as_secs_f64() / second * TICKS as f64) as u64
+    }
+
     /// A clock that counts nanoseconds, for tests that make up their times.
     #[cfg(test)]
     pub(crate) fn of_nanoseconds() -> Self {

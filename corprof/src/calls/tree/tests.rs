@@ -28,7 +28,9 @@ fn tree(hooks: &[(&str, usize, u64)]) -> CallTree {
 }
 
 fn totals(calls: u64, inclusive: u64, exclusive: u64) -> CallTotals {
-    CallTotals { calls, inclusive: Duration::from_nanos(inclusive), exclusive: Duration::from_nanos(exclusive) }
+    let [inclusive, exclusive] = [inclusive, exclusive].map(Duration::from_nanos);
+    // Nobody waits for long enough to be asked.
+    CallTotals { calls, inclusive, exclusive, cpu: exclusive }
 }
 
 /// Calls, inclusive and exclusive nanoseconds of a function.
@@ -141,4 +143,47 @@ fn what_timing_takes_is_measured_and_subtracted() {
     let tree = subtracting.tree();
     assert_eq!(of(&tree, "b"), totals(2, 7, 7));
     assert_eq!(of(&tree, "a"), totals(1, 38, 31));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_wait_is_no_processor_time() {
+    let times = CallProfiler::counting_nanoseconds(16);
+    let mut timer = times.timer();
+    let start = timer.last();
+    // By this clock minutes pass, of which this thread runs for next to nothing.
+    timer.enter_at(100, times.number("works"), start);
+    timer.enter_at(90, times.number("waits"), start + 10_000);
+    timer.leave_at(90, start + 120_000_000_000);
+    timer.leave_at(100, start + 120_000_010_000);
+    times.add_at(timer, start + 120_000_010_000);
+    let tree = times.tree();
+    let waits = of(&tree, "waits");
+    assert_eq!(waits.exclusive, Duration::from_nanos(119_999_990_000));
+    assert!(waits.cpu < Duration::from_secs(60), "{waits:?}");
+    assert_eq!(of(&tree, "works"), totals(1, 120_000_010_000, 20_000));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_many_short_times_lack_is_no_wait_of_the_next_long_one() {
+    use crate::system;
+    let times = CallProfiler::counting_nanoseconds(16);
+    let mut timer = times.timer();
+    let (start, short, calls) = (timer.last(), 10_000, 1000);
+    // By this clock the thread makes calls for ten milliseconds, of which the system counts next to nothing.
+    timer.enter_at(100, times.number("calls"), start);
+    for call in 0..calls {
+        timer.enter_at(90, times.number("short"), start + call * short);
+        timer.leave_at(90, start + (call + 1) * short);
+    }
+    // And then it runs, for longer than passes by this clock.
+    let (thread, begun) = (system::os_thread_id(), start + calls * short);
+    let ran = system::cpu_time(thread).unwrap();
+    timer.enter_at(90, times.number("runs"), begun);
+    while system::cpu_time(thread).unwrap() - ran < Duration::from_millis(3) {}
+    timer.leave_at(90, begun + 50_000);
+    timer.leave_at(100, begun + 50_000);
+    times.add_at(timer, begun + 50_000);
+    assert_eq!(of(&times.tree(), "runs"), totals(1, 50_000, 50_000));
 }
