@@ -38,17 +38,16 @@ const TASKS: [&str; 4] = [
 ///   the runtime cuts the stack.
 /// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the suspension,
 ///   whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
-pub(super) fn is_of_the_runtime(cx: &InCallback<'_>, function: FunctionId) -> bool {
+pub(super) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodProps) -> bool {
     let answer = || -> Result<bool> {
-        let (metadata, method) = method(cx, function)?;
         let mut class = method.class;
         while let Some(outer) = metadata.enclosing_class(class)? {
             class = outer;
         }
         let class = metadata.type_def(class)?.name;
         let is_of_these =
-            EXCEPTION_HANDLING.contains(&class.as_str()) || class == SUSPENDING && is_suspended_by_the_runtime(&method);
-        Ok(is_of_these && is_core_library(&metadata)?)
+            EXCEPTION_HANDLING.contains(&class.as_str()) || class == SUSPENDING && is_suspended_by_the_runtime(method);
+        Ok(is_of_these && is_core_library(metadata)?)
     };
     answer() == Ok(true)
 }
@@ -100,7 +99,8 @@ impl SlowPath {
     }
 }
 
-fn method<'cx>(cx: &'cx InCallback<'_>, function: FunctionId) -> Result<(MetadataImport<'cx>, MethodProps)> {
+/// What the metadata says of a function, and that itself.
+pub(super) fn method<'cx>(cx: &'cx InCallback<'_>, function: FunctionId) -> Result<(MetadataImport<'cx>, MethodProps)> {
     let info = cx.function_info(function)?;
     let metadata = cx.metadata(info.module)?;
     let method = metadata.method(info.token)?;

@@ -204,15 +204,18 @@ impl<H: EitherHooks> Installed<H> {
             // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
-            if fitness::is_of_the_runtime(&cx, function) {
-                return None;
-            }
+            // The metadata is let go of again before `select`.
+            let method = match fitness::method(&cx, function) {
+                Ok((metadata, method)) if fitness::is_of_the_runtime(&metadata, &method) => return None,
+                Ok((_, method)) => Some(method),
+                Err(_) => None,
+            };
             if !H::VALUES.is_empty() {
                 hooks.slow_path.note(&cx, function);
             }
             let select = || match hooks.user().select(&mut cx, function) {
                 Hook::Yes(data) if H::VALUES.is_empty() => {
-                    Some((data, signature::tags(&cx, function), Plan::default()))
+                    Some((data, signature::tags(method.as_ref()), Plan::default()))
                 }
                 Hook::Yes(data) => {
                     let is_fit = hooks.slow_path.is_fit(&cx, function);

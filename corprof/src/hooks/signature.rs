@@ -6,21 +6,15 @@
 
 use super::fitness;
 use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
-use crate::context::InCallback;
-use crate::id::FunctionId;
+use crate::metadata::MethodProps;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
 
-/// The tags that say which registers the stubs must save for `function`.
-pub(super) fn tags(cx: &InCallback<'_>, function: FunctionId) -> usize {
-    let signature = || {
-        let info = cx.function_info(function).ok()?;
-        let method = cx.metadata(info.module).ok()?.method(info.token).ok()?;
-        // The runtime unwraps the result of a runtime-async method.
-        let is_async = fitness::is_suspended_by_the_runtime(&method);
-        let signature = MethodSignature::decode(&method.signature).ok()?;
-        (!is_async).then_some(signature)
-    };
-    signature().map_or(OURS, |signature| of_signature(&signature))
+/// The tags that say which registers the stubs must save for a function; it may have no metadata.
+pub(super) fn tags(method: Option<&MethodProps>) -> usize {
+    // The runtime unwraps the result of a runtime-async method.
+    let method = method.filter(|method| !fitness::is_suspended_by_the_runtime(method));
+    let signature = method.and_then(|method| MethodSignature::decode(&method.signature).ok());
+    signature.map_or(OURS, |signature| of_signature(&signature))
 }
 
 fn of_signature(signature: &MethodSignature) -> usize {
