@@ -9,6 +9,7 @@
  *     cc -O2 -shared -fPIC -DCOUNT_LOADS -o libfloor_loads.so floor.c  counts modules that go, and classes and code that come
  *     cc -O2 -shared -fPIC -DCOUNT_CALLS -o libfloor_calls.so floor.c hooks.S     counts calls, each thread by itself
  *     cc -O2 -shared -fPIC -DHOOK_RETURNS -o libfloor_return.so floor.c hooks.S   has hooks that only return
+ *     cc -O2 -shared -fPIC -DHOOK_RETURNS -DASK_NAMES -o libfloor_names.so floor.c hooks.S   and asks for the names of functions
  *     cc -O2 -shared -fPIC -DSHADOW -o libfloor_shadow.so floor.c shadow.c hooks.S   knows what runs and since when
  *
  * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_loads.rs,
@@ -194,6 +195,41 @@ __attribute__((visibility("hidden"))) void left(uintptr_t function) {
 }
 #endif
 
+#ifdef ASK_NAMES
+static const GUID IID_IMPORT = {0x7dac8207, 0xd3ae, 0x4c75, {0x9b, 0x67, 0x92, 0x80, 0x1a, 0x49, 0x7d, 0x44}};
+static Object *names_info;
+static uint64_t name_lengths;
+
+/* FunctionIDMapper2: the calls that the name of a method and of its class take. Nothing is made of the answers. */
+static uintptr_t ask_name(uintptr_t function, void *data, int32_t *hook) {
+    uintptr_t class = 0, module = 0;
+    uint32_t token = 0, args = 0, owner = 0, flags = 0, rva = 0, impl = 0, extends = 0, length = 0, size = 0;
+    uint16_t name[512];
+    const uint8_t *signature;
+    Object *import = NULL;
+    (void)data;
+    *hook = 1;
+    /* Slot 38 is GetFunctionInfo2, slot 21 GetModuleMetaData; slots 30 and 12 of IMetaDataImport GetMethodProps and
+     * GetTypeDefProps. */
+    if (((HRESULT(*)(Object *, uintptr_t, uintptr_t, uintptr_t *, uintptr_t *, uint32_t *, uint32_t, uint32_t *,
+                     uintptr_t *))names_info->vtable[38])(names_info, function, 0, &class, &module, &token, 0, &args, NULL) < 0)
+        return function;
+    if (((HRESULT(*)(Object *, uintptr_t, uint32_t, const GUID *, Object **))names_info->vtable[21])(names_info, module, 0,
+                                                                                               &IID_IMPORT, &import) < 0 ||
+        !import)
+        return function;
+    ((HRESULT(*)(Object *, uint32_t, uint32_t *, uint16_t *, uint32_t, uint32_t *, uint32_t *, const uint8_t **, uint32_t *,
+                 uint32_t *, uint32_t *))import->vtable[30])(import, token, &owner, name, 512, &length, &flags, &signature, &size,
+                                                             &rva, &impl);
+    __atomic_fetch_add(&name_lengths, length, __ATOMIC_RELAXED);
+    ((HRESULT(*)(Object *, uint32_t, uint16_t *, uint32_t, uint32_t *, uint32_t *, uint32_t *))import->vtable[12])(
+        import, owner, name, 512, &length, &flags, &extends);
+    __atomic_fetch_add(&name_lengths, length, __ATOMIC_RELAXED);
+    ((HRESULT(*)(Object *))import->vtable[2])(import);
+    return function;
+}
+#endif
+
 static HRESULT initialize(Object *this, Object *runtime) {
     Object *info = NULL;
     HRESULT code;
@@ -211,7 +247,11 @@ static HRESULT initialize(Object *this, Object *runtime) {
     /* Slot 61 of ICorProfilerInfo3 is SetEnterLeaveFunctionHooks3. */
     if (code >= 0) code = ((HRESULT(*)(Object *, Method, Method, Method))info->vtable[61])(info, enter, leave, NULL);
 #endif
-#ifdef COUNT_CLASSES
+#ifdef ASK_NAMES
+    /* Slot 59 of ICorProfilerInfo3 is SetFunctionIDMapper2. */
+    names_info = info; /* kept */
+    if (code >= 0) code = ((HRESULT(*)(Object *, void *, void *))info->vtable[59])(info, (void *)ask_name, NULL);
+#elif defined COUNT_CLASSES
     runtime_info = info; /* kept */
 #else
     ((HRESULT(*)(Object *))info->vtable[2])(info);
@@ -230,6 +270,8 @@ static HRESULT shutdown(void) {
 #elif defined COUNT_LOADS
     fprintf(stderr, "modules=%llu\nclasses=%llu\nfunctions=%llu\n", (unsigned long long)modules, (unsigned long long)classes,
             (unsigned long long)functions);
+#elif defined ASK_NAMES
+    fprintf(stderr, "names=%llu\n", (unsigned long long)__atomic_load_n(&name_lengths, __ATOMIC_RELAXED));
 #elif defined SHADOW
     report_calls();
 #elif defined COUNT_CALLS

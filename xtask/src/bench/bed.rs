@@ -85,6 +85,8 @@ impl Built {
 pub(super) struct HookProfilers {
     /// In C; its hooks only return.
     pub(super) returning: Built,
+    /// In C, return as well, and ask for the name of each function.
+    pub(super) naming: Built,
     /// Count calls.
     pub(super) count: Pair,
     /// Keep a shadow stack with times.
@@ -172,17 +174,23 @@ impl Bed {
         let c_classes = floor(&dir, "classes", &["-DCOUNT_CLASSES"], &[])?;
         let c_loads = floor(&dir, "loads", &["-DCOUNT_LOADS"], &[])?;
         let c_nothing = floor(&dir, "nothing", &[], &[])?;
-        let hooks = |role, option, others: &[_]| floor(&dir, role, &[option], &[&["hooks.S"], others].concat());
+        let hooks = |role, options: &[_], others: &[_]| floor(&dir, role, options, &[&["hooks.S"], others].concat());
         let in_c = || -> Result<_> {
-            let returning = hooks("return", "-DHOOK_RETURNS", &[])?;
-            Ok((returning, hooks("calls", "-DCOUNT_CALLS", &[])?, hooks("shadow", "-DSHADOW", &["shadow.c"])?))
+            let returning = hooks("return", &["-DHOOK_RETURNS"], &[])?;
+            let naming = hooks("names", &["-DHOOK_RETURNS", "-DASK_NAMES"], &[])?;
+            Ok((
+                returning,
+                naming,
+                hooks("calls", &["-DCOUNT_CALLS"], &[])?,
+                hooks("shadow", &["-DSHADOW"], &["shadow.c"])?,
+            ))
         };
         let hooks_in_c = HAS_HOOKS.then(in_c).transpose()?;
         let calls_in_c = c_library(&dir, &["calls.c"], "calls", &[])?;
         let walks_in_c = c_library(&dir, &["walks.c"], "walks", &[])?;
 
         announce("Building the profilers in Rust, optimised");
-        let names = [
+        let of_tests = [
             "bench_count",
             "bench_loads",
             "bench_nothing",
@@ -190,27 +198,29 @@ impl Bed {
             "bench_shadow",
             "bench_calls",
             "bench_walks",
-            "logger",
-            "timer",
-            "tracer",
-            "sampler",
             "sampling",
-            "allocations",
         ];
-        let mut build = cargo::cargo();
-        build.args(["build", "--release", "--package", "corprof-tests", "--package", "corprof-examples"]);
-        build.args(names.iter().flat_map(|name| ["--example", name]));
-        let libraries = cargo::build_examples(&mut build)?;
+        let of_examples = ["logger", "timer", "tracer", "sampler", "allocations"];
+        // One after the other: together the examples would get what the tests want of corprof as well, its feature `testing`, and
+        // be slower than those that users build.
+        let build = |package: &str, names: &[&str]| {
+            let mut build = cargo::cargo();
+            build.args(["build", "--release", "--package", package]);
+            build.args(names.iter().flat_map(|name| ["--example", name]));
+            cargo::build_examples(&mut build)
+        };
+        let libraries = [build("corprof-tests", &of_tests)?, build("corprof-examples", &of_examples)?].concat();
         let library = |name: &str| {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
         let built = |name: &str| Built::new(library(name)?, None);
-        let [count, loads, nothing, hooks, shadow, calls, walks, logger, timer, tracer, sampler, sampling, allocations] =
-            names;
-        let hooks = |(returning, count, stack)| {
+        let [count, loads, nothing, hooks, shadow, calls, walks, sampling] = of_tests;
+        let [logger, timer, tracer, sampler, allocations] = of_examples;
+        let hooks = |(returning, naming, count, stack)| {
             anyhow::Ok(HookProfilers {
                 returning,
+                naming,
                 count: Pair { c: count, corprof: built(hooks)? },
                 shadow: Pair { c: stack, corprof: built(shadow)? },
                 timer: built(timer)?,

@@ -32,8 +32,6 @@ pub(super) struct Service {
     /// Its standard error: a file, which needs no reader.
     stderr: tempfile::NamedTempFile,
     port: u16,
-    /// The time from the process's start to its first answer.
-    pub(super) first_answer: Duration,
 }
 
 /// The results of answered requests.
@@ -64,7 +62,6 @@ impl Service {
         let stderr =
             tempfile::NamedTempFile::new().context("cannot make a file for the standard error of the service")?;
         command.stdout(Stdio::piped()).stderr(stderr.reopen().context("cannot open the file for its standard error")?);
-        let start = Instant::now();
         let mut child = command.spawn().context("cannot start the service")?;
         let mut stdout = BufReader::new(child.stdout.take().context("the service has no output")?);
         let mut line = String::new();
@@ -75,9 +72,8 @@ impl Service {
             let _ = child.wait();
             bail!("the service does not listen, it says {line:?}\n{}", fs::read_to_string(&stderr).unwrap_or_default());
         };
-        let mut service = Self { child, _stdout: stdout, stderr, port, first_answer: Duration::ZERO };
+        let service = Self { child, _stdout: stdout, stderr, port };
         Client::new(port)?.get(path)?;
-        service.first_answer = start.elapsed();
         Ok(service)
     }
 

@@ -5,6 +5,11 @@
 //! shorter than a scheduler's time slice, so that most slices are undisturbed even on a busy machine. Tiered compilation is
 //! off: the loop runs fully compiled from the start. Each profiler reports at Shutdown how many objects it counted, which must
 //! match.
+//!
+//! Counting by class takes 10 ns more than in C (47 and 37). By `perf annotate` some 8 of them are the two locked instructions of
+//! the lock around a thread's value, which a reader on another thread needs; most of the others are `__tls_get_addr`, by which a
+//! library that is loaded at run time reaches its thread-locals: the C one asks for the `initial-exec` model, which stable Rust
+//! has no option for.
 
 use anyhow::{Context, Result, ensure};
 

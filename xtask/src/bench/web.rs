@@ -1,4 +1,4 @@
-//! A web service under profilers: the cost of a request, lost events, and the time of the first answer.
+//! A web service under profilers: the cost of a request, and lost events.
 //!
 //! Two services run at a time, one without a profiler and one with. They receive some hundreds of requests each in turn, so
 //! that other work on the machine affects both; the processor time of a request is compared, turn by turn. A throughput of 0.6
@@ -19,7 +19,6 @@ use super::storm::numbers;
 use super::table::Line;
 
 const ROW: &str = "service";
-const FIRST: &str = "first answer";
 const CALLS: &str = "12 M events";
 
 /// The cost of a request that corresponds to this throughput relative to no profiler.
@@ -62,8 +61,6 @@ struct Measured {
     /// The throughput relative to no profiler, turn by turn.
     rates: Vec<f64>,
     slowest: Vec<f64>,
-    /// The milliseconds until the first answer, and the processor time until then.
-    first: [Vec<[f64; 2]>; 2],
     said: String,
 }
 
@@ -147,14 +144,10 @@ fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) 
     let settings = [collector.clone(), watcher.settings.clone()].concat();
     let start = |built, settings: &[_]| -> Result<_> {
         let service = Service::start(bed, dll, built, settings, PATH)?;
-        let first = [service.first_answer, service.processor_time()?].map(|time| time.as_secs_f64() * 1e3);
         service.load(PATH, WARM_UP)?;
-        Ok((service, first))
+        Ok(service)
     };
-    let (bare, first) = start(None, &collector)?;
-    measured.first[0].push(first);
-    let (watched, first) = start(Some(watcher.built), &settings)?;
-    measured.first[1].push(first);
+    let (bare, watched) = (start(None, &collector)?, start(Some(watcher.built), &settings)?);
     let (mut costs, mut watched_costs) = (Vec::new(), Vec::new());
     for turn in 0..TURNS {
         let ask = |service: &Service| service.load(PATH, REQUESTS);
@@ -188,20 +181,6 @@ impl Watcher<'_> {
             let slowest = quantile(measured.slowest.clone(), 0.5);
             let slowest = Line::stated(ROW, self.name, slowest, "times the 99th percentile").target(MOST_SLOWER);
             lines.push(slowest.spread(middle_half(measured.slowest.clone())));
-        } else {
-            let median =
-                |side: &[[f64; 2]], which: usize| quantile(side.iter().map(|first| first[which]).collect(), 0.5);
-            let [bare, watched] = &measured.first;
-            let text =
-                |which| format!("{:.0} ms, without a profiler {:.0}", median(watched, which), median(bare, which));
-            note(format_args!("the first answer: {}; processor time: {}", text(0), text(1)));
-            lines.push(Line::stated(FIRST, self.name, median(watched, 0) / median(bare, 0), "times"));
-            lines.push(Line::stated(
-                FIRST,
-                self.name,
-                median(watched, 1) / median(bare, 1),
-                "times the processor time",
-            ));
         }
         if self.kind == Kind::Tracer {
             lines.push(Line::stated(ROW, self.name, lost(&measured.said)? as f64, "events lost").target(0.0));
