@@ -80,7 +80,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
             println!("{runtime}: {samples} samples by {walks} walks; {waits} us of {all} us are waits");
             ensure_or_longer!(waits * 2 > all && waits * 10 < all * 9, "two of three threads wait: {outcome}");
         }
-        ensure!(outcome.stderr.matches("second sampler: there is a sampler in this process already").count() == 1);
+        ensure!(outcome.stderr.matches("second sampler: this process already has a sampler").count() == 1);
         Ok(())
     })
 }
