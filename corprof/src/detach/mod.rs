@@ -98,6 +98,18 @@ impl Detacher {
         self.0.ending.detach()
     }
 
+    /// Blocks until the detach has ended. After `Ok`, another profiler can attach.
+    ///
+    /// The detach waits for callbacks and for the profiler's threads, so do not call this there. Call it on a [`std::thread`], which
+    /// may outlive the profiler.
+    ///
+    /// # Errors
+    /// The reason if the profiler has not detached: the runtime has refused, the application has ended, or
+    /// [`detach`](Self::detach) was not called.
+    pub fn wait(&self) -> Result<()> {
+        self.0.ending.wait()
+    }
+
     /// The progress of the detach.
     pub fn state(&self) -> DetachState {
         match self.0.ending.stage() {

@@ -244,6 +244,25 @@ impl Ending {
         self.set(self.state(), Stage::Detached);
     }
 
+    /// Waits for the end of a detach. An error is the reason why it did not succeed.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            match state.stage {
+                Stage::Draining | Stage::LastWord | Stage::Asking | Stage::Asked if !state.process_ends => {
+                    state = unpoisoned(self.changed.wait(state));
+                }
+                Stage::Detached => return Ok(()),
+                Stage::Stays(error) => return Err(error),
+                Stage::Running => {
+                    let rule = "no detach has begun: call `detach` first";
+                    return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about("wait", rule));
+                }
+                _ => return Err(Self::refusal(Stage::Over)),
+            }
+        }
+    }
+
     /// Sleeps until the stage changes, for `limit` at most.
     pub(crate) fn sleep(&self, limit: Duration) {
         drop(unpoisoned(self.changed.wait_timeout(self.state(), limit)));

@@ -124,11 +124,18 @@ fn steps_come_in_order_and_clones_of_info_answer_with_an_error() {
         let (log, detacher, info) = given(&clr);
         assert_eq!(detacher.state(), DetachState::Loaded);
         assert!(info.event_mask().is_ok());
+        let unasked = detacher.wait().unwrap_err();
+        assert!(unasked.to_string().contains("call `detach` first"), "{unasked}");
         detacher.detach().unwrap();
+        let waiting = std::thread::spawn({
+            let detacher = detacher.clone();
+            move || detacher.wait()
+        });
         let again = detacher.detach().unwrap_err();
         assert_eq!(again.code(), sys::CORPROF_E_PROFILER_DETACHING);
         assert!(again.to_string().contains("has begun already"), "{again}");
         until("the runtime is not asked", || clr.detach());
+        waiting.join().unwrap().unwrap();
         assert_eq!(detacher.state(), DetachState::Detached);
         assert_eq!(*log.lock().unwrap(), LIFE);
         assert!(is_closed(&info) && is_closed(&info.clone()));
