@@ -15,13 +15,17 @@
 //! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
 //! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
+//! An attached sampler detaches when sampling ends. Then it creates /tmp/stop.4711.left, which contains the reason if it could not
+//! detach.
+//!
 //! If a module has a portable PDB, methods and lambdas have file and line.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use corprof::detach::Detacher;
 use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
@@ -148,11 +152,7 @@ impl State {
             Err(error) => eprintln!("sampler: {error}"),
         }
         if let Some(stop) = &self.stop {
-            let mut done = stop.clone().into_os_string();
-            done.push(format!(".{}", std::process::id()));
-            if let Err(error) = std::fs::File::create(&done) {
-                eprintln!("sampler: {}: {error}", done.display());
-            }
+            report(stop, "", "");
         }
     }
 
@@ -203,7 +203,9 @@ impl State {
     fn is_told_to_stop(&mut self) -> bool {
         let Some(stop) = self.stop.as_ref().filter(|_| self.looked.elapsed() > LOOK) else { return false };
         self.looked = Instant::now();
-        stop.exists()
+        // If the folder is gone, so is the command that created it.
+        let folder = stop.parent().filter(|folder| !folder.as_os_str().is_empty());
+        stop.exists() || folder.is_some_and(|folder| !folder.is_dir())
     }
 
     /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
@@ -221,6 +223,27 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// Reports the progress by a file next to SAMPLER_STOP, and renames it into place: it is complete as soon as it exists.
+fn report(stop: &Path, what: &str, text: &str) {
+    let file = format!("{}.{}{what}", stop.display(), std::process::id());
+    let part = format!("{file}.part");
+    if let Err(error) = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file)) {
+        eprintln!("sampler: {file}: {error}");
+    }
+}
+
+/// Detaches the profiler, and reports the end of the detach: then another one can attach.
+fn detach(detacher: Detacher, stop: Option<PathBuf>) {
+    // The detach waits for the threads of the profiler, so this must not be one of them.
+    std::thread::spawn(move || {
+        let why = detacher.detach().and_then(|()| detacher.wait()).err().map(|error| error.to_string());
+        match stop {
+            Some(stop) => report(&stop, ".left", &why.unwrap_or_default()),
+            None => why.iter().for_each(|why| eprintln!("sampler: cannot detach: {why}")),
+        }
+    });
 }
 
 /// The managed methods seen so far.
@@ -299,7 +322,8 @@ impl Methods {
 }
 
 impl SamplerProfiler {
-    fn start(&self, cx: &InTriggers<'_>, options: Options) -> Result<(), BoxError> {
+    /// With a `detacher` the profiler detaches when sampling ends.
+    fn start(&self, cx: &InTriggers<'_>, options: Options, mut detacher: Option<Detacher>) -> Result<(), BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let sampler = Sampler::every(interval)
             .mode(options.mode)
@@ -310,12 +334,16 @@ impl SamplerProfiler {
             // Signals also sample dynamic methods. To name these, corprof needs the events of their compilation and end.
             cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
         }
+        let stop = options.stop.clone();
         *self.state.lock(cx) = Some(State::new(options, interval));
         let state = Arc::clone(&self.state);
         sampler.start(cx, move |round| {
             let is_over = state.lock(round.cx()).as_mut().is_some_and(|state| state.add(round));
             if is_over {
                 round.end_sampling();
+                if let Some(detacher) = detacher.take() {
+                    detach(detacher, stop.clone());
+                }
             }
         })?;
         Ok(())
@@ -325,12 +353,13 @@ impl SamplerProfiler {
 #[callbacks]
 impl Callbacks for SamplerProfiler {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, Options::read(&Settings::of_environment())?)
+        self.start(cx, Options::read(&Settings::of_environment())?, None)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
-        self.start(cx, Options::read(&Settings::of_attach(data)?)?)
+        let detacher = cx.detacher()?;
+        self.start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {

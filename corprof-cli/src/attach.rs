@@ -131,16 +131,21 @@ fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
     Failure::new(exit::NO, anyhow!(text))
 }
 
-/// Which other profilers the process has.
+/// The profilers of the process, and the cure.
 fn others(pid: u32, own: &Path) -> String {
     let mapped = processes::mapped(pid).map(|mapped| inspect::mapped_profilers(pid, &mapped, &[])).unwrap_or_default();
     let others: Vec<String> =
         mapped.iter().filter(|path| *path != own).map(|path| path.display().to_string()).collect();
-    if others.is_empty() {
-        "\n  the process has mapped no other profiler: this one is attached already, or is detaching".into()
-    } else {
-        format!("\n  the process has mapped: {}", others.join(", "))
+    if !others.is_empty() {
+        return format!("\n  the process has mapped: {}", others.join(", "));
     }
+    let text = if bundled::is_library(own) {
+        "the process has mapped no other library of a profiler: another `corprof record` or `corprof stacks` is using the process. \
+         Wait until it ends, or end it by Ctrl-C"
+    } else {
+        "the process has mapped no other profiler: this one is attached already, or is detaching"
+    };
+    format!("\n  {text}")
 }
 
 #[cfg(test)]

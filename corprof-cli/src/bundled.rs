@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// All built-in profilers.
-pub const ALL: [Bundled; 6] = [
+pub const ALL: [Bundled; 7] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
@@ -58,6 +58,12 @@ pub const ALL: [Bundled; 6] = [
         summary: "counts objects and bytes by class",
         output: None,
     },
+    Bundled {
+        name: "stacks",
+        profiler: "Stacks",
+        summary: "attached by `corprof stacks`: shows the stacks of all threads",
+        output: None,
+    },
 ];
 
 /// The built-in profiler of this name. A path such as `./sampler` means a file.
@@ -84,6 +90,12 @@ pub fn library() -> Result<PathBuf> {
     unpack(bytes, &folder).with_context(|| {
         format!("cannot unpack the profilers into {}: name another folder by CORPROF_CACHE", folder.display())
     })
+}
+
+/// Whether this is the file name of [`library`].
+pub fn is_library(file: &Path) -> bool {
+    let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    name.starts_with(&format!("{DLL_PREFIX}corprof_examples-"))
 }
 
 /// The folder of files that can be made again.

@@ -2,7 +2,8 @@
 //!
 //! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` check libraries before a runtime loads
 //! them, `environment` has the variables, `witness` reads the runtimes' messages about profilers, `profiler` reads CLSIDs,
-//! `bundled` has the built-in profilers, `launch` runs applications.
+//! `bundled` has the built-in profilers, `launch` runs applications, `visit` attaches a built-in profiler that detaches by
+//! itself.
 
 pub mod attach;
 pub mod bundled;
@@ -24,7 +25,9 @@ pub mod record;
 pub mod run;
 pub mod select;
 mod signals;
+pub mod stacks;
 pub mod stop;
+mod visit;
 pub mod witness;
 
 use std::process::ExitCode;
@@ -45,6 +48,7 @@ enum Command {
     New(new::Args),
     Run(run::Args),
     Record(record::Args),
+    Stacks(stacks::Args),
     Ps(ps::Args),
     Attach(attach::Args),
     Doctor(doctor::Args),
@@ -73,6 +77,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::New(args) => new::run(args),
         Command::Run(args) => run::run(args),
         Command::Record(args) => record::run(args),
+        Command::Stacks(args) => stacks::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Doctor(args) => doctor::run(args),

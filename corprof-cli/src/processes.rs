@@ -49,14 +49,44 @@ pub fn family(pid: u32) -> Vec<u32> {
     vec![pid]
 }
 
-/// Whether a process still runs; true if the system does not show it.
+/// Whether a process still runs; true if the system does not show it. A zombie has ended.
 pub fn is_there(pid: u32) -> bool {
+    if is_zombie(pid) {
+        return false;
+    }
     #[cfg(unix)]
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         return rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH);
     }
     let _ = pid;
     true
+}
+
+/// Whether a process has ended, and its parent has not waited for it yet.
+fn is_zombie(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    // Its first thread may have ended alone.
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    matches!(state, Some('Z' | 'X')) && threads() <= 1
+}
+
+/// Makes the user of a process the owner of a folder.
+///
+/// # Errors
+/// If this is another user, and the current one is not root.
+pub fn give(folder: &std::path::Path, pid: u32) -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::{MetadataExt, chown};
+        let process = std::fs::metadata(format!("/proc/{pid}"))?;
+        if process.uid() != std::fs::metadata(folder)?.uid() {
+            chown(folder, Some(process.uid()), Some(process.gid()))?;
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (folder, pid);
+    Ok(())
 }
 
 /// Requests processes to end, or kills them.

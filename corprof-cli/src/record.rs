@@ -5,19 +5,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use corprof_diagnostics::Process;
 
-use crate::attach;
 use crate::bundled;
 use crate::exit::{self, Failure, Outcome};
 use crate::launch::{self, Ended, Launch};
-use crate::processes;
-use crate::select;
 use crate::signals::Signals;
 use crate::stop::Stop;
+use crate::visit::{self, Place};
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
 const ENDINGS: [&str; 12] = [
@@ -42,7 +39,7 @@ const ENDINGS: [&str; 12] = [
 /// end the application; a second Ctrl-C ends it at once.
 ///
 /// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process writes the file itself and
-/// runs on.
+/// runs on. Afterwards the sampler detaches, so that the process can be recorded again.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
 #[derive(Debug, clap::Args)]
@@ -169,41 +166,30 @@ fn settings(args: &Args, output: &Path, stop: &Stop) -> Vec<(&'static str, OsStr
     settings
 }
 
-/// The time limit for the runtime to load the sampler.
-const ATTACH: Duration = Duration::from_secs(60);
-
-/// Attaches the sampler to a process, and waits for its file.
+/// Attaches the sampler to a process, waits for its file, and waits for the detach.
 fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
     let process = Process::open(pid)?;
-    if processes::has_own_files(pid) {
-        let text = "is in a container with its own files: copy the sampler into the container and attach it by `corprof attach … \
-                    --inside` (the book, \"Running your profiler\")";
-        return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}")));
-    }
-    let sampler = select::choose(Path::new("sampler"), None)?;
-    attach::leave_alone_if_unloadable(&process, &sampler.library)?;
-    let file = bundled::file_of(&output.pattern(), pid);
-    if file.exists() {
-        return Err(anyhow!("{} exists, and the sampler would write there: remove it first", file.display()).into());
-    }
-    let stop = Stop::new(&output.folder);
-    let settings = settings(args, &output.pattern(), &stop);
-    let lines = settings.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect::<String>();
+    let place = Place::new(&process)?;
+    let pattern = output.pattern_of_visit();
+    let file = bundled::file_of(&pattern, process.inner_pid());
+    let stop = Stop::new(place.folder());
+    let settings = settings(args, &pattern, &stop);
+    let told: Vec<(&str, &OsStr)> = settings.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    attach::attach(&process, &sampler, &sampler.library, lines.as_bytes(), ATTACH)?;
+    place.attach(&process, "sampler", &told)?;
     if !args.quiet {
         let until = args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"));
         eprintln!("corprof: recording process {pid} {until}");
     }
     let mut is_asked = false;
-    while !stop.is_done(pid) && processes::is_there(pid) {
+    while !place.is_done(&stop.path()) && !place.has_ended() {
         if signals.is_interrupted() {
             if std::mem::replace(&mut is_asked, true) {
                 return Err(anyhow!("interrupted again, before the sampler in process {pid} has written").into());
             }
             stop.ask()?;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(visit::LOOK);
     }
     if !file.is_file() {
         let why = "the sampler could not write, or the process was ended before: see its standard error";
@@ -212,6 +198,7 @@ fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
     let path = output.path();
     fs::rename(&file, &path).with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
     tell(args, &[(path, None)])?;
+    visit::tell("sampler", pid, &place.wait(&stop.path(), &mut signals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -242,6 +229,12 @@ impl Output {
 
     fn path(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.stem, self.ending))
+    }
+
+    /// The pattern for an attached sampler. The id of this process makes it unique: a killed recording may have left its file.
+    fn pattern_of_visit(&self) -> PathBuf {
+        let stem = self.stem.replace('%', "%%");
+        self.folder.join(format!("{stem}-%p-{}{}", std::process::id(), self.ending))
     }
 
     /// The path for the sampler.

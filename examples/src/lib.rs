@@ -20,6 +20,9 @@ pub mod logger;
 #[path = "../sampler.rs"]
 pub mod sampler;
 #[cfg(corprof_bundle)]
+#[path = "../stacks.rs"]
+pub mod stacks;
+#[cfg(corprof_bundle)]
 #[path = "../timer.rs"]
 pub mod timer;
 #[cfg(corprof_bundle)]
@@ -32,6 +35,7 @@ corprof::export!(
     exceptions::Exceptions,
     logger::Logger,
     sampler::SamplerProfiler,
+    stacks::Stacks,
     timer::Timer,
     tracer::Tracer,
 );

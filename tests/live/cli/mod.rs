@@ -8,6 +8,7 @@ mod il;
 mod ps;
 mod record;
 mod run;
+mod stacks;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

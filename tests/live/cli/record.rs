@@ -268,3 +268,103 @@ fn a_process_that_runs_is_recorded_and_runs_on() -> Result<()> {
         Ok(())
     })
 }
+
+/// `corprof record -p PID -o FILE`, which has begun.
+fn recording(pid: u32, file: &Path) -> Result<(Child, BufReader<std::process::ChildStderr>)> {
+    let mut command = corprof()?;
+    command.args(["record", "-p", &pid.to_string(), "--mode", "wall", "-o"]).arg(file);
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let mut stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+    let mut line = String::new();
+    stderr.read_line(&mut line)?;
+    ensure!(line.contains(&format!("recording process {pid}")), "{line}");
+    Ok((child, stderr))
+}
+
+fn rest(mut stderr: BufReader<std::process::ChildStderr>) -> Result<String> {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stderr, &mut text)?;
+    Ok(text)
+}
+
+#[test]
+fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let mut program = diagnosed(&runtime, None)?;
+        let pid = program.child.id();
+        let mut files = Vec::new();
+        for time in 0..3 {
+            let file = folder.path().join(format!("{time}.svg"));
+            let mut command = corprof()?;
+            command.args(["record", "-p", &pid.to_string(), "--duration", "0.2", "-o"]).arg(&file);
+            let output = command.output()?;
+            ensure!(output.status.success(), "{runtime}: {time}: {output:?}");
+            ensure!(!texts(&output).1.contains("has not detached"), "{runtime}: {time}: {output:?}");
+            files.push(format!("{time}.svg"));
+            ensure!(names(folder.path())? == files, "{runtime}: {:?}", names(folder.path())?);
+            program.tell("throw 1")?;
+        }
+        // Another profiler can come then, too.
+        let output = corprof()?.args(["stacks", &pid.to_string()]).output()?;
+        ensure!(output.status.success() && texts(&output).0.contains("Diagnosed.Main"), "{runtime}: {output:?}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let mut program = diagnosed(&runtime, None)?;
+        let pid = program.child.id();
+        let file = folder.path().join("p.svg");
+        let (mut first, first_says) = recording(pid, &file)?;
+        for verb in [&["record", "-o", "q.svg", "-p"][..], &["stacks"]] {
+            let mut command = corprof()?;
+            let output = command.current_dir(folder.path()).args(verb).arg(pid.to_string()).output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(output.status.code() == Some(1) && stdout.is_empty(), "{runtime}: {output:?}");
+            ensure!(stderr.contains("another `corprof record` or `corprof stacks` is using the process"), "{stderr}");
+        }
+        let kill = Command::new("kill").arg("-INT").arg(first.id().to_string()).status()?;
+        ensure!(kill.success(), "kill failed");
+        let said = rest(first_says)?;
+        ensure!(first.wait()?.success() && said.contains("p.svg is written"), "{runtime}: {said}");
+        ensure!(names(folder.path())? == ["p.svg"], "{runtime}: {:?}", names(folder.path())?);
+        // It has left by now.
+        let output = corprof()?.args(["stacks", &pid.to_string()]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        program.tell("throw 1")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_may_end_while_it_is_recorded() -> Result<()> {
+    for runtime in speaking()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let (mut command, says) = recording(program.child.id(), &folder.path().join("ended.svg"))?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        let said = rest(says)?;
+        ensure!(command.wait()?.success() && said.contains("ended.svg is written"), "{runtime}: {said}");
+
+        // Killed, it has no last word; nobody waits for it here until the command has seen that.
+        let mut program = diagnosed(&runtime, None)?;
+        let (mut command, says) = recording(program.child.id(), &folder.path().join("killed.svg"))?;
+        program.child.kill()?;
+        let said = rest(says)?;
+        // After ten seconds there would have been a snapshot.
+        match command.wait()?.code() {
+            Some(124) => ensure!(said.contains("there is no profile of process"), "{runtime}: {said}"),
+            code => ensure!(code == Some(0) && said.contains("killed.svg is written"), "{runtime}: {code:?}: {said}"),
+        }
+    }
+    Ok(())
+}

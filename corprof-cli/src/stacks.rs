@@ -1,0 +1,195 @@
+//! `corprof stacks`: what every thread of a process does now, by the built-in profiler of that name.
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use corprof_diagnostics::Process;
+use serde::Serialize;
+
+use crate::exit::{Failure, Outcome};
+use crate::inspect;
+use crate::signals::Signals;
+use crate::visit::{self, Place};
+
+/// Show what every thread of a process does now.
+///
+/// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and detaches. The
+/// process needs no preparation. This also works if the application hangs: deadlocked threads show the methods that wait for the locks.
+/// It needs .NET Core 3.1 or later, and the process must not have another profiler.
+///
+/// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it was neither
+/// running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes. .NET Core 3.1 sets none.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof stacks 4711
+  corprof stacks 4711 --json | jq '.threads[] | select(.state == \"runs\")'
+
+Exits with 1 if the runtime refused the profiler, and with 3 if there is no such process, it is not a .NET process, it belongs to
+another user, or its threads were not suspended in time. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it
+    pid: u32,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+
+    /// The time limit for suspending the threads, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+}
+
+/// The stacks of a process.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Stacks {
+    pid: u32,
+    command: Option<String>,
+    threads: Vec<Thread>,
+    /// The number of further managed threads, without managed frames or that could not be walked.
+    others: usize,
+}
+
+/// The stack of a thread.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Thread {
+    /// The system's thread id.
+    id: u32,
+    name: Option<String>,
+    /// `runs` or `waits`.
+    state: String,
+    /// The innermost first.
+    frames: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process is not there, the runtime refuses, or the threads are not stopped in time.
+pub fn run(args: &Args) -> Outcome {
+    let process = Process::open(args.pid)?;
+    let place = Place::new(&process)?;
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let (out, progress) = (place.file("stacks"), Progress::start(args.pid));
+    place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())])?;
+    let text = written(&place, args, &mut signals)?;
+    drop(progress);
+    let stacks =
+        parse(&text, args.pid).ok_or_else(|| anyhow!("the profiler has written an unknown format:\n{text}"))?;
+    print(&stacks, args.json)?;
+    visit::tell("stacks", args.pid, &place.wait(&out, &mut signals));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for the file of the profiler.
+fn written(place: &Place, args: &Args, signals: &mut Signals) -> Result<String, Failure> {
+    let out = place.file("stacks");
+    let (pid, start) = (args.pid, Instant::now());
+    loop {
+        // Asked before the file: a process may create the file and end right afterwards.
+        let has_ended = place.has_ended();
+        if place.is_done(&out) {
+            return Ok(fs::read_to_string(place.of_process(&out, "")).context("cannot read the stacks")?);
+        }
+        if has_ended {
+            return Err(anyhow!("process {pid} ended before its threads were suspended").into());
+        }
+        if signals.is_interrupted() {
+            return Err(anyhow!("interrupted before the threads of process {pid} were suspended").into());
+        }
+        if start.elapsed() > Duration::from_secs(args.timeout) {
+            let text = "a collection lasts that long, a thread cannot be suspended, or the process is stopped (in a debugger, \
+                        or by SIGSTOP). Increase the limit by --timeout";
+            return Err(
+                anyhow!("the threads of process {pid} were not suspended within {} s: {text}", args.timeout).into()
+            );
+        }
+        thread::sleep(visit::LOOK);
+    }
+}
+
+/// Parses the format of `examples/stacks.rs`: a line for each thread, then its frames, indented.
+fn parse(text: &str, pid: u32) -> Option<Stacks> {
+    let mut stacks = Stacks { pid, command: inspect::command_line(pid), threads: Vec::new(), others: 0 };
+    for line in text.lines() {
+        if let Some(frame) = line.strip_prefix("  ") {
+            stacks.threads.last_mut()?.frames.push(frame.to_owned());
+        } else if let Some(rest) = line.strip_prefix("thread ") {
+            let mut words = rest.splitn(3, ' ');
+            let (id, state) = (words.next()?.parse().ok()?, words.next()?.to_owned());
+            let name = words.next().filter(|name| !name.is_empty()).map(str::to_owned);
+            stacks.threads.push(Thread { id, name, state, frames: Vec::new() });
+        } else {
+            stacks.others = line.strip_prefix("others ")?.parse().ok()?;
+        }
+    }
+    Some(stacks)
+}
+
+fn print(stacks: &Stacks, is_json: bool) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if is_json {
+        return Ok(writeln!(out, "{}", serde_json::to_string(stacks)?)?);
+    }
+    writeln!(out, "process {}: {}", stacks.pid, stacks.command.as_deref().unwrap_or("?"))?;
+    for Thread { id, name, state, frames } in &stacks.threads {
+        let name = name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        writeln!(out, "\nthread {id}{name} {state}")?;
+        for frame in frames {
+            writeln!(out, "    {frame}")?;
+        }
+    }
+    if stacks.others > 0 {
+        writeln!(out, "\n{} more threads have no managed frames, or could not be walked", stacks.others)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Prints a line if the command takes more than a second.
+struct Progress(Option<mpsc::Sender<()>>);
+
+impl Progress {
+    fn start(pid: u32) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            if receiver.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("corprof: waiting for the threads of process {pid} …");
+            }
+        });
+        Self(Some(sender))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_of_the_profiler_is_parsed() {
+        let text = "thread 7 waits my worker\n  A.B(int)\n  [native]\nthread 8 runs \n  C.D()\nothers 2\n";
+        let stacks = parse(text, 0).unwrap();
+        let thread = |id, name: Option<&str>, state: &str, frames: &[&str]| Thread {
+            id,
+            name: name.map(str::to_owned),
+            state: state.to_owned(),
+            frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
+        };
+        let expected =
+            [thread(7, Some("my worker"), "waits", &["A.B(int)", "[native]"]), thread(8, None, "runs", &["C.D()"])];
+        assert_eq!(stacks.threads, expected);
+        assert_eq!(stacks.others, 2);
+        for wrong in ["  frame first\n", "thread x runs \n", "nonsense\n"] {
+            assert_eq!(parse(wrong, 0), None, "{wrong}");
+        }
+    }
+}

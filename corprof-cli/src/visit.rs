@@ -1,0 +1,180 @@
+//! A visit: `corprof` attaches a built-in profiler to a running process, and the profiler detaches when its work is done.
+//!
+//! The profiler reports its progress by files in a temporary folder: `NAME.PID` when its work is done, `NAME.PID.left` after the
+//! detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is gone, the command
+//! has ended, and the profiler detaches.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use corprof_diagnostics::Process;
+use tempfile::TempDir;
+
+use crate::attach;
+use crate::environment::{Configured, FAMILIES};
+use crate::exit::{self, Failure};
+use crate::inspect;
+use crate::processes;
+use crate::select;
+use crate::signals::Signals;
+
+/// The time limit for the runtime to load the profiler, and for the detach.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The interval between two looks for a file.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// The temporary folder.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: TempDir,
+    pid: u32,
+    inner_pid: u32,
+}
+
+/// How a visit ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// The profiler has detached: another one can attach.
+    Gone,
+    /// The process has ended.
+    Ended,
+    /// The profiler has not detached, for this reason.
+    Stays(String),
+    /// Ctrl-C ended the wait.
+    Interrupted,
+}
+
+impl Place {
+    /// A folder that the process can write to.
+    ///
+    /// # Errors
+    /// If the process has files of its own, or the folder cannot be made.
+    pub(crate) fn new(process: &Process) -> Result<Self, Failure> {
+        let (pid, inner_pid) = (process.pid(), process.inner_pid());
+        if processes::has_own_files(pid) {
+            let text = "is in a container with its own files: run `corprof` in the container, or copy the profiler into it \
+                        and attach it by `corprof attach … --inside` (the book, \"Running your profiler\")";
+            return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}")));
+        }
+        let folder = tempfile::Builder::new().prefix("corprof-").tempdir().context("cannot make a folder")?;
+        processes::give(folder.path(), pid).with_context(|| format!("cannot give {}", folder.path().display()))?;
+        Ok(Self { folder, pid, inner_pid })
+    }
+
+    /// The folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A file in it.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The profiler's file that belongs to `file`: with the process id and this ending.
+    pub(crate) fn of_process(&self, file: &Path, ending: &str) -> PathBuf {
+        let mut name = file.file_name().map(OsStr::to_owned).unwrap_or_default();
+        name.push(format!(".{}{ending}", self.inner_pid));
+        file.with_file_name(name)
+    }
+
+    /// Whether the profiler has done its work: the file `FILE.PID` exists.
+    pub(crate) fn is_done(&self, file: &Path) -> bool {
+        self.of_process(file, "").exists()
+    }
+
+    /// Whether the process has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        !processes::is_there(self.pid)
+    }
+
+    /// Attaches a built-in profiler with these settings.
+    ///
+    /// # Errors
+    /// If the process could not load it, or the runtime refuses.
+    pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
+        leave_alone_if_profiled(self.pid)?;
+        let chosen = select::choose(Path::new(name), None)?;
+        attach::leave_alone_if_unloadable(process, &chosen.library)?;
+        let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
+        attach::attach(process, &chosen, &chosen.library, lines.as_bytes(), PATIENCE)
+    }
+
+    /// Waits for the detach. Afterwards another profiler can attach.
+    pub(crate) fn wait(&self, file: &Path, signals: &mut Signals) -> Left {
+        let left = self.of_process(file, ".left");
+        let start = Instant::now();
+        loop {
+            // Asked before the file: a process may create the file and end right afterwards.
+            let has_ended = self.has_ended();
+            match fs::read_to_string(&left) {
+                Ok(why) if why.is_empty() => return Left::Gone,
+                Ok(why) => return Left::Stays(why),
+                Err(_) if has_ended => return Left::Ended,
+                Err(_) if signals.is_interrupted() => return Left::Interrupted,
+                Err(_) if start.elapsed() > PATIENCE => {
+                    let seconds = PATIENCE.as_secs();
+                    return Left::Stays(format!(
+                        "the runtime has not released it within {seconds} s. Is the process stopped?"
+                    ));
+                }
+                Err(_) => thread::sleep(LOOK),
+            }
+        }
+    }
+}
+
+/// Refuses a process that was started under a profiler: the runtime would map the library of a second one before it refuses it.
+fn leave_alone_if_profiled(pid: u32) -> Result<(), Failure> {
+    let (Some(variables), Some(mapped)) = (inspect::started_with(pid), processes::mapped(pid)) else { return Ok(()) };
+    let configured = Configured::read(&FAMILIES, |name| inspect::value_in(&variables, name));
+    if !configured.is_enabled() {
+        return Ok(());
+    }
+    for library in configured.libraries() {
+        let real = processes::file_of(pid, library).canonicalize().unwrap_or_else(|_| library.to_owned());
+        if mapped.contains(&real) {
+            let text =
+                "was started under a profiler, and a process has one profiler at a time. Start it without the profiler";
+            return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: {}", library.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Prints why a profiler has not detached.
+pub(crate) fn tell(name: &str, pid: u32, left: &Left) {
+    if let Left::Stays(why) = left {
+        eprintln!("corprof: the profiler `{name}` has not detached from process {pid}, which runs on: {why}");
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_visit_ends_by_a_file_or_with_the_process() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { folder, pid: child.id(), inner_pid: 7 };
+        let mut signals = Signals::catch().unwrap();
+        let stop = place.file("stop");
+        assert!(!place.is_done(&stop) && !place.has_ended());
+        fs::write(place.file("stop.7"), "").unwrap();
+        assert!(place.is_done(&stop));
+        fs::write(place.file("stop.7.left"), "why").unwrap();
+        assert_eq!(place.wait(&stop, &mut signals), Left::Stays("why".to_owned()));
+        fs::write(place.file("stop.7.left"), "").unwrap();
+        assert_eq!(place.wait(&stop, &mut signals), Left::Gone);
+        // Nobody has waited for it, so its number is there still.
+        child.kill().unwrap();
+        assert_eq!(place.wait(&place.file("other"), &mut signals), Left::Ended);
+        assert!(place.has_ended());
+        child.wait().unwrap();
+    }
+}
