@@ -37,7 +37,7 @@ use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit
 
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
-/// The shortest time between two checks for the stop file.
+/// The interval at which it checks whether sampling is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
@@ -105,8 +105,6 @@ struct State {
     start: Instant,
     duration: Option<Duration>,
     stop: Option<PathBuf>,
-    /// The time of the last check for the stop file.
-    looked: Instant,
     is_finished: bool,
     is_reporting: bool,
     report: Report,
@@ -130,7 +128,6 @@ impl State {
             start: Instant::now() + options.delay,
             duration: options.duration,
             stop: options.stop,
-            looked: Instant::now(),
             is_finished: false,
             is_reporting: options.is_reporting,
             report: Report::default(),
@@ -156,8 +153,11 @@ impl State {
         }
     }
 
-    /// Adds the samples of a round. Returns whether it was the last round.
+    /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
     fn add(&mut self, round: &Round<'_, '_>) -> bool {
+        if self.is_finished {
+            return true;
+        }
         let profile = &mut self.profile;
         for sample in round.samples() {
             let thread = sample.thread();
@@ -193,19 +193,17 @@ impl State {
             }
             self.reported = seconds;
         }
-        let is_over = self.duration.is_some_and(|duration| self.start.elapsed() >= duration) || self.is_told_to_stop();
-        if is_over {
-            self.finish();
-        }
-        is_over
+        false
     }
 
-    fn is_told_to_stop(&mut self) -> bool {
-        let Some(stop) = self.stop.as_ref().filter(|_| self.looked.elapsed() > LOOK) else { return false };
-        self.looked = Instant::now();
-        // If the folder is gone, so is the command that created it.
-        let folder = stop.parent().filter(|folder| !folder.as_os_str().is_empty());
-        stop.exists() || folder.is_some_and(|folder| !folder.is_dir())
+    /// Whether the time is over, or somebody has asked for the end.
+    fn is_due(&self) -> bool {
+        let is_stopped = self.stop.as_ref().is_some_and(|stop| {
+            // If the folder is gone, so is the command that created it.
+            let folder = stop.parent().filter(|folder| !folder.as_os_str().is_empty());
+            stop.exists() || folder.is_some_and(|folder| !folder.is_dir())
+        });
+        is_stopped || self.duration.is_some_and(|duration| self.start.elapsed() >= duration)
     }
 
     /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
@@ -323,7 +321,7 @@ impl Methods {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(&self, cx: &InTriggers<'_>, options: Options, mut detacher: Option<Detacher>) -> Result<(), BoxError> {
+    fn start(&self, cx: &InTriggers<'_>, options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let sampler = Sampler::every(interval)
             .mode(options.mode)
@@ -335,17 +333,30 @@ impl SamplerProfiler {
             cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
         }
         let stop = options.stop.clone();
+        let has_end = stop.is_some() || options.duration.is_some();
         *self.state.lock(cx) = Some(State::new(options, interval));
         let state = Arc::clone(&self.state);
         sampler.start(cx, move |round| {
             let is_over = state.lock(round.cx()).as_mut().is_some_and(|state| state.add(round));
             if is_over {
                 round.end_sampling();
-                if let Some(detacher) = detacher.take() {
-                    detach(detacher, stop.clone());
-                }
             }
         })?;
+        if has_end {
+            // Rounds are far apart once the budget is spent, so none of them decides about the end.
+            let state = Arc::clone(&self.state);
+            cx.spawn_profiler_thread("end of sampling", move |cx| {
+                while !state.lock(cx).as_ref().is_some_and(State::is_due) {
+                    if cx.wait(LOOK).is_break() {
+                        return; // the application ends
+                    }
+                }
+                state.lock(cx).iter_mut().for_each(State::finish);
+                if let Some(detacher) = detacher {
+                    detach(detacher, stop);
+                }
+            })?;
+        }
         Ok(())
     }
 }
