@@ -100,12 +100,12 @@ impl Detacher {
 
     /// Blocks until the detach has ended. After `Ok`, another profiler can attach.
     ///
-    /// The detach waits for callbacks and for the profiler's threads, so do not call this there. Call it on a [`std::thread`], which
-    /// may outlive the profiler.
+    /// The detach waits for callbacks and for the profiler's threads, so this refuses to wait there and in `shutdown`. Call it on
+    /// a [`std::thread`], which may outlive the profiler.
     ///
     /// # Errors
-    /// The reason if the profiler has not detached: the runtime has refused, the application has ended, or
-    /// [`detach`](Self::detach) was not called.
+    /// The reason if the profiler has not detached: the runtime has refused, or the application has ended.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: [`detach`](Self::detach) was not called, or the detach waits for the caller.
     pub fn wait(&self) -> Result<()> {
         self.0.ending.wait()
     }

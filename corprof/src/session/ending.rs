@@ -3,12 +3,14 @@
 //! A detach runs on a thread of its own, and the application may end at any moment of it. Each step that calls the runtime
 //! therefore begins under this lock. Shutdown takes the same lock, so it waits for a `shutdown` method that has begun.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 
+use super::{profiler_threads, slot};
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::lock::unpoisoned;
 use crate::suspension;
@@ -78,6 +80,11 @@ pub(crate) struct Functions {
 // SAFETY: a pointer to an adapter over a profiler that is `Send` and `Sync`; each user of the pointer holds a reference.
 unsafe impl Send for Object {}
 
+thread_local! {
+    /// Whether the calling thread carries out a detach.
+    static IS_DETACHING: Cell<bool> = const { Cell::new(false) };
+}
+
 /// A reference to the object.
 struct Reference(Object);
 
@@ -145,6 +152,7 @@ impl Ending {
         }
         self.set(state, Stage::Draining);
         let run = move || {
+            IS_DETACHING.set(true);
             let reference = reference;
             // SAFETY: the reference lives until the end of the thread, and this is the thread of the detach.
             unsafe { (reference.0.functions.run)(reference.0.this) };
@@ -246,6 +254,10 @@ impl Ending {
 
     /// Waits for the end of a detach. An error is the reason why it did not succeed.
     pub(crate) fn wait(&self) -> Result<()> {
+        let error = |rule| Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about("wait", rule);
+        if IS_DETACHING.get() || profiler_threads::is_current() || slot::is_inside() {
+            return Err(error("the detach waits for this callback or thread of the profiler: wait on a `std::thread`"));
+        }
         let mut state = self.state();
         loop {
             match state.stage {
@@ -254,10 +266,7 @@ impl Ending {
                 }
                 Stage::Detached => return Ok(()),
                 Stage::Stays(error) => return Err(error),
-                Stage::Running => {
-                    let rule = "no detach has begun: call `detach` first";
-                    return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about("wait", rule));
-                }
+                Stage::Running => return Err(error("no detach has begun: call `detach` first")),
                 _ => return Err(Self::refusal(Stage::Over)),
             }
         }

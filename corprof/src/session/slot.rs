@@ -62,6 +62,12 @@ pub(super) fn is_crowd_inside() -> bool {
     CROWD.load(Ordering::Acquire) != 0
 }
 
+/// Whether the calling thread is inside a callback or hook. Of threads without a slot it is known only whether any is.
+pub(super) fn is_inside() -> bool {
+    let key = system::thread_key();
+    all().find(|slot| slot.is_owned_by(key)).map_or_else(is_crowd_inside, Slot::is_busy)
+}
+
 /// The counter for the calling thread's calls to the runtime.
 pub(super) fn own_calls() -> &'static AtomicUsize {
     Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)

@@ -61,7 +61,7 @@ impl Default for Leaver {
 
 impl Leaver {
     fn start(&self, cx: &mut InTriggers<'_>, detacher: Detacher) -> Result<(), BoxError> {
-        *self.given.lock().unwrap() = Some((detacher, Info::clone(cx)));
+        *self.given.lock().unwrap() = Some((detacher.clone(), Info::clone(cx)));
         *self.last.1.lock().unwrap() = Some(Info::clone(cx));
         let log = Arc::clone(&self.log);
         cx.spawn_profiler_thread("worker", move |cx| {
@@ -69,6 +69,7 @@ impl Leaver {
             self::log(&log, "thread told to stop");
             std::thread::sleep(Duration::from_millis(20));
             assert!(cx.event_mask().is_ok());
+            assert!(detacher.wait().is_err(), "the detach waits for this thread");
             self::log(&log, "thread ended");
         })?;
         Ok(())
@@ -100,6 +101,8 @@ impl Callbacks for Leaver {
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         assert!(cx.enum_modules().is_ok(), "the last word may ask");
+        let detacher = self.given.lock().unwrap().as_ref().map(|(detacher, _)| detacher.clone());
+        assert!(detacher.is_none_or(|detacher| detacher.wait().is_err()), "the detach waits for this");
         log(&self.log, "shutdown");
     }
 }
@@ -154,6 +157,8 @@ fn a_callback_that_runs_is_waited_for_and_may_ask_for_it() {
     *clr.profiler::<Leaver>().unwrap().at_load.lock().unwrap() = Some(Box::new(move || {
         asked.detach().unwrap();
         assert!(asked.detach().is_err(), "twice");
+        let error = asked.wait().unwrap_err();
+        assert!(error.to_string().contains("wait on a `std::thread`"), "{error}");
         std::thread::sleep(Duration::from_millis(100));
         assert!(info.event_mask().is_ok(), "not before the callback has ended");
     }));
