@@ -227,7 +227,7 @@ impl CallTimer {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, target_os = "linux"))]
     pub(super) fn last(&self) -> u64 {
         self.last
     }
