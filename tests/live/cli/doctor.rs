@@ -66,11 +66,9 @@ fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
 fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
     for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
         let program = diagnosed(&runtime, None)?;
-        let pid = program.child.id().to_string();
-        let signal = |name: &str| Command::new("kill").args([name, &pid]).status();
-        ensure!(signal("-STOP")?.success(), "kill failed");
+        program.signal("-STOP")?;
         let found = of(&program, "1")?;
-        ensure!(signal("-CONT")?.success(), "kill failed");
+        program.signal("-CONT")?;
         // Its variables are read another way.
         let expected = ["runtime-does-not-answer", "not-configured"].map(str::to_owned);
         ensure!(found == (expected.to_vec(), Some(1)), "{found:?}");

@@ -11,12 +11,6 @@ fn started(pid: u32, arguments: &[&str]) -> Result<Program> {
     Program::start(command)
 }
 
-fn interrupt(program: &Program) -> Result<()> {
-    let pid = program.child.id().to_string();
-    ensure!(Command::new("kill").args(["-INT", &pid]).status()?.success(), "no kill");
-    Ok(())
-}
-
 /// Has the application do something until a line about it comes: when the session has begun is not told.
 fn until_seen(program: &mut Program, events: &Program, command: &str, is_it: impl Fn(&str) -> bool) -> Result<String> {
     let end = Instant::now() + PATIENCE;
@@ -45,7 +39,7 @@ fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
         let event: Value = serde_json::from_str(&line)?;
         ensure!(event["fields"]["ExceptionType"] == "System.InvalidOperationException", "{runtime}: {event}");
         ensure!(event["fields"]["ExceptionMessage"] == "asked for", "{runtime}: {event}");
-        interrupt(&events)?;
+        events.signal("-INT")?;
         let (code, stderr) = events.end()?;
         ensure!(code == Some(0) && stderr.contains("0 lost"), "{runtime}: {code:?} {stderr}");
         // The session has ended in the process, too: the next one is served.

@@ -93,6 +93,11 @@ fn in_terminal(inner: &Command) -> Command {
     command
 }
 
+fn signal(pid: u32, name: &str) -> Result<()> {
+    ensure!(Command::new("kill").args([name, &pid.to_string()]).status()?.success(), "kill {name} {pid} failed");
+    Ok(())
+}
+
 fn texts(output: &Output) -> (String, String) {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     (stdout, stderr)
@@ -134,6 +139,11 @@ impl Program {
     fn tell(&mut self, command: &str) -> Result<()> {
         writeln!(self.input.as_mut().context("its input is closed")?, "{command}")?;
         self.expect(&format!("done {command}"))
+    }
+
+    /// Sends it a signal, such as `-INT`.
+    fn signal(&self, name: &str) -> Result<()> {
+        signal(self.child.id(), name)
     }
 
     /// Lets it end, and answers with exit code and standard error.

@@ -81,8 +81,7 @@ fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> 
         let mut program = Program::start(record(&runtime, &file, &[], "Diagnosed")?)?;
         program.expect("ready")?;
         program.tell("throw 1")?;
-        let kill = Command::new("kill").arg("-INT").arg(program.child.id().to_string()).status()?;
-        ensure!(kill.success(), "kill failed");
+        program.signal("-INT")?;
         let input = program.input.take();
         let (code, stderr) = program.end()?;
         drop(input);
@@ -105,8 +104,7 @@ fn an_interrupt_right_after_a_late_start_does_not_cost_the_profile() -> Result<(
         command.args(["--", "sh", "-c", &format!("sleep 3; exec {}", quoted.join(" "))]);
         let mut program = Program::start(command)?;
         program.expect("ready")?;
-        let kill = Command::new("kill").arg("-INT").arg(program.child.id().to_string()).status()?;
-        ensure!(kill.success(), "kill failed");
+        program.signal("-INT")?;
         let input = program.input.take();
         let (code, stderr) = program.end()?;
         drop(input);
@@ -329,8 +327,7 @@ fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
             ensure!(output.status.code() == Some(1) && stdout.is_empty(), "{runtime}: {output:?}");
             ensure!(stderr.contains("another `corprof record` or `corprof stacks` is using the process"), "{stderr}");
         }
-        let kill = Command::new("kill").arg("-INT").arg(first.id().to_string()).status()?;
-        ensure!(kill.success(), "kill failed");
+        signal(first.id(), "-INT")?;
         let said = rest(first_says)?;
         ensure!(first.wait()?.success() && said.contains("p.svg is written"), "{runtime}: {said}");
         ensure!(names(folder.path())? == ["p.svg"], "{runtime}: {:?}", names(folder.path())?);

@@ -102,8 +102,7 @@ fn signals_and_death_are_passed_on() -> Result<()> {
             let mut program = Program::start(command)?;
             program.expect("ready")?;
             program.tell("throw 1")?;
-            let kill = Command::new("kill").arg(signal).arg(program.child.id().to_string()).status()?;
-            ensure!(kill.success(), "kill failed");
+            program.signal(signal)?;
             // The input stays open, so that nothing else ends it.
             let input = program.input.take();
             let (ended, stderr) = program.end()?;
