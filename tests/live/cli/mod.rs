@@ -83,7 +83,8 @@ fn in_terminal(inner: &Command) -> Command {
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
     let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
     let mut command = Command::new("script");
-    command.args(["-qec", &quoted.join(" "), "/dev/null"]);
+    // Without `exec` some shells stay, and die of the interrupt themselves.
+    command.args(["-qec", &format!("exec {}", quoted.join(" ")), "/dev/null"]);
     for (name, value) in inner.get_envs() {
         match value {
             Some(value) => command.env(name, value),
