@@ -12,6 +12,10 @@ const COST: f64 = 1.25;
 /// The weight of the newest round in the average cost of rounds.
 const NEWEST: f64 = 0.05;
 
+/// A round of so many times the average cost, and of at least [`SHORT`] seconds, is an exception: the machine has stalled, most likely.
+const EXCEPTION: f64 = 8.0;
+const SHORT: f64 = 0.05;
+
 /// How much slower the pace is than the share allows, so that the account is rarely overdrawn.
 const SLACK: f64 = 1.1;
 
@@ -47,7 +51,9 @@ impl Budget {
         // A share of 1 is no limit.
         if self.share < 1.0 {
             let cost = lost.as_secs_f64() * COST;
-            self.account -= cost;
+            // The pace pays for all of it in the next rounds, through the average. If the account paid too, one stall of a second
+            // would stop a sampler of 2 % for a minute.
+            self.account -= cost.min((self.cost * EXCEPTION).max(SHORT));
             self.cost += (cost - self.cost) * NEWEST;
         }
     }
@@ -116,6 +122,43 @@ mod tests {
         );
         let share = f64::from(rounds) * 0.001 / (now - start).as_secs_f64();
         assert!((0.012..0.0161).contains(&share), "four fifths of the share at most, and most of that: {share}");
+    }
+
+    #[test]
+    fn a_stall_is_paid_for_by_slower_rounds_and_not_by_a_long_pause() {
+        let start = Instant::now();
+        let mut budget = Budget::new(0.02, start);
+        let (mut now, mut last, mut longest, mut stood) = (start, start, Duration::ZERO, Duration::ZERO);
+        for turn in 0..20_000 {
+            now += Duration::from_millis(10).max(budget.pace());
+            if budget.wait(now).is_zero() {
+                longest = longest.max(now - last);
+                last = now;
+                let round = Duration::from_micros(if turn == 100 { 1_000_000 } else { 100 });
+                budget.spend(round);
+                stood += round;
+            }
+        }
+        assert!(longest < Duration::from_secs(5), "{longest:?}");
+        let share = stood.div_duration_f64(now - start);
+        assert!((0.010..0.0161).contains(&share), "the share is kept with the stall: {share}");
+    }
+
+    #[test]
+    fn rounds_that_get_long_for_good_keep_the_share() {
+        let start = Instant::now();
+        let mut budget = Budget::new(0.02, start);
+        let (mut now, mut stood) = (start, Duration::ZERO);
+        for turn in 0..500 {
+            now += Duration::from_millis(10).max(budget.pace());
+            if budget.wait(now).is_zero() {
+                let round = Duration::from_millis(if turn < 100 { 0 } else { 200 });
+                budget.spend(round);
+                stood += round;
+            }
+        }
+        let share = stood.div_duration_f64(now - start);
+        assert!(share < 0.0161, "{share}");
     }
 
     #[test]
