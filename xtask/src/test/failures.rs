@@ -1,4 +1,5 @@
-//! Repeats the output of failed tests at the end: users read a log from its end, and its beginning is often cut off.
+//! Shows the output of tests, and repeats that of failed ones at the end: users read a log from its end, and its beginning is
+//! often cut off. For the same reason tests that passed are counted, not listed.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -13,6 +14,9 @@ const LAST: usize = 6;
 
 /// The repeated length of a line.
 const WIDTH: usize = 400;
+
+/// After so many passed tests the count is shown.
+const STEP: usize = 25;
 
 /// The output of one failed test, shortened.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +34,7 @@ pub(super) struct TestsFailed {
     pub(super) failures: Vec<Failure>,
 }
 
-/// Runs tests and shows their output as it comes; the error [`TestsFailed`] if some fail.
+/// Runs tests and shows their output as it comes, without the names of those that passed; the error [`TestsFailed`] if some fail.
 pub(super) fn run(command: &mut Command) -> Result<()> {
     let shown = process::shown(command);
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{shown}`"))?;
@@ -48,13 +52,27 @@ fn repeat(from: ChildStdout) -> io::Result<Vec<Failure>> {
     let mut to = io::stdout().lock();
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
+    let mut passed = 0;
     while from.read_until(b'\n', &mut line)? > 0 {
-        to.write_all(&line)?;
+        let text = String::from_utf8_lossy(&line);
+        if is_passed(&text) {
+            passed += 1;
+            if passed % STEP == 0 {
+                writeln!(to, "  {passed} tests have passed")?;
+            }
+        } else {
+            to.write_all(&line)?;
+        }
         to.flush()?;
-        collector.line(String::from_utf8_lossy(&line).trim_end());
+        collector.line(text.trim_end());
         line.clear();
     }
     Ok(collector.failures)
+}
+
+/// Whether a line is that of a test that passed.
+fn is_passed(line: &str) -> bool {
+    line.starts_with("test ") && line.trim_end().ends_with(" ... ok")
 }
 
 /// Finds the part of libtest's output that begins with `failures:` and has a heading for each test.
@@ -88,6 +106,14 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_passed_is_left_out() {
+        assert!(is_passed("test a::b ... ok\n") && is_passed("test src/lib.rs - a (line 3) ... ok"));
+        for line in ["test a ... FAILED", "test result: ok. 3 passed", "test a has been running for over 60 seconds"] {
+            assert!(!is_passed(line), "{line}");
+        }
+    }
 
     #[test]
     fn what_a_failed_test_said_first_and_last_is_kept() {
