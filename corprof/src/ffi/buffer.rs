@@ -140,26 +140,6 @@ impl Units {
 
     /// Appends the text before the first NUL to `text`; ill-formed UTF-16 becomes U+FFFD.
     pub(crate) fn push_to(&self, text: &mut String) {
-        text.reserve(self.len());
-        // SAFETY: bytes are only added if all are ASCII, so the text stays UTF-8.
-        let bytes = unsafe { text.as_mut_vec() };
-        match self.narrow_to(bytes.spare_capacity_mut()) {
-            // SAFETY: this many bytes have been written behind the others, where there is room for them.
-            Some(count) => unsafe { bytes.set_len(bytes.len() + count) },
-            None => self.push_odd_to(text),
-        }
-    }
-
-    /// Writes the text to the front of `room` and returns its length, if it fits and is ASCII without a NUL, as nearly every
-    /// name is.
-    #[inline]
-    pub(crate) fn narrow_to(&self, room: &mut [MaybeUninit<u8>]) -> Option<usize> {
-        let units = self.units();
-        narrow(units, room.get_mut(..units.len())?).then_some(units.len())
-    }
-
-    #[cold]
-    fn push_odd_to(&self, text: &mut String) {
         let units = self.units().split(|&unit| unit == 0).next().unwrap_or_default();
         text.extend(char::decode_utf16(units.iter().copied()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
     }
@@ -168,40 +148,6 @@ impl Units {
     pub(crate) fn from_text(text: &str) -> Self {
         Self { long: text.encode_utf16().collect(), ..Self::new() }
     }
-}
-
-/// Writes the lower half of each unit to `room`, which has the same length. Returns whether all are ASCII and none is NUL.
-#[inline]
-fn narrow(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
-    // Many at once are many times faster.
-    match units.len() {
-        8.. => narrow_by::<8>(units, room),
-        4.. => narrow_by::<4>(units, room),
-        _ => narrow_by::<1>(units, room),
-    }
-}
-
-#[inline]
-fn narrow_by<const N: usize>(units: &[u16], room: &mut [MaybeUninit<u8>]) -> bool {
-    let mut all = units.as_chunks::<N>().0.iter().zip(room.as_chunks_mut::<N>().0);
-    if !all.all(|(units, room)| narrow_some(units, room)) {
-        return false;
-    }
-    // The remaining units, and some others again.
-    match (units.last_chunk::<N>(), room.last_chunk_mut::<N>()) {
-        (Some(units), Some(room)) if N > 1 => narrow_some(units, room),
-        _ => true,
-    }
-}
-
-#[inline]
-fn narrow_some<const N: usize>(units: &[u16; N], room: &mut [MaybeUninit<u8>; N]) -> bool {
-    // Read first, and tested to the end: then the compiler sees that it may vectorize the loop.
-    let units = *units;
-    for (unit, room) in units.into_iter().zip(room) {
-        room.write(unit as u8);
-    }
-    units.iter().fold(true, |all, unit| all & (1..0x80).contains(unit))
 }
 
 /// Reads UTF-16 text from a call that takes (buffer, capacity, out count including the NUL).

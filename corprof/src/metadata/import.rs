@@ -62,11 +62,6 @@ impl MetadataImport<'_> {
         &self.metadata.raw
     }
 
-    /// Whether the module can never be unloaded.
-    pub(crate) fn is_sure_to_stay(&self) -> bool {
-        self.metadata.module.is_sure_to_stay()
-    }
-
     /// The module's name from its compilation: usually its file's name.
     ///
     /// # Errors

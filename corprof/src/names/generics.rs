@@ -4,7 +4,6 @@
 //! is written behind the backtick of its metadata name (`` Dictionary`2 ``).
 
 use super::spelling::Spelling;
-use super::text::Text;
 
 /// A type's metadata name without its arity suffix, and that arity.
 ///
@@ -37,7 +36,7 @@ impl Levels {
     /// suffix is removed or respelt.
     ///
     /// Arguments that no suffix claims go to the innermost type, and a suffix that claims too many gets the remaining ones.
-    pub(super) fn end(self, text: &mut Text, start: usize, is_innermost: bool, left: usize) -> usize {
+    pub(super) fn end(self, text: &mut String, start: usize, is_innermost: bool, left: usize) -> usize {
         if self.is_open && self.spelling == Spelling::Il {
             return 0;
         }
@@ -70,7 +69,7 @@ mod tests {
     }
 
     fn chain_in(spelling: Spelling, levels: &[&str], arguments: &[&str]) -> String {
-        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), Text::new(), arguments);
+        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), String::new(), arguments);
         for (at, level) in levels.iter().enumerate() {
             if at > 0 {
                 text.push(spelling.nested());

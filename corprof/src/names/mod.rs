@@ -2,9 +2,8 @@
 //!
 //! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
 //! A name is made once and kept until the thing that it names is unloaded, so asking again is cheap. No look-up fails: unknown
-//! parts appear in the name, in angle brackets. `spell` puts names together in a `text`, in one of the two ways of `spelling`;
-//! `source` asks the runtime. Names are kept in `corprof/src/session/names/`. A look-up calls the runtime with no lock held,
-//! and takes no lock for a known name.
+//! parts appear in the name, in angle brackets. `spell` puts names together in one of the two ways of `spelling`;
+//! `source` asks the runtime. Names are kept in `corprof/src/session/names/`. A look-up calls the runtime with no lock held.
 
 mod generics;
 mod source;
@@ -12,7 +11,6 @@ mod spell;
 mod spelling;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use crate::session::names::Name;
 
@@ -20,7 +18,7 @@ use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::MethodDef;
-use crate::session::names::{CachedName, Key, Known, NameStore};
+use crate::session::names::{NameStore, Named, Ticket};
 use source::Live;
 use spell::{Speller, code_name};
 use spelling::Spelling;
@@ -38,8 +36,8 @@ use spelling::Spelling;
 ///
 /// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time.
 ///
-/// A known name costs well under 100 ns, with no lock and no allocation. All the same, look up no name while threads are
-/// suspended: a name that is not known yet takes both.
+/// A known name costs well under 100 ns, and no allocation. Look up no name while threads are suspended: it takes a lock, and a
+/// name that is not known yet allocates.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InCallback<'a>,
@@ -81,24 +79,17 @@ impl<'a> Names<'a> {
     /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; the runtime is asked each time, because its
     /// identifier may soon belong to another function.
     pub fn function(self, function: FunctionId) -> Name {
-        let known = self.kept.known.now();
-        match self.spelling.table(&known).get(function) {
-            Some(kept) => kept.name.clone(),
-            None => self.new_function(function, &known),
+        match self.spelling.names(self.kept).get(&Named::Function(function)) {
+            Ok(name) => name,
+            Err(ticket) => Speller::new(&self.live(ticket), self.spelling).function(function),
         }
-    }
-
-    #[inline(never)]
-    fn new_function(self, function: FunctionId, known: &Known) -> Name {
-        Speller::new(&self.live(known), self.spelling).function(function)
     }
 
     /// The name of a class: `Namespace.Outer<int32>+Inner<string>`, or `string[]` for an array.
     pub fn class(self, class: ClassId) -> Name {
-        let known = self.kept.known.now();
-        match self.spelling.table(&known).get(class) {
-            Some(kept) => kept.name.beginning(kept.end_of_class),
-            None => Speller::new(&self.live(&known), self.spelling).new_class(class),
+        match self.spelling.names(self.kept).get(&Named::Class(class)) {
+            Ok(name) => name,
+            Err(ticket) => Speller::new(&self.live(ticket), self.spelling).new_class(class),
         }
     }
 
@@ -107,17 +98,18 @@ impl<'a> Names<'a> {
     ///
     /// Made anew each time: for a running method use its [`FunctionId`] with [`function`](Self::function).
     pub fn method_def(self, module: ModuleId, method: MethodDef) -> Name {
-        let known = self.kept.known.now();
-        Speller::new(&self.live(&known), self.spelling).method_def(module, method)
+        let ticket = self.spelling.names(self.kept).ticket();
+        Speller::new(&self.live(ticket), self.spelling).method_def(module, method)
     }
 
     /// The name of a module: its file name without the directory, or else the name in its metadata.
     pub fn module(self, module: ModuleId) -> Name {
-        let known = self.kept.known.now();
-        let metadata_name = || self.live(&known).metadata(module).and_then(|m| m.module_name());
-        remember(&known, module, || match self.cx.module_info(module) {
+        self.remember(Named::Module(module), |ticket| match self.cx.module_info(module) {
             // A module emitted in memory has no file, but a name in its metadata.
-            Ok(info) if file_name(&info.path).is_empty() => known_or(metadata_name(), "module", module.as_raw()),
+            Ok(info) if file_name(&info.path).is_empty() => {
+                let name = self.live(ticket).metadata(module).and_then(|metadata| metadata.module_name());
+                known_or(name, "module", module.as_raw())
+            }
             Ok(info) => (file_name(&info.path).into(), true),
             Err(error) => known_or(Err(error), "module", module.as_raw()),
         })
@@ -125,29 +117,27 @@ impl<'a> Names<'a> {
 
     /// The name of an assembly, without version and culture.
     pub fn assembly(self, assembly: AssemblyId) -> Name {
-        remember(&self.kept.known.now(), assembly, || {
+        self.remember(Named::Assembly(assembly), |_| {
             known_or(self.cx.assembly_info(assembly).map(|info| info.name), "assembly", assembly.as_raw())
         })
     }
 
-    fn live<'k>(self, known: &'k Known) -> Live<'k, 'a>
-    where
-        'a: 'k,
-    {
-        Live::new(self.cx, &self.kept.passing, known, self.spelling)
+    fn live(self, ticket: Ticket) -> Live<'a, 'a> {
+        Live::new(self.cx, self.kept, ticket, self.spelling)
     }
-}
 
-/// The known name; otherwise makes it now, and keeps it if it will stay valid.
-fn remember(known: &Known, key: impl Key, work_out: impl FnOnce() -> (Name, bool)) -> Name {
-    if let Some(kept) = known.il.get(key) {
-        return kept.name.clone();
+    /// The known name; otherwise makes it now, and keeps it if it will stay valid.
+    fn remember(self, of: Named, work_out: impl FnOnce(Ticket) -> (Name, bool)) -> Name {
+        let ticket = match self.kept.il.get(&of) {
+            Ok(name) => return name,
+            Err(ticket) => ticket,
+        };
+        let (name, lasting) = work_out(ticket);
+        if lasting {
+            self.kept.il.insert(ticket, of, name.clone());
+        }
+        name
     }
-    let (name, lasting) = work_out();
-    if lasting && let Some(mut writer) = known.il.writer() {
-        writer.insert(key, CachedName { name: name.clone(), end_of_class: 0 });
-    }
-    name
 }
 
 /// A simple name, or a replacement; and whether it may be kept.

@@ -14,7 +14,6 @@ use super::Name;
 use super::generics::Levels;
 use super::source::Source;
 use super::spelling::Spelling;
-use super::text::Text;
 use crate::error::Error;
 use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -22,6 +21,7 @@ use crate::info::{ArrayClass, ClassInfo};
 use crate::metadata::signature::cursor::Reader;
 use crate::metadata::signature::{Primitive, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
+use crate::session::names::Named;
 
 /// The nesting limit for types in one name: type arguments, arrays, specs within specs.
 const MAX_DEPTH: usize = 48;
@@ -31,6 +31,8 @@ const MAX_LEVELS: usize = 32;
 const MAX_WORK: usize = 64 * 1024;
 /// The class of global methods, for which metadata use nil as often as this name.
 const GLOBAL: &str = "<Module>";
+/// Enough for nearly every name.
+const USUAL_BYTES: usize = 256;
 const ELLIPSIS: &str = "\u{2026}";
 
 /// The meaning of generic parameters: arguments, or the parameters' names if the arguments are unknown.
@@ -78,7 +80,7 @@ struct Scope<'a> {
 pub(super) struct Speller<'s, S: Source> {
     source: &'s S,
     spelling: Spelling,
-    text: Text,
+    text: String,
     /// Whether a part is unknown.
     missing: bool,
     /// Whether the identifier may be reused without a callback.
@@ -87,8 +89,8 @@ pub(super) struct Speller<'s, S: Source> {
     cut: bool,
     depth: usize,
     work: usize,
-    /// The class whose name begins the text, with the end of that name, if a function's name led to it.
-    declaring: Option<(ClassId, usize)>,
+    /// The class of the function, with its name, if that was not known.
+    declaring: Option<(ClassId, Name)>,
 }
 
 impl<'s, S: Source> Speller<'s, S> {
@@ -96,7 +98,7 @@ impl<'s, S: Source> Speller<'s, S> {
         Self {
             source,
             spelling,
-            text: Text::new(),
+            text: String::with_capacity(USUAL_BYTES),
             missing: false,
             passing: false,
             cut: false,
@@ -123,22 +125,29 @@ impl<'s, S: Source> Speller<'s, S> {
             Ok(info) => self.method(info.class, info.module, info.token, &info.type_args),
             Err(error) => self.unknown_id("function", function.as_raw(), &error),
         }
-        let name = Name::from(&*self.text);
-        self.source.learn(&name, self.is_lasting().then_some(function), self.declaring);
+        let name = Name::from(self.text.as_str());
+        if self.is_lasting() {
+            self.source.learn(Named::Function(function), &name);
+        }
+        if let Some((class, name)) = self.declaring.take() {
+            self.source.learn(Named::Class(class), &name);
+        }
         name
     }
 
     /// A method as its module defines it: generic parameters by their own names.
     pub(super) fn method_def(&mut self, module: ModuleId, token: MethodDef) -> Name {
         self.method(None, module, token, &[]);
-        (*self.text).into()
+        self.text.as_str().into()
     }
 
     /// `Namespace.Outer<int32>+Inner<string>`, `System.String[]` as `string[]`.
     pub(super) fn new_class(&mut self, class: ClassId) -> Name {
         self.nested(|this| this.unlearnt_class(class));
-        let name = Name::from(&*self.text);
-        self.source.learn(&name, None, self.is_lasting().then_some((class, name.len())));
+        let name = Name::from(self.text.as_str());
+        if self.is_lasting() {
+            self.source.learn(Named::Class(class), &name);
+        }
         name
     }
 
@@ -154,7 +163,7 @@ impl<'s, S: Source> Speller<'s, S> {
             this.unlearnt_class(class);
             if this.is_whole() {
                 let name = Name::from(this.text.get(start..).unwrap_or_default());
-                this.source.learn(&name, None, Some((class, name.len())));
+                this.source.learn(Named::Class(class), &name);
             }
             this.missing |= outer_missing;
         });
@@ -215,7 +224,7 @@ impl<'s, S: Source> Speller<'s, S> {
                         Some(name) => this.push(&name),
                         None => {
                             this.defined_class(&info);
-                            this.declaring = this.is_whole().then_some((class, this.text.len()));
+                            this.declaring = this.is_whole().then(|| (class, this.text.as_str().into()));
                         }
                     });
                     return Arguments::Known(info.type_args);
@@ -248,7 +257,7 @@ impl<'s, S: Source> Speller<'s, S> {
             let type_arguments = self.declaring_class(class, module, declaring);
             self.push_dot();
             if is_fit {
-                self.text.push_units(name);
+                name.push_to(&mut self.text);
             } else {
                 self.text.push_str(ELLIPSIS);
             }
@@ -456,7 +465,7 @@ impl<'s, S: Source> Speller<'s, S> {
     /// The same for a name from the runtime.
     fn push_name(&mut self, name: &Units) {
         if self.has_room(name.len()) {
-            self.text.push_units(name);
+            name.push_to(&mut self.text);
         } else {
             self.text.push_str(ELLIPSIS);
         }

@@ -1,8 +1,7 @@
 //! The two spellings of types: those of IL assembly and of C#.
 
-use super::text::Text;
 use crate::metadata::signature::{CallingConvention, Primitive};
-use crate::session::names::{CachedName, Known, Table};
+use crate::session::names::{Cache, Name, NameStore, Named};
 
 /// The spelling of types inside a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,38 +12,13 @@ pub(super) enum Spelling {
     CSharp,
 }
 
-/// The size of the table of element types with a keyword.
-const ELEMENTS: usize = 0x20;
-
-const fn elements(spelling: Spelling) -> [Option<&'static str>; ELEMENTS] {
-    let mut names = [None; ELEMENTS];
-    let mut element = 0;
-    while element < ELEMENTS {
-        if let Some(primitive) = Primitive::from_element(element as u8) {
-            names[element] = Some(spelling.primitive(primitive));
-        }
-        element += 1;
-    }
-    names
-}
-
 impl Spelling {
-    /// The table that keeps names in this spelling.
-    #[inline]
-    pub(super) fn table(self, known: &Known) -> &Table<CachedName> {
+    /// The cache of names in this spelling.
+    pub(super) fn names(self, kept: &NameStore) -> &Cache<Named, Name> {
         match self {
-            Self::Il => &known.il,
-            Self::CSharp => &known.csharp,
+            Self::Il => &kept.il,
+            Self::CSharp => &kept.csharp,
         }
-    }
-
-    /// The keyword of a signature's byte, if the byte is a whole type.
-    #[inline]
-    pub(super) fn element(self, element: u8) -> Option<&'static str> {
-        const NAMES: [[Option<&str>; ELEMENTS]; 2] = [elements(Spelling::Il), elements(Spelling::CSharp)];
-        let [il, csharp] = &NAMES;
-        let names = if self == Self::Il { il } else { csharp };
-        names.get(usize::from(element)).copied().flatten()
     }
 
     pub(super) const fn primitive(self, primitive: Primitive) -> &'static str {
@@ -77,7 +51,7 @@ impl Spelling {
 
     /// Respells the class whose name begins at `start` in `text`, inside another name: the core library's types get their
     /// keywords.
-    pub(super) fn argument(self, text: &mut Text, start: usize) {
+    pub(super) fn argument(self, text: &mut String, start: usize) {
         let full = text.get(start..).unwrap_or_default();
         if let Some(keyword) = self.keyword(full) {
             text.truncate(start);
@@ -91,7 +65,7 @@ impl Spelling {
     }
 
     /// The same for a class in a signature, where types with an element type do not appear by name.
-    pub(super) fn named(self, text: &mut Text, start: usize) {
+    pub(super) fn named(self, text: &mut String, start: usize) {
         if self == Self::CSharp {
             self.argument(text, start);
         }
@@ -114,7 +88,7 @@ impl Spelling {
     }
 
     /// Makes an array of the type that begins at `start` in `text`. IL writes the dimensions of the outer array last, C# first.
-    pub(super) fn array(self, text: &mut Text, start: usize, rank: u32) {
+    pub(super) fn array(self, text: &mut String, start: usize, rank: u32) {
         let at = match self {
             Self::Il => text.len(),
             Self::CSharp => start + start_of_dimensions(text.get(start..).unwrap_or_default()),
@@ -195,20 +169,14 @@ mod tests {
     use super::Spelling::{CSharp, Il};
     use super::*;
 
-    fn text(whole: &str) -> Text {
-        let mut text = Text::new();
-        text.push_str(whole);
-        text
-    }
-
     fn argument(spelling: Spelling, full: &str) -> String {
-        let mut text = text(&format!("A<{full}"));
+        let mut text = format!("A<{full}");
         spelling.argument(&mut text, 2);
         text.split_off(2)
     }
 
     fn array(spelling: Spelling, element: &str, rank: u32) -> String {
-        let mut text = text(&format!("[]{element}"));
+        let mut text = format!("[]{element}");
         spelling.array(&mut text, 2, rank);
         text.split_off(2)
     }
@@ -228,9 +196,9 @@ mod tests {
     #[test]
     fn nullable_types_have_a_question_mark() {
         assert_eq!(argument(CSharp, "System.Nullable<int>"), "int?");
-        let mut text = text("ref System.Nullable<A<b, c>>");
+        let mut text = "ref System.Nullable<A<b, c>>".to_owned();
         CSharp.named(&mut text, 4);
-        assert_eq!(&*text, "ref A<b, c>?");
+        assert_eq!(text, "ref A<b, c>?");
         for full in ["System.Nullable<>", "System.Nullable<int>.Odd<string>", "N.Nullable<int>"] {
             assert_eq!(argument(CSharp, full), full);
         }

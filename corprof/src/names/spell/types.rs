@@ -73,8 +73,8 @@ impl<S: Source> Speller<'_, S> {
     /// Once the name is cut, the position of the reader is undefined.
     #[inline]
     pub(super) fn spelt(&mut self, reader: &mut Reader<'_>, scope: &Scope<'_>) -> Spelt {
-        if let Some(name) = reader.next_if(|element| self.spelling.element(element)) {
-            self.push(name);
+        if let Some(primitive) = reader.next_if(Primitive::from_element) {
+            self.push(self.spelling.primitive(primitive));
             return Ok(());
         }
         let mut spelt = Ok(());

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::ops::Deref;
 
 use corprof_sys as sys;
 
@@ -16,6 +15,7 @@ use crate::names::Name;
 use crate::names::source::Source;
 use crate::names::spell::Speller;
 use crate::names::spelling::Spelling;
+use crate::session::names::Named;
 
 const ABSENT: Error = Error::new(sys::CORPROF_E_DATAINCOMPLETE, "Test");
 
@@ -117,7 +117,7 @@ impl World {
     pub(super) fn class_name(&self, class: usize) -> String {
         // As `Names::class` does.
         if let Some(name) = self.known_class(class_id(class)) {
-            return name.to_owned();
+            return name.to_string();
         }
         Speller::new(self, Spelling::Il).new_class(class_id(class)).as_str().to_owned()
     }
@@ -162,11 +162,13 @@ impl Source for World {
     fn generic_params(&self, _: ModuleId, owner: Token) -> Result<Vec<String>> {
         self.find(&self.generics, owner)
     }
-    fn known_class(&self, class: ClassId) -> Option<impl Deref<Target = str>> {
+    fn known_class(&self, class: ClassId) -> Option<Name> {
         self.learnt.borrow().get(&class).cloned()
     }
-    fn learn(&self, name: &Name, _: Option<FunctionId>, class: Option<(ClassId, usize)>) {
-        self.learnt.borrow_mut().extend(class.map(|(class, end)| (class, name.beginning(end))));
+    fn learn(&self, of: Named, name: &Name) {
+        if let Named::Class(class) = of {
+            self.learnt.borrow_mut().insert(class, name.clone());
+        }
     }
 }
 

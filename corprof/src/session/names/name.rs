@@ -11,22 +11,13 @@ use std::sync::Arc;
 ///
 /// It is only text: it stays valid after the thing that it names is gone.
 #[derive(Clone)]
-pub struct Name {
-    /// The name, or the name of a function that begins with it: the two then share one allocation.
-    text: Arc<str>,
-    end: usize,
-}
+pub struct Name(Arc<str>);
 
 impl Name {
     /// The text.
     #[inline]
     pub fn as_str(&self) -> &str {
-        self.text.get(..self.end).unwrap_or_default()
-    }
-
-    /// The beginning of the name, up to `end`. Both share the memory of the whole.
-    pub(crate) fn beginning(&self, end: usize) -> Self {
-        Self { text: Arc::clone(&self.text), end: end.min(self.end) }
+        &self.0
     }
 }
 
@@ -53,13 +44,13 @@ impl Borrow<str> for Name {
 
 impl From<&str> for Name {
     fn from(text: &str) -> Self {
-        Self { text: text.into(), end: text.len() }
+        Self(text.into())
     }
 }
 
 impl From<String> for Name {
     fn from(text: String) -> Self {
-        text.as_str().into()
+        Self(text.into())
     }
 }
 
