@@ -16,7 +16,7 @@ use super::InHook;
 pub struct HookClock(Clock);
 
 /// Whether all clocks read `rdtsc`, inline. One flag for all: if a hook had to load it from its thread's state first, the read
-/// would be delayed.
+/// would be delayed. A reading by `quanta` is a call, with which a shadow stack with times took 25 ns a call instead of 23.
 static IS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 impl HookClock {

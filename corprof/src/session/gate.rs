@@ -9,6 +9,9 @@
 //! barrier (`system/`), then waits for the slots to empty. If the application has forbidden that barrier since the profiler was
 //! loaded, the closing thread waits instead until the writes of other threads must be visible ([`SETTLING`]). Slots belong to
 //! threads, not to gates: closing waits for the callbacks of all profilers in this library, which is right at Shutdown.
+//!
+//! With one locked count for all threads, an allocated object took 41.5 ns instead of 34.6 on one thread
+//! (`cargo xtask bench --only storm`, five interleaved runs of both); more threads would contend for it.
 
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
@@ -54,6 +57,8 @@ impl Gate {
 
     /// Like [`enter_as_usual`](Self::enter_as_usual), for a hook on a thread that is not inside yet. Also `None` if the
     /// thread's slot has no local state for these hooks.
+    ///
+    /// A counted call takes 4.9 ns with its two hooks, and 10.9 ns if they come by `enter` (`cargo xtask bench --only hooks`).
     #[inline]
     pub(crate) fn enter_first(&self, tag: Tag) -> Option<First> {
         let first = First::begin(tag)?;
