@@ -81,6 +81,10 @@ impl<'a> InAssembly<'a> {
         self.assembly
     }
 
+    pub(super) const fn is_same(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+
     /// The definition of a type that is named here, in whichever assembly of the set it is.
     fn definition(&self, row: u32, hops: usize) -> Option<(usize, u32)> {
         let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
@@ -295,5 +299,9 @@ impl Resolve for InAssembly<'_> {
     fn has_string(&self, token: Token) -> bool {
         token.table() == Some(Table::UserString)
             && self.assembly.metadata.has_user_string(&self.assembly.bytes, token.row())
+    }
+
+    fn delegate(&self, token: Token) -> Option<MethodSignature> {
+        self.invoke_of(token)
     }
 }

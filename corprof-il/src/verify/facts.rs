@@ -36,12 +36,14 @@ pub(super) struct Facts<'r, R: Resolve + ?Sized> {
     pub(super) types: Types,
     methods: FxHashMap<Token, Option<Rc<Method>>>,
     fields: FxHashMap<Token, Option<Field>>,
+    /// `Invoke`, by the constructor of the delegate.
+    pub(super) delegates: FxHashMap<Token, Option<Rc<Method>>>,
 }
 
 impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
     pub(super) fn new(resolve: &'r R) -> Self {
-        let (methods, fields) = (FxHashMap::default(), FxHashMap::default());
-        Self { resolve, types: Types::default(), methods, fields }
+        let (methods, fields, delegates) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Self { resolve, types: Types::default(), methods, fields, delegates }
     }
 
     /// A method by any token that a call can have; `None` if it names no method.
@@ -95,7 +97,7 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         })
     }
 
-    fn called(&mut self, signature: &MethodSignature, scope: Scope<'_>, owner: Kind) -> Method {
+    pub(super) fn called(&mut self, signature: &MethodSignature, scope: Scope<'_>, owner: Kind) -> Method {
         let parameters =
             signature.parameters.iter().map(|ty| self.types.kind(self.resolve, ty, scope).unwrap_or(Kind::Unknown));
         let parameters = parameters.collect();
@@ -131,7 +133,7 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
     }
 }
 
-fn arguments(spec: Option<&Type>) -> Option<&[Type]> {
+pub(super) fn arguments(spec: Option<&Type>) -> Option<&[Type]> {
     match spec?.unmodified() {
         Type::Generic { arguments, .. } => Some(arguments),
         _ => None,

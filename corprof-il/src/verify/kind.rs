@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Object,
     /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
     Values,
+    /// The address of this method, as `ldftn` gives it: a native integer, but for the constructors of delegates.
+    Function(Token),
     Value(TypeId),
     /// Unknown; fits every kind.
     Unknown,
@@ -54,10 +56,11 @@ impl Kind {
         }
     }
 
-    /// The kind as all instructions but those with elements see it.
+    /// The kind as all instructions see it, but those with elements, and `newobj`.
     pub(super) const fn plain(self) -> Self {
         match self {
             Self::Values => Self::Object,
+            Self::Function(_) => Self::Native,
             other => other,
         }
     }
@@ -78,6 +81,7 @@ impl Kind {
             (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Native),
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
             (Self::Object, Self::Values) | (Self::Values, Self::Object) => Some(Self::Object),
+            (Self::Function(_), other) | (other, Self::Function(_)) => Self::Native.merge(other.plain()),
             _ => None,
         }
     }
@@ -126,7 +130,7 @@ impl Types {
         match kind {
             Kind::Int32 => "int32".into(),
             Kind::Int64 => "int64".into(),
-            Kind::Native => "native int".into(),
+            Kind::Native | Kind::Function(_) => "native int".into(),
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
             Kind::Object => "object".into(),

@@ -112,6 +112,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         if opcode == O::Jmp {
             return self.jmp(&method);
         }
+        if opcode == O::Newobj {
+            self.delegate(token, &method);
+        }
         for kind in method.parameters.iter().rev() {
             let found = self.pop_into(*kind, "the parameter");
             // ECMA-335 III.1.6 would allow it; compilers of runtimes take some such values and refuse others.

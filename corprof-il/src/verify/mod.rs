@@ -1,12 +1,13 @@
 //! Verifies bodies before a runtime sees them: the flow of control, and how many values of which kinds are on the stack.
 //!
 //! Level 1 (`regions`, `flow`) needs the body alone: regions are nested, branches stay where they may, every path ends,
-//! prefixes fit. Level 2 (`stack`, `step`, `members`) follows the values over all paths and asks metadata by [`Resolve`]: tokens fit their
+//! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata by [`Resolve`]: tokens fit their
 //! instructions, no value is missing or left over, and each is of the kind wanted; value types are told apart exactly.
 //!
 //! What is not proven is that an object is of the class that a call or a field access expects: there is no hierarchy here. A
 //! body of arbitrary instructions therefore remains the responsibility of its author.
 
+mod delegates;
 mod facts;
 mod flow;
 mod kind;

@@ -27,6 +27,16 @@ pub trait Resolve {
 
     /// Whether a token names a literal string.
     fn has_string(&self, token: Token) -> bool;
+
+    /// The signature of `Invoke`, if this type is a delegate; `None` if it is none, or that could not be found out. A generic
+    /// one has it in terms of its own parameters.
+    ///
+    /// Its tokens are those of this module: a value type that the module has no token for is `TypeRef::NIL`, of which nothing
+    /// is known.
+    fn delegate(&self, token: Token) -> Option<MethodSignature> {
+        let _ = token;
+        None
+    }
 }
 
 /// The kind of a type on the stack.

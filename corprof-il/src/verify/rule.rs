@@ -120,6 +120,8 @@ rules! {
     BadType,
     /// `newobj` calls a constructor.
     CtorExpected,
+    /// A delegate is made of a method whose signature fits its `Invoke`, named by `ldftn` or `ldvirtftn` right before.
+    DelegateCtor,
     /// `callvirt` calls an instance method.
     CallVirtOnStatic,
     /// `call` calls a method with a body.

@@ -161,10 +161,11 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 if insn.opcode() == O::Ldvirtftn {
                     self.pop_kind(Kind::Object);
                 }
-                if let (true, Some(method)) = (self.constrained(insn), method) {
-                    self.constrained_call(&method);
+                let is_constrained = self.constrained(insn);
+                if let (true, Some(method)) = (is_constrained, &method) {
+                    self.constrained_call(method);
                 }
-                self.push(Kind::Native);
+                self.push(if method.is_some() { Kind::Function(token) } else { Kind::Unknown });
             }
             O::Ldtoken => self.ldtoken(insn.token().unwrap_or_default()),
             O::Refanytype => {

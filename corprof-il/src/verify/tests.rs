@@ -18,6 +18,7 @@ const STATIC_VIRTUAL: u32 = 0x0600_0005; // static void ()
 const TAKES_NATIVE: u32 = 0x0600_0006; // static void (native int)
 const STATIC_VOID: u32 = 0x0600_0007; // static void (int32)
 const VOID_OF_INT: u32 = 0x0600_0008; // instance void (int32)
+const DELEGATE_CTOR: u32 = 0x0600_0009; // of a delegate with `void Invoke(int32)`
 const FIELD: u32 = 0x0400_0001; // Point Object::field
 const STATIC_FIELD: u32 = 0x0400_0002;
 const LOCALS: u32 = 0x1100_0001; // int32, Point, Size, native int
@@ -73,10 +74,15 @@ impl Resolve for Metadata {
             }
             STATIC_VOID => (signature(false, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
             VOID_OF_INT => (signature(true, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
+            DELEGATE_CTOR => {
+                let parameters = vec![primitive(Primitive::Object), primitive(Primitive::NativeInt)];
+                (signature(true, parameters, primitive(Primitive::Void)), true)
+            }
             TAKES_POINT => (signature(false, vec![value(POINT)], primitive(Primitive::Void)), false),
             _ => return None,
         };
-        let owner = Some(TypeDefOrRef::Def(TypeDef::from_raw(OBJECT)));
+        let owner = if token.as_raw() == DELEGATE_CTOR { COLOUR + 1 } else { OBJECT };
+        let owner = Some(TypeDefOrRef::Def(TypeDef::from_raw(owner)));
         let is_virtual = Some(token.as_raw() == STATIC_VIRTUAL);
         Some(MethodInfo { owner, signature, is_constructor, is_abstract: false, is_virtual })
     }
@@ -112,6 +118,11 @@ impl Resolve for Metadata {
 
     fn has_string(&self, token: Token) -> bool {
         token.as_raw() == STRING
+    }
+
+    fn delegate(&self, token: Token) -> Option<MethodSignature> {
+        let invoke = || signature(true, vec![primitive(Primitive::Int32)], primitive(Primitive::Void));
+        (token.as_raw() == COLOUR + 1).then(invoke)
     }
 }
 
@@ -421,6 +432,14 @@ fn what_runtimes_choke_on_is_refused() {
     // From a static method into one with `this`.
     assert_eq!(rules(&[T(O::Jmp, STATIC_VOID)]), []);
     assert_eq!(rules(&[T(O::Jmp, VOID_OF_INT)]), [Rule::BadJmp]);
+    // A delegate of a method that does not fit, or of a number.
+    let delegate = |load| rules(&[P(O::Ldnull), load, T(O::Newobj, DELEGATE_CTOR), P(O::Pop), P(O::Ret)]);
+    assert_eq!(delegate(T(O::Ldftn, STATIC_VOID)), []);
+    assert_eq!(delegate(T(O::Ldftn, VOID_OF_INT)), []);
+    for method in [STATIC_INT, VIRTUAL, STATIC_VIRTUAL, TAKES_POINT, CTOR] {
+        assert_eq!(delegate(T(O::Ldftn, method)), [Rule::DelegateCtor], "{method:#x}");
+    }
+    assert_eq!(delegate(V(O::Ldloc_S, 3)), [Rule::DelegateCtor]);
     // A finally handler beside another handler of the same code.
     let mut shared = body(&[B(O::Leave_S, 3), P(O::Endfinally), P(O::Endfinally), P(O::Ret)]);
     region(&mut shared, RegionKind::Finally, (0, 0), (1, 1));
