@@ -62,6 +62,7 @@ pub struct Args {
 /// # Errors
 /// If the process or the library does not exist, or the runtime refuses.
 pub fn run(args: &Args) -> Outcome {
+    bundled::refuse_unknown(&args.library).map_err(|error| Failure::new(exit::USAGE, error))?;
     let process = Process::open(args.pid)?;
     let library = match bundled::find(&args.library) {
         Some(_) => bundled::library()?,

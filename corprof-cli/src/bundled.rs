@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
@@ -69,6 +69,30 @@ pub const ALL: [Bundled; 7] = [
 /// The built-in profiler of this name. A path such as `./sampler` means a file.
 pub fn find(library: &Path) -> Option<&'static Bundled> {
     ALL.iter().find(|bundled| library.as_os_str() == bundled.name)
+}
+
+/// Refuses a word that is neither a file nor the name of a built-in profiler.
+///
+/// # Errors
+/// The error lists the names, the nearest one first.
+pub fn refuse_unknown(library: &Path) -> Result<()> {
+    // A path, or a file name with an extension, means a file: errors of files are then more to the point.
+    let is_word = library.parent().is_some_and(|folder| folder.as_os_str().is_empty()) && library.extension().is_none();
+    let (true, Some(word)) = (is_word, library.to_str()) else { return Ok(()) };
+    if find(library).is_some() || library.exists() {
+        return Ok(());
+    }
+    let nearest = nearest(word).map_or_else(|| ".".to_owned(), |name| format!("; did you mean `{name}`?"));
+    let names = ALL.map(|bundled| bundled.name).join(", ");
+    bail!("there is no built-in profiler `{word}`, and no file of this name{nearest} The built-in ones are: {names}")
+}
+
+/// The name with the fewest edits, unless there are too many.
+fn nearest(word: &str) -> Option<&'static str> {
+    let word = word.to_lowercase();
+    let distance = |name: &&str| strsim::damerau_levenshtein(&word, name);
+    let best = ALL.iter().map(|bundled| bundled.name).min_by_key(distance)?;
+    (distance(&best) <= word.len().max(3) / 3).then_some(best)
 }
 
 /// The output file of process `pid` for `pattern`: `%p` is the process id, `%%` a percent sign.
@@ -172,6 +196,29 @@ mod tests {
     fn a_file_has_the_number_of_its_process() {
         for (pattern, file) in [("/a%p/b-%p.svg", "/a%p/b-7.svg"), ("100%%p.svg", "100%p.svg"), ("b.svg", "b.svg")] {
             assert_eq!(file_of(Path::new(pattern), 7), Path::new(file));
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_is_refused_with_the_nearest() {
+        let refused = |word: &str| refuse_unknown(Path::new(word)).unwrap_err().to_string();
+        for (word, nearest) in
+            [("samplr", "sampler"), ("Sampler", "sampler"), ("exception", "exceptions"), ("timers", "timer")]
+        {
+            let text = refused(word);
+            assert!(text.contains(&format!("no built-in profiler `{word}`")), "{text}");
+            assert!(
+                text.contains(&format!("did you mean `{nearest}`? The built-in ones are: sampler, timer,")),
+                "{text}"
+            );
+        }
+        let text = refused("heap");
+        assert!(
+            !text.contains("did you mean") && text.contains("of this name. The built-in ones are: sampler"),
+            "{text}"
+        );
+        for file in ["sampler", "./samplr", "libsampler.so", "/samplr", "src"] {
+            refuse_unknown(Path::new(file)).unwrap();
         }
     }
 

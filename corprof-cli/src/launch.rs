@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
+use crate::bundled;
 use crate::checks::{self, Finding, Place};
 use crate::environment::{self, Chosen};
 use crate::exit::{self, Failure};
@@ -113,6 +114,7 @@ impl Launch<'_> {
 /// # Errors
 /// If there is no such profiler. Do not start the application then.
 pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
+    bundled::refuse_unknown(library).map_err(|error| Failure::new(exit::REFUSED, error))?;
     let chosen = select::choose(library, wanted).map_err(|error| {
         let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
         let finding = checks::library(&absolute, Place { program: None, library_path: None }).into_iter().next();

@@ -41,6 +41,9 @@ fn what_cannot_be_loaded_is_not_sent() -> Result<()> {
         let output = corprof()?.args(["attach", &pid, "no-such.so"]).output()?;
         ensure!(output.status.code() == Some(1), "{output:?}");
         ensure!(texts(&output).1.contains("library-missing"), "{output:?}");
+        let output = corprof()?.args(["attach", &pid, "samplr"]).output()?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        ensure!(texts(&output).1.contains("did you mean `sampler`?"), "{output:?}");
         let own = std::process::id().to_string();
         let output = corprof()?.args(["attach", &own]).arg(library(&runtime, "attached")?).output()?;
         ensure!(output.status.code() == Some(3), "{output:?}");

@@ -156,6 +156,9 @@ fn an_application_without_a_runtime_is_said_to_have_none() -> Result<()> {
         let output = command.output()?;
         ensure!(output.status.code() == Some(125) && output.stdout.is_empty(), "{output:?}");
         ensure!(texts(&output).1.contains("library-missing"), "{output:?}");
+        let output = corprof()?.args(["run", "samplr", "--", "sh", "-c", "echo ran"]).output()?;
+        ensure!(output.status.code() == Some(125) && output.stdout.is_empty(), "{output:?}");
+        ensure!(texts(&output).1.contains("did you mean `sampler`?"), "{output:?}");
         let mut command = corprof()?;
         command.arg("run").arg(library(&runtime, "attached")?).args(["--", "sh", "-c", "echo ran"]);
         let output = command.env("DOTNET_EnableDiagnostics_Profiler", "0").output()?;
