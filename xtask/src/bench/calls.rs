@@ -8,7 +8,7 @@
 //! - `name, a miss`: C also makes the same text of the results and keeps it for the next time. It converts the names from
 //!   UTF-16, spells the parameters from the signature, and puts the text into a hash table under a mutex, because callbacks
 //!   come on many threads, with one allocation. Before that it has missed in the table, and looked up the module's metadata in
-//!   another. This row has the target. corprof also keeps the name of the class.
+//!   another. corprof also keeps the name of the class. There is no target: a user would feel 15 µs, and this is under one.
 //! - `name, its calls`: C does no more than the calls; the results stay in the buffers, and the metadata is at hand.
 //!
 //! About a thousand names are looked up, each of another class and each once. All calls have been made once before, so that the
