@@ -39,11 +39,11 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::ptr;
+use std::sync;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
-use std::sync::{self, TryLockError};
 
 use crate::context::Context;
-use crate::lock::unpoisoned;
+use crate::lock::{try_unpoisoned, unpoisoned};
 use crate::system;
 
 pub use thread_state::{Merge, ThreadState};
@@ -151,10 +151,9 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     pub(crate) fn lock_anywhere(&self) -> MutexGuard<'_, T> {
         crate::suspension::forbid("a lock of the profiler's");
-        let guard = match self.data.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => self.wait(),
+        let guard = match try_unpoisoned(self.data.try_lock()) {
+            Some(guard) => guard,
+            None => self.wait(),
         };
         self.holder.set(Location::caller());
         MutexGuard { holder: &self.holder, guard, _context: PhantomData }

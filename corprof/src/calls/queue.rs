@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 use crate::context::InTriggers;
-use crate::lock::unpoisoned;
+use crate::lock::{try_unpoisoned, unpoisoned};
 use crate::profiler::BoxError;
 
 /// How many events a thread drops for lack of a buffer before it asks for one again.
@@ -224,13 +224,9 @@ impl<E: Send + 'static> EventQueue<E> {
     /// The reader's error, if it had one. `WouldBlock` if the reader is still busy with earlier events after the two seconds
     /// that Shutdown gives it: the events that it has not read by then are lost, and their number is unknown.
     pub fn finish(&self) -> io::Result<u64> {
-        let mut reading = match self.0.reading.try_lock() {
-            Ok(reading) => reading,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                let text = "the reader of events is still busy: the events that it has not read are lost";
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
-            }
+        let Some(mut reading) = try_unpoisoned(self.0.reading.try_lock()) else {
+            let text = "the reader of events is still busy: the events that it has not read are lost";
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
         };
         self.0.read(&mut reading);
         if let Some(mut reader) = reading.0.take() {
