@@ -32,7 +32,8 @@
 //! - `testing`: the fake CLR (`corprof::testing`), which tests a profiler without .NET. It is for `[dev-dependencies]`; no
 //!   feature is on by default.
 //!
-//! [The book]: https://corprof.example/corprof/blob/main/book/src/introduction.md
+// For rustdoc only: other builds than cargo's need not set the variable.
+#![cfg_attr(doc, doc = concat!("[The book]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/book/src/introduction.md"))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // The derive refers to this crate by its external name.

@@ -25,6 +25,9 @@ pub struct Args {
 /// A crate that no other crate uses as a library: it has entry points of its own. The command's build script builds it.
 const EXAMPLES: &str = "corprof-examples";
 
+/// Part of an address that no repository can have: `.example` is reserved (RFC 2606).
+const PLACEHOLDER: &str = ".example/";
+
 /// Files that crates.io does not check, and that readers need.
 const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 
@@ -41,6 +44,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         package.check_for_readers()?;
     }
 
+    let is_placeholder =
+        |package: &&&Package| package.repository.as_deref().is_some_and(|url| url.contains(PLACEHOLDER));
+    let placeholders = packages.iter().filter(is_placeholder).count();
+    if placeholders > 0 {
+        note(format_args!(
+            "{placeholders} crates name a placeholder as their repository: set it in Cargo.toml before publishing"
+        ));
+    }
     announce(format_args!("Packing {} crates into {}", packages.len(), target.display()));
     let mut pack = cargo::cargo();
     // The packed crates are built below, all at once; cargo would build each alone, one after the other.

@@ -5,6 +5,7 @@
 //! for tests, imports for documentation and exported macros do not count.
 
 mod paths;
+mod public;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -59,13 +60,20 @@ pub struct Args {
     /// Fail if files of several rooms import from each other in a circle, or a room imports from one above it
     #[arg(long)]
     check: bool,
+    /// Count the public items of corprof instead, and list the names in its root and its prelude
+    #[arg(long)]
+    public: bool,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the sources cannot be read or parsed, or a room has no place in the order.
+/// If the sources cannot be read or parsed, a room has no place in the order, or rustdoc fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.public {
+        print!("{}", public::Public::of_corprof()?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let structure = Structure::of_corprof()?;
     print!("{structure}");
     let is_sound = structure.is_sound();
