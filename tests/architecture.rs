@@ -1,4 +1,4 @@
-//! The documents against the tree: what they name is there, and the rules of the house that can be counted hold.
+//! The documents against the tree: the paths that they name exist, and the countable house rules hold.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ fn the_tables_of_contexts_agree() -> Result<()> {
     Ok(())
 }
 
-/// What the comments of sources and tables name in backticks or brackets, if it is a path below the root.
+/// Paths below the root that comments of sources and tables name in backticks or brackets.
 fn paths_in_comments(text: &str, sign: &str) -> Vec<String> {
     let comments = text.lines().filter_map(|line| line.split_once(sign).map(|(_, comment)| comment));
     let words = comments.flat_map(|comment| comment.split([' ', '`', '(', ')', '[', ']', ',', ';', '"', '\'']));

@@ -10,7 +10,7 @@ use corprof_diagnostics::nettrace::Limits;
 use fastrand::Rng;
 use support::hostile::{decode_message, messages, mutated, read_trace, traces};
 
-/// The most memory that this process has had, as Linux tells it.
+/// Peak memory of this process, from `/proc`.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

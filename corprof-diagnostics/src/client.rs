@@ -18,8 +18,8 @@ use crate::server::Connections;
 use crate::session::{EventPipeSession, SessionConfig};
 use crate::transport::Stream;
 
-/// How long a runtime may take for an answer, if nothing else is said. What it does not spend in a collection or in another
-/// tool's request it answers within milliseconds.
+/// The default time limit for an answer. A runtime answers within milliseconds, unless a collection or another tool's
+/// request delays it.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks one runtime, over a connection for each question: a runtime closes it with its answer.
@@ -193,8 +193,8 @@ impl Client {
     /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).
     ///
     /// # Errors
-    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names what `config` asks for
-    /// that only newer runtimes can do.
+    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of `config`
+    /// that need a newer runtime.
     pub fn start_session(&self, config: &SessionConfig) -> Result<EventPipeSession> {
         EventPipeSession::start(self, config)
     }

@@ -8,8 +8,8 @@ pub(crate) const LARGEST: usize = 4 << 20;
 
 /// The environment variables of a process.
 ///
-/// They are those of the runtime at the moment of asking, not those that the process was started with: what was set by
-/// [`Client::set_environment_variable`](crate::Client::set_environment_variable) is among them.
+/// The runtime's current variables, not those that the process was started with. They include those set by
+/// [`Client::set_environment_variable`](crate::Client::set_environment_variable).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
     variables: Vec<(String, String)>,

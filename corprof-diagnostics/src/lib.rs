@@ -19,17 +19,17 @@
 //!
 //! # Effects on the process
 //!
-//! A runtime serves one client at a time, on one thread, and waits for ever for one that says nothing. So this crate never
-//! connects to find out whether somebody is there, sends each question in one piece, and closes the connection at once after
+//! A runtime serves one client at a time, on one thread, and waits without limit for a silent client. So this crate never
+//! connects only to test for a runtime, sends each request in one piece, and closes the connection at once after
 //! the answer or on any doubt. Every call has a deadline ([`Client::with_timeout`]), also against a process that never answers,
 //! answers one byte a second, or closes early.
 //!
 //! # Errors
 //!
-//! An [`Error`] says what was asked for, what happened, with the runtime's code by its name ([`HResult`]) where there was
-//! one, and what to change.
+//! An [`Error`] names the request, the failure, the runtime's code by its name ([`HResult`]) if there is one, and the
+//! cure.
 //!
-//! # Which runtime can do what
+//! # Calls and the runtimes that have them
 //!
 //! | call | from |
 //! |---|---|

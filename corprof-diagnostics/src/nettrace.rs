@@ -13,17 +13,17 @@
 //! # Order
 //!
 //! Events come in the order of the file: those that one thread captured are in the order of their time, those of several
-//! threads are not. All events before a [`SequencePoint`] are older than all after it, so whoever needs them in order of
+//! threads are not. All events before a [`SequencePoint`] are older than all after it, so a reader that needs them in order of
 //! time sorts them from one to the next.
 //!
 //! # Loss
 //!
-//! A runtime whose buffers are full drops events and says nothing. [`Stats::lost`] counts the gaps in the numbers that
+//! A runtime with full buffers drops events silently. [`Stats::lost`] counts the gaps in the numbers that
 //! each thread gives its events.
 //!
 //! # Memory
 //!
-//! Bounded by [`Limits`], whatever the input says: one block, the definitions of events, and the threads, stacks and labels
+//! Bounded by [`Limits`] for any input: one block, the definitions of events, and the threads, stacks and labels
 //! between two sequence points. A trace that needs more is an error that names the limit.
 //!
 //! # Names and fields

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::bytes::{Cursor, Malformed};
 use crate::ipc::Invalid;
 
-/// What a runtime says of its process.
+/// A process as its runtime describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessInfo {

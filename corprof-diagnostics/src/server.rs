@@ -21,7 +21,7 @@ const INTRODUCTION: Duration = Duration::from_millis(500);
 /// The time that a thread listens before it checks the connections that others have accepted.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// So many connections are kept for later, and so many runtimes remembered as known. A runtime whose connection is dropped
+/// The limit of connections kept for later, and of runtimes remembered as known. A runtime with a dropped connection
 /// connects again.
 const MOST: usize = 1024;
 
@@ -51,8 +51,8 @@ pub struct PortServer {
 /// How a runtime starts that connects to a [`PortServer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// It waits before it runs managed code until [`Client::resume_runtime`] is called. Somebody must: that goes for each
-    /// child process as well.
+    /// It waits before it runs managed code until [`Client::resume_runtime`] is called. Without that call it waits for ever;
+    /// the same holds for each child process.
     Suspended,
     /// It runs, and connects meanwhile.
     Running,

@@ -65,7 +65,7 @@ impl Provider {
     }
 }
 
-/// What is told at the end of a session of methods and modules that were there before: without it, addresses in stacks
+/// Which older methods and modules the runtime reports at the end of a session: without them, addresses in stacks
 /// have no names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -97,7 +97,7 @@ pub struct SessionConfig {
 
 impl SessionConfig {
     /// The events of these providers, with stacks, without a rundown, and with at most 64 MB of the process's memory for
-    /// what has not been read.
+    /// unread events.
     #[must_use]
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         Self { providers: providers.into_iter().collect(), buffer_mb: 64, rundown: Rundown::None, stacks: true }
@@ -125,8 +125,8 @@ impl SessionConfig {
         self
     }
 
-    /// The oldest command that can do it, so that every runtime which can does; what it is needed for, and since when it is
-    /// there.
+    /// The oldest command that can start the session, so that all capable runtimes accept it; the option that needs it; and
+    /// the first runtime that has it.
     fn command(&self) -> (Command, &'static str, &'static str) {
         if self.providers.iter().any(|provider| provider.filter.is_some()) {
             (Command::COLLECT_TRACING_5, "choosing events by their numbers", ".NET 10")
@@ -254,8 +254,8 @@ impl EventPipeSession {
         self.read_timeout = timeout;
     }
 
-    /// Asks the runtime to stop, and does not wait: it sends what it still has, and a rundown if there is to be one, and so
-    /// the session is to be read to its end. There the runtime's answer is looked at.
+    /// Asks the runtime to stop, and does not wait: it sends its remaining events, and the rundown if one was requested, so
+    /// read the session to its end, where the runtime's answer is checked.
     ///
     /// # Errors
     /// If the runtime could not be asked. A second request does nothing.

@@ -10,7 +10,7 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const STARTED: UtcTime = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
 
-/// What is told of an event, in a line.
+/// An event in a line.
 fn lines(trace: &[u8]) -> Result<Vec<String>> {
     let mut reader = Reader::new(trace);
     let mut lines = Vec::new();
@@ -48,7 +48,7 @@ fn versions_4_and_5_have_all_their_blocks_read() -> Result {
             "point at 1200",
             // The sequence point has ended the stacks.
             "Test-Provider.5 thread 77 (Some(77)) number 5 at 30µs sorted true stack [] payload [9]",
-            // The two of 77 that its sequence point tells of, and the two before the first of 78.
+            // The two of thread 77 that its sequence point counts, and the two before the first of 78.
             "4 events, 4 lost, 1 skipped",
         ];
         assert_eq!(lines(&v4::sample(version))?, expected, "version {version}");

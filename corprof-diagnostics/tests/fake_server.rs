@@ -19,15 +19,15 @@ type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Long on a busy machine, and short enough for a test in which it passes.
 const TIMEOUT: Duration = Duration::from_millis(400);
-/// So long may a call take whose deadline is [`TIMEOUT`]: there is no telling on a busy machine, but it is not for ever.
+/// The limit for a call with the deadline [`TIMEOUT`]: generous, because the machine may be busy.
 const SURELY: Duration = Duration::from_secs(30);
-/// Where the time-out is not what is tested.
+/// For tests of something other than the time-out.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Commands and their payloads.
 type Questions = Vec<(Command, Vec<u8>)>;
 
-/// A server that does `behaviour` with each connection, one after the other, and notes what it was asked.
+/// A server that does `behaviour` with each connection, one after the other, and records the requests.
 struct Server {
     folder: tempfile::TempDir,
     asked: Arc<Mutex<Questions>>,
@@ -59,7 +59,7 @@ impl Server {
         Ok(Self { folder, asked })
     }
 
-    /// One that answers with these bytes, whatever it is asked.
+    /// One that answers every request with these bytes.
     fn answering(bytes: Vec<u8>) -> Result<Self> {
         Self::new(move |mut stream, _, _| drop(stream.write_all(&bytes)))
     }
@@ -93,7 +93,7 @@ fn info(strings: &[&str]) -> Vec<u8> {
     fixed.chain(strings.iter().flat_map(|string| text(string))).collect()
 }
 
-/// What a call is answered with when the server behaves so, and that it does not take for ever.
+/// The outcome of a call to this server. Fails if the call takes longer than [`SURELY`].
 fn ask<T>(server: &Server, timeout: Duration, call: impl FnOnce(&Client) -> std::result::Result<T, Error>) -> String {
     let start = Instant::now();
     let answer = call(&server.client(timeout));

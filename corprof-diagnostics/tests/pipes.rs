@@ -13,7 +13,7 @@ use corprof_diagnostics::{Client, Error, PortServer, Process, Start, Uuid};
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const TIMEOUT: Duration = Duration::from_millis(400);
-/// So long may a call take whose deadline is [`TIMEOUT`]: there is no telling on a busy machine, but it is not for ever.
+/// The limit for a call with the deadline [`TIMEOUT`]: generous, because the machine may be busy.
 const SURELY: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -100,7 +100,7 @@ fn one_that_does_not_answer_times_out() -> Result {
 fn one_that_closes_is_told() -> Result {
     let path = pipe("closes");
     let server = PortServer::bind(&path)?;
-    // What the client asks is no introduction, so the server turns it away.
+    // The client's request is no introduction, so the server refuses it.
     let closing = thread::spawn(move || server.accept(TIMEOUT * 4).is_err());
     let answer = Client::at(&path).with_timeout(PATIENCE).process_info();
     assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");

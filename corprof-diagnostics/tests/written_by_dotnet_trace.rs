@@ -1,4 +1,4 @@
-//! Traces that dotnet-trace wrote, against what TraceEvent reads of them (tests/traces/README.md).
+//! Traces of dotnet-trace, compared with TraceEvent's reading of them (tests/traces/README.md).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -33,7 +33,7 @@ fn guid(provider: &str) -> &str {
     }
 }
 
-/// What TraceEvent found, by name.
+/// TraceEvent's counts, by name.
 fn expected(name: &str) -> Result<HashMap<String, String>> {
     let text = fs::read_to_string(file(&format!("{name}.nettrace.expected.tsv")))?;
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
@@ -136,7 +136,7 @@ fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
                 assert!(starts.insert(start.number), "{start:?} came before");
             }
             if event.name() == "GCFitBucketInfo" {
-                // Its entries are padded, which the manifest does not say: what they sum up to shows that they are read well.
+                // The manifest omits that the entries are padded. Their sum shows that they are read correctly.
                 let buckets = event.field("Values").and_then(Value::as_list).ok_or("no buckets")?;
                 let sizes = buckets.iter().filter_map(|bucket| bucket.as_record()?.field("Size")?.as_u64());
                 assert_eq!(Some(sizes.sum()), event.field("TotalSize").and_then(Value::as_u64));

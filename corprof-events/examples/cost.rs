@@ -1,4 +1,4 @@
-//! What decoding costs: `cargo run --release -p corprof-events --example cost`. Each figure is the best of ten rounds, in
+//! The cost of decoding: `cargo run --release -p corprof-events --example cost`. Each figure is the best of ten rounds, in
 //! nanoseconds an event, with the event made of its parts each time as a session's callback does.
 
 use std::hint::black_box;

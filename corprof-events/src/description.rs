@@ -49,8 +49,8 @@ const OPCODE: u8 = 1;
 const FIELDS_V2: u8 = 2;
 
 impl<'a> Description<'a> {
-    /// Reads the metadata that a profiler gets with an event: a description without provider. Nothing if it ends too early; one
-    /// whose fields cannot be read has none.
+    /// Reads the metadata that a profiler gets with an event: a description without provider. `None` if it ends too early. A
+    /// description with unreadable fields has none.
     #[must_use]
     pub fn read(metadata: &'a [u8]) -> Option<Self> {
         Self::read_from(&mut Cursor::new(metadata, true)).ok()
@@ -141,7 +141,7 @@ impl<'a> FieldList<'a> {
         (fields.map(Self), opcode)
     }
 
-    /// The fields of version 6, and what follows them.
+    /// The fields of version 6, and the bytes after them.
     #[must_use]
     pub fn read_v6(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let fields = Described { layout: Layout::V6, bytes };
@@ -225,7 +225,7 @@ impl<'a> Described<'a> {
         Ok(field)
     }
 
-    /// The code of the type that begins here, and what follows it.
+    /// The code of the type that begins here, and the bytes after it.
     fn code(self) -> Result<(u32, Described<'a>), Truncated> {
         let mut cursor = self.cursor();
         let code = if self.layout == Layout::V6 { cursor.u8()?.into() } else { cursor.u32()? };
@@ -279,7 +279,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    /// What follows the type that begins here. `budget` is how many fields may be in it.
+    /// The bytes after the type that begins here. `budget` limits the number of its fields.
     fn end(self, depth: u8, budget: &mut u32) -> Result<&'a [u8], Truncated> {
         let depth = depth.checked_sub(1).ok_or(Truncated)?;
         let (code, rest) = self.code()?;
@@ -300,7 +300,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// What follows the list of fields that begins here.
+    /// The bytes after the list of fields that begins here.
     fn end_of_fields(self, depth: u8, budget: &mut u32) -> Result<&'a [u8], Truncated> {
         let Definitions::Described(count, mut at) = self.fields()? else { return Err(Truncated) };
         for _ in 0..count {
@@ -317,7 +317,7 @@ impl<'a> Described<'a> {
         Ok(at.bytes)
     }
 
-    /// What follows this list of fields, if all of them are known.
+    /// The bytes after this list of fields, if all of them are known.
     fn checked(self) -> Result<&'a [u8], Truncated> {
         self.end_of_fields(DEEPEST, &mut { MOST_FIELDS })
     }

@@ -15,7 +15,7 @@ impl Keywords {
     /// All of them. For [`Provider::RUNTIME`](crate::Provider::RUNTIME) that collects the heap again and again.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Those of a provider whose keywords have no names here.
+    /// Keywords of a provider without names in this table.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -79,9 +79,9 @@ pub enum Level {
     Error = 2,
     /// Something may be wrong.
     Warning = 3,
-    /// What happens.
+    /// Ordinary events.
     Informational = 4,
-    /// What happens, in detail.
+    /// Details of ordinary events.
     Verbose = 5,
 }
 

@@ -23,17 +23,17 @@
 //! # Where the knowledge comes from
 //!
 //! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
-//! ([`runtime_events`]); a newer runtime appends fields, so what is known stays readable. Events of EventSources describe
+//! ([`runtime_events`]); a newer runtime appends fields, so the known ones stay readable. Events of EventSources describe
 //! themselves ([`Description`]). Other events are bytes only ([`Event::payload`]).
 //!
 //! # Cost
 //!
-//! Nothing is allocated, and nothing is decoded that is not asked for. A typed view costs some nanoseconds
+//! Nothing is allocated, and only requested fields are decoded. A typed view costs some nanoseconds
 //! (`examples/cost.rs`); a field by its name, those before it.
 //!
 //! # Hostile bytes
 //!
-//! Nothing panics, whatever a payload or a description says, and no description makes decoding take longer than its payload is.
+//! No payload or description causes a panic, and the time for decoding is bounded by the length of the payload.
 
 #![forbid(unsafe_code)]
 

@@ -29,7 +29,7 @@ impl<'a> Provider<'a> {
     pub const RUNTIME: Provider<'static> =
         Provider { name: "Microsoft-Windows-DotNETRuntime", manifest: Manifest::Runtime };
 
-    /// What the runtime tells at the end of a session of methods and modules that were there before:
+    /// The runtime's report of older methods and modules at the end of a session:
     /// `Microsoft-Windows-DotNETRuntimeRundown`.
     pub const RUNDOWN: Provider<'static> =
         Provider { name: "Microsoft-Windows-DotNETRuntimeRundown", manifest: Manifest::Rundown };

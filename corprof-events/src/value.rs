@@ -214,7 +214,7 @@ impl<'a> List<'a> {
         (0..self.count).map_while(move |_| Value::read(self.element, &mut walk, self.depth).ok())
     }
 
-    /// What follows it.
+    /// The bytes after it.
     fn end(self) -> Result<Cursor<'a>, Truncated> {
         let mut walk = Walk { cursor: self.payload, count: 0 };
         if let Shape::Scalar(scalar) = self.element.shape()?
@@ -262,7 +262,7 @@ impl<'a> Record<'a> {
         self.fields().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 
-    /// What follows the fields.
+    /// The bytes after the fields.
     pub(crate) fn end(self) -> Result<Cursor<'a>, Truncated> {
         let mut fields = self.fields();
         while fields.step()?.is_some() {}

@@ -111,7 +111,7 @@ named! {
 }
 
 named! {
-    /// Whose lock it is.
+    /// The kind of lock.
     ContentionFlags(u8) {
         MANAGED = 0, "managed";
         NATIVE = 1, "native";

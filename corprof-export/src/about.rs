@@ -70,8 +70,8 @@ impl Profile {
         self.about.rate_reached = Some(hertz);
     }
 
-    /// Says what is missing, and why: "rounds over the budget", 5125. A later number replaces that of the same reason; 0
-    /// takes it back.
+    /// Counts missing samples by reason: "rounds over the budget", 5125. A later number replaces that of the same reason; 0
+    /// removes it.
     pub fn set_skipped(&mut self, reason: &str, count: u64) {
         self.about.skipped.retain(|(known, _)| known != reason);
         if count > 0 {

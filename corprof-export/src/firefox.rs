@@ -23,13 +23,13 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
     writer.flush()
 }
 
-/// How the file begins, before the first entry of what it says of itself.
+/// The beginning of the file, before the first entry of its description.
 const META: &str = "{\"meta\":{";
 
 /// Adds an entry to the file's `meta`, for which the crate has no method.
 struct Meta<W> {
     writer: W,
-    /// What is written in place of [`META`].
+    /// The text written in place of [`META`].
     start: String,
     /// Bytes of `META` that have come.
     seen: usize,
@@ -94,7 +94,7 @@ impl<'a> Conversion<'a> {
         let started = profile.started.filter(|started| *started >= SystemTime::UNIX_EPOCH);
         let interval = SamplingInterval::from_nanos(profile.interval.map_or(1_000_000, nanoseconds).max(1));
         let mut fox = FoxProfile::new(&profile.name, started.unwrap_or(SystemTime::UNIX_EPOCH).into(), interval);
-        // Names are what there is; the viewer need not ask a server for symbols.
+        // The frames have names already, so the viewer need not ask a server for symbols.
         fox.set_symbolicated(true);
         let kinds = [
             fox.add_category("User code", CategoryColor::Orange),
@@ -134,7 +134,7 @@ impl<'a> Conversion<'a> {
         for (at, sample) in self.profile.timed(thread) {
             let stack = self.stack(handle, sample.stack, &mut stacks);
             let weight = match self.profile.unit {
-                // Whole milliseconds: what is left of one goes to the next sample, so that the sum is right.
+                // Whole milliseconds: the remainder is added to the next sample, so that the sum is right.
                 Unit::Nanoseconds => {
                     let time = sample.weight.saturating_add(rest);
                     rest = time % 1_000_000;

@@ -131,7 +131,7 @@ impl<'a> Drawing<'a> {
         let mut next = vec![f64::NAN; nodes.len()];
         let mut root = MARGIN;
         let mut deepest = 0;
-        // A caller's number is less than that of what it calls, and the order keeps callers apart: so it is placed first.
+        // A caller's number is less than its callees', and sorting keeps callers apart: so the caller is placed first.
         for index in order {
             let Some(node) = nodes.get(index) else { continue };
             let wide = node.total as f64 / total as f64 * width;

@@ -12,7 +12,7 @@ pub enum Format {
     /// code", threads.
     Html,
     /// A flame graph as a picture, for documents: `.svg`. Roots are on top. Paths of calls that are too narrow to be seen are
-    /// left out, and what lies deeper than 1,000 levels is one frame `[deeper]`.
+    /// left out, and frames below 1,000 levels become one frame `[deeper]`.
     FlameGraph,
     /// A line for each stack, root first, for scripts and many viewers: `.folded`, `.txt`.
     Folded,

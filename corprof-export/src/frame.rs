@@ -57,14 +57,14 @@ impl<'a> Frame<'a> {
     }
 
     /// The module it is in: an assembly or a shared library, by its path or its file name. The HTML page, pprof and
-    /// Firefox files tell it, and whether code is the user's is decided by it.
+    /// Firefox files show it. It decides whether code counts as the user's.
     #[must_use]
     pub const fn in_module(self, module: &'a str) -> Self {
         Self { module: Some(module), ..self }
     }
 
-    /// The source file and line, counted from 1; line 0 is one that is not known. The HTML page, pprof and speedscope
-    /// files tell it.
+    /// The source file and line, counted from 1; line 0 means unknown. The HTML page, pprof and speedscope
+    /// files show it.
     #[must_use]
     pub const fn at(self, file: &'a str, line: u32) -> Self {
         Self { file: Some(file), line, ..self }

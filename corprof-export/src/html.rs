@@ -166,7 +166,7 @@ impl<'a> Data<'a> {
         data
     }
 
-    /// Adds the stacks that were seen, and says what their new numbers are.
+    /// Adds the stacks that were seen, and returns their new numbers.
     fn stacks(&mut self, profile: &Profile) -> FxHashMap<StackId, i64> {
         let mut is_seen = vec![false; profile.stacks.len()];
         for sample in profile.threads.iter().flat_map(|thread| &thread.samples) {

@@ -1,4 +1,4 @@
-//! Whose code a frame is, where the profiler has not said it: by the name of the module, else by the namespace.
+//! The kind of a frame, if the profiler has not set it: by the name of the module, else by the namespace.
 
 use crate::{Frame, FrameKind};
 
@@ -41,7 +41,7 @@ const WAITS: [&str; 30] = [
     "System.IO.FileSystemWatcher.RunningInstance.TryReadEvent",
 ];
 
-/// Native functions in which a thread waits, by their whole name; and what profilers put waits under.
+/// Native functions in which a thread waits, by their whole name; and the frames under which profilers put waits.
 const NATIVE_WAITS: [&str; 22] = [
     "[waits]",
     "futex",

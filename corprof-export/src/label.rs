@@ -1,5 +1,5 @@
-//! Labels: what is written on a box. The method's end of a name, in C#, with what compilers generate turned back into what
-//! the user wrote.
+//! Labels, the text on a box: the last part of a method's name, in C#, with compiler-generated names turned back into
+//! those of the source.
 //!
 //! | name | label |
 //! |---|---|
@@ -13,7 +13,7 @@
 #[cfg(test)]
 mod tests;
 
-/// What a state machine was in the source. Names do not tell; who calls it does.
+/// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Machine {
     Async,
@@ -127,7 +127,7 @@ fn method_name(method: &str) -> String {
     let arguments = short_arguments(name.arguments);
     if let Some(local) = rest.strip_prefix("g__") {
         let local = local.split('|').next().unwrap_or(local);
-        // What a generated `[LibraryImport]` calls is the method itself.
+        // A generated `[LibraryImport]` stub calls the method itself.
         if local == "__PInvoke" {
             return method_name(source);
         }
@@ -139,7 +139,7 @@ fn method_name(method: &str) -> String {
     if rest.starts_with("n__") && !source.is_empty() {
         return format!("base.{}", method_name(source));
     }
-    // `<Main>` calls an asynchronous `Main`, `<Main>$` is what top-level statements are in; `<Clone>$` copies a record.
+    // `<Main>` calls an asynchronous `Main`, `<Main>$` contains the top-level statements; `<Clone>$` copies a record.
     if (rest.is_empty() || rest == "$") && !source.is_empty() {
         return method_name(source);
     }
@@ -288,7 +288,7 @@ pub(crate) fn brief(label: &str) -> String {
     outside_brackets(label).map(|(_, c)| c).collect()
 }
 
-/// The method of a brief label, for when there is hardly any room: of `Program.Main λ2` what follows the type.
+/// The method of a brief label, for narrow boxes: of `Program.Main λ2` the part after the type.
 pub(crate) fn method(brief: &str) -> String {
     let end = brief.find([' ', '(']).unwrap_or(brief.len());
     let dot = brief.get(..end).unwrap_or_default().rfind('.').filter(|&at| at > 0 && at + 1 < end);

@@ -26,9 +26,9 @@
 //! # Description of the run
 //!
 //! Every format contains the description of the run: the application (the profile's name), the [`Mode`], the rate that was
-//! asked for and the one reached, the duration, and what was skipped and why
-//! ([`set_skipped`](Profile::set_skipped)). Pictures warn in red where there are few samples, or whatever
-//! [`warn`](Profile::warn) was given.
+//! requested and the one reached, the duration, and the skipped samples with the reasons
+//! ([`set_skipped`](Profile::set_skipped)). Pictures warn in red of too few samples, and show the texts of
+//! [`warn`](Profile::warn).
 //!
 //! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of
 //! [`Method`]s, as text and as CSV.

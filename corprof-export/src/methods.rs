@@ -10,7 +10,7 @@ use crate::{Error, write};
 /// Sums of a method's calls; as text, a row of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Method<'a> {
-    /// Its name, or whatever else the line is about.
+    /// Its name, or another subject of the line.
     pub name: &'a str,
     /// How often it was called.
     pub calls: u64,
@@ -18,7 +18,7 @@ pub struct Method<'a> {
     pub inclusive: Duration,
     /// The inclusive time without the time of callees.
     pub exclusive: Duration,
-    /// What of the exclusive time its threads were on a processor.
+    /// The part of the exclusive time that its threads spent on a processor.
     pub cpu: Duration,
 }
 

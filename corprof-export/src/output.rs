@@ -46,8 +46,8 @@ pub struct Written {
 }
 
 impl Output {
-    /// A file by its name, with `%p` for the id of this process. Nothing is written yet, but what would keep it from being
-    /// written later is found out now, as far as that can be seen without writing.
+    /// A file by its name, with `%p` for the id of this process. Nothing is written yet. Obstacles to a later write are
+    /// reported now, as far as they can be detected without writing.
     ///
     /// # Errors
     /// If the extension is unknown, or there is no such folder.
@@ -72,7 +72,7 @@ impl Output {
         self.format
     }
 
-    /// Writes the profile. What this output has written before is replaced; what something else has written is kept under
+    /// Writes the profile. A file that this output has written is replaced; a file from elsewhere is kept under
     /// another name.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Output {
         Ok(Written { format: self.format, kept })
     }
 
-    /// Moves what is there to the first free number. The new name is taken by making an empty file of it, so that no two
+    /// Moves the existing file to the first free number. An empty file reserves the new name, so that no two
     /// processes take the same.
     fn keep(&self) -> Result<PathBuf, Error> {
         let failed = |source| Error::Write { path: self.path.clone(), source };
@@ -155,7 +155,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(format!("{stem}.{number}{ending}"))
 }
 
-/// The name of the application that this process runs: that of the program, or of the assembly that `dotnet` was told to run.
+/// The name of the application that this process runs: that of the program, or of the assembly that `dotnet` runs.
 ///
 /// Made for profilers, which are loaded into the application. The answer is for people; it never fails, and is `application`
 /// if the system does not show it.

@@ -60,7 +60,7 @@ pub struct Profile {
     pub(crate) frames: IndexSet<FrameData, FxBuildHasher>,
     /// File and line of frames that were made without.
     places: FxHashMap<FrameId, (u32, u32)>,
-    /// Caller and frame. A caller's number is less than that of whatever it calls.
+    /// Caller and frame. A caller's number is less than its callees'.
     pub(crate) stacks: IndexSet<(StackId, FrameId), FxBuildHasher>,
     pub(crate) threads: Vec<Thread>,
     pub(crate) about: About,
@@ -95,7 +95,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// What viewers call it. On Linux a process' first thread has its identifier.
+    /// Its name in viewers. On Linux a process' first thread has its identifier.
     pub(crate) fn title(&self, process: u32) -> String {
         match self.name.as_str() {
             "" if self.id == process && process != 0 => "main thread".to_owned(),
@@ -182,14 +182,14 @@ impl Profile {
         Self { kinds: Some(KindRule(Box::new(rule))), ..self }
     }
 
-    /// Draws flame graphs of the user's code only: of frameworks, what user code calls directly. In the HTML page it is a
-    /// switch, which is on then.
+    /// Draws flame graphs of the user's code only, with the framework calls that user code makes directly. In the HTML page it
+    /// is a switch, which is on then.
     #[must_use]
     pub fn only_my_code(self) -> Self {
         Self { is_only_my_code: true, ..self }
     }
 
-    /// How many distinct stacks to keep, at most. Once there are so many, a new one is cut at the deepest frame whose
+    /// The limit of distinct stacks. Beyond it, a new stack is cut at its deepest frame whose
     /// stack is known, and [`Profile::losses`] counts it.
     #[must_use]
     pub fn with_stack_limit(self, limit: usize) -> Self {
@@ -218,7 +218,7 @@ impl Profile {
         number(known.unwrap_or_else(|| self.texts.insert_full(text.into()).0))
     }
 
-    /// The stack in which `caller` has called `frame`; what a tracer needs, which knows the caller's stack already.
+    /// The stack in which `caller` has called `frame`; for a tracer, which knows the caller's stack already.
     pub fn called(&mut self, caller: StackId, frame: FrameId) -> StackId {
         let node = (caller, frame);
         if let Some(known) = self.stacks.get_index_of(&node) {
@@ -281,7 +281,7 @@ impl Profile {
     }
 
     /// Adds a tree of calls: for each node the place of its caller's, which comes before it, its frame, and its own weight,
-    /// without that of what it calls.
+    /// without its callees'.
     pub fn calls<'a>(&mut self, thread: ThreadId, nodes: impl IntoIterator<Item = (Option<usize>, Frame<'a>, u64)>) {
         let mut stacks: Vec<StackId> = Vec::new();
         for (caller, frame, weight) in nodes {

@@ -145,7 +145,7 @@ impl DebugDirectory {
         R: ReadRef<'d>,
     {
         let place = pe.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG)?;
-        // The section may be long, and with it what would be read: ask for the directory alone.
+        // The section may be long: read the directory alone.
         let (address, size) = (place.virtual_address.get(LE), place.size.get(LE) as usize);
         let (offset, _) = pe.section_table().pe_file_range_at(address)?;
         let count = (size / size_of::<pe::ImageDebugDirectory>()).min(MOST_ENTRIES);

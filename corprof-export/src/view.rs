@@ -38,7 +38,7 @@ pub(crate) fn looks(profile: &Profile) -> Vec<Look> {
             let brief = if is_native { label.clone() } else { label::brief(&label) };
             let method = if is_native { label.clone() } else { label::method(&brief) };
             let label = match place(&frame) {
-                // One lambda of a method is told from the next by where it is.
+                // The place distinguishes the lambdas of a method.
                 Some(place) if label.contains('λ') => format!("{label} ({place})"),
                 _ => label,
             };
@@ -53,8 +53,8 @@ fn place(frame: &Frame<'_>) -> Option<String> {
     (frame.line > 0).then(|| format!("{file}:{}", frame.line))
 }
 
-/// What state machines were in the source: async methods are called by their builders, by what resumes them and by the method
-/// itself; iterators by anybody.
+/// The source constructs behind state machines: builders, resumptions and the method itself call async methods; any code
+/// calls iterators.
 fn machines(profile: &Profile) -> FxHashMap<FrameId, Machine> {
     let frames = (0u32..).map(FrameId).take(profile.frames.len());
     let sources: FxHashMap<FrameId, String> =
@@ -119,7 +119,7 @@ struct Place {
     /// The innermost node of the user's code.
     mine: Option<usize>,
     has_mine: bool,
-    /// The outermost frame waits: a profiler has put the stacks of those who wait under a root of their own.
+    /// The outermost frame waits: a profiler has put the stacks of waiting threads under a separate root.
     is_under_waits: bool,
     /// That, or the innermost managed frame waits.
     is_waiting: bool,

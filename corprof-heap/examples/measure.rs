@@ -1,4 +1,4 @@
-//! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and says what each step takes:
+//! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and prints the time and memory of each step:
 //! `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1] [FOLDER]`, where FOLDER gets a file of each format.
 //!
 //! The heap comes as the runtime's events do, in blocks of 64 KB, objects and references interleaved. It has lists,
@@ -29,7 +29,7 @@ fn processor_seconds() -> f64 {
 }
 
 fn step<T>(name: &str, work: impl FnOnce() -> T) -> T {
-    // "5" sets the peak back to what is resident now.
+    // "5" resets the peak to the resident memory.
     let _ = fs::write("/proc/self/clear_refs", "5");
     let (start, processor) = (Instant::now(), processor_seconds());
     let result = work();

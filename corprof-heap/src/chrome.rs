@@ -1,8 +1,8 @@
 //! Writes `.heapsnapshot` files, which Chrome's developer tools and Visual Studio Code show.
 //!
 //! The viewers work out dominators and retained sizes themselves, and hold everything in memory: files above some hundred
-//! megabytes are more than they bear. So the number of objects is capped. Those that retain most are written; what is
-//! left out is summed up in a node below its dominator, so that retained sizes are right all the same.
+//! megabytes are too large for them. So the number of objects is capped. Those that retain most are written; the others
+//! are summed up in a node below their dominator, so that retained sizes are still right.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ use select::Selection;
 /// The most objects that are written unless the caller says otherwise.
 pub const DEFAULT_CAP: usize = 1_000_000;
 
-/// What was written.
+/// Numbers of written and omitted objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Objects that have a node of their own.
@@ -43,7 +43,7 @@ const ELEMENT: u64 = 1;
 const PROPERTY: u64 = 2;
 const INTERNAL: u64 = 3;
 
-/// What the file begins with: the fields that follow, as V8 names them.
+/// The beginning of the file: the fields that follow, as V8 names them.
 const META: &str = concat!(
     r#"{"node_fields":["type","name","id","self_size","edge_count","trace_node_id","detachedness"],"#,
     r#""node_types":[["hidden","array","string","object","code","closure","regexp","number","native","synthetic","#,
@@ -64,7 +64,8 @@ const META: &str = concat!(
 /// # Errors
 /// Those of `writer`.
 pub fn write(tree: &Dominators<'_>, cap: usize, writer: impl Write) -> io::Result<Written> {
-    // An edge names its target by the place in the list of nodes, in 32 bits; each object may need a node for what is left out.
+    // An edge names its target by the place in the list of nodes, in 32 bits; each object may need a second node, for the
+    // omitted ones.
     let cap = cap.min(u32::MAX as usize / NODE_FIELDS as usize / 2 - 2);
     let selection = Selection::of(tree, cap);
     Snapshot { tree, graph: tree.graph(), selection, strings: Strings::default(), clamped: 0 }.write(writer)
@@ -120,7 +121,7 @@ type Edge = [u64; 3];
 
 impl Snapshot<'_, '_> {
     fn write(mut self, mut out: impl Write) -> io::Result<Written> {
-        // The order of nodes: the root, objects by address, then what stands for those that are left out.
+        // The order of nodes: the root, objects by address, then the nodes for the omitted ones.
         let tops = self.edges_of_root();
         let mut edges = tops.len() as u64;
         let mut buffer = Vec::new();
@@ -237,7 +238,7 @@ impl Snapshot<'_, '_> {
         if self.selection.is_whole() {
             return;
         }
-        // What it dominates may be reached only through objects that are left out.
+        // The objects it dominates may be reachable only through omitted ones.
         let mut direct: Vec<u64> = edges.iter().map(|edge| edge[2]).collect();
         direct.sort_unstable();
         for below in self.tree.dominated_by(object) {
@@ -251,7 +252,7 @@ impl Snapshot<'_, '_> {
     }
 }
 
-/// What an edge calls the node at a place behind the root.
+/// The number by which an edge names the node at a place after the root.
 fn node_of(place: usize) -> u64 {
     (place as u64 + 1) * NODE_FIELDS
 }

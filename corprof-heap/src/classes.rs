@@ -12,12 +12,12 @@ impl ClassId {
     }
 }
 
-/// What is known of a class.
+/// A class.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
     /// The simple name of the assembly, empty if unknown.
     pub assembly: String,
-    /// The name as the caller spelled it. A class that nobody named is `(class 0x…)`.
+    /// The name as the caller spelled it. A class without a name is `(class 0x…)`.
     pub name: String,
     /// The number that objects had given for their class: the runtime's `ClassID`. It differs from run to run.
     pub key: u64,

@@ -1,7 +1,7 @@
-//! What has changed between two snapshots.
+//! The changes between two snapshots.
 //!
-//! Objects have no identity across collections, so snapshots are compared by what stays: names of classes, and the classes through which
-//! objects are kept alive. Where the caller knows which object is which, [`IdentityDiff`] compares objects.
+//! Objects have no identity across collections, so snapshots are compared by stable facts: names of classes, and the classes
+//! through which objects are kept alive. Where the caller knows which object is which, [`IdentityDiff`] compares objects.
 //!
 //! A [`Summary`] is all that a comparison needs of a snapshot, so that only one graph is in memory at a time.
 
@@ -13,20 +13,20 @@ use rustc_hash::FxHashMap;
 use crate::totals::{grouped, numbered};
 use crate::{Dominators, ObjectId, Total};
 
-/// How many classes of a path are told apart, if the caller does not say otherwise.
+/// The default number of classes of a path that are distinguished.
 pub const DEFAULT_DEPTH: usize = 24;
 
 /// The most paths of a summary: 20 MB, and as much while they are gathered.
 const MOST_PATHS: usize = 1 << 18;
 
-/// A path of classes, and what it holds.
+/// A path of classes, and the objects at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PathSum {
     /// The path without its last class.
     parent: Option<u32>,
     depth: u32,
     class: u32,
-    /// Objects at the end of the path; they retain what they dominate.
+    /// Objects at the end of the path, with the objects that they dominate.
     total: Total,
 }
 
@@ -45,7 +45,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up. `depth` is how many classes of a path are told apart, such as [`DEFAULT_DEPTH`]; what is deeper counts for the last of them.
+    /// Sums up. `depth` is the number of classes of a path that are distinguished, such as [`DEFAULT_DEPTH`]; deeper objects
+    /// count for the last.
     #[must_use]
     pub fn of(tree: &Dominators<'_>, depth: usize) -> Self {
         let graph = tree.graph();
@@ -58,7 +59,7 @@ impl Summary {
         summary
     }
 
-    /// What the snapshot is of.
+    /// The subject of the snapshot.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
@@ -234,7 +235,7 @@ impl<'s> PathDiff<'s> {
         self.paths.is_empty()
     }
 
-    /// What a path holds: the objects at its end, which retain what they dominate.
+    /// The change of a path: of the objects at its end, with the objects that they dominate.
     #[must_use]
     pub fn change(&self, path: usize) -> Change {
         self.paths[path].change
@@ -247,7 +248,7 @@ impl<'s> PathDiff<'s> {
     }
 
     /// The paths that grew most in retained bytes, the most first, at most `count`. A path is left out if another that goes on
-    /// from it has four fifths of its growth: the longer one tells more.
+    /// from it has four fifths of its growth: the longer one is more precise.
     #[must_use]
     pub fn grown(&self, count: usize) -> Vec<usize> {
         let growth = |path: usize| self.paths[path].change.retained_growth();
@@ -273,7 +274,7 @@ impl<'s> PathDiff<'s> {
 /// An object of both snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survivor {
-    /// What the caller calls it.
+    /// The caller's identifier for it.
     pub identity: u64,
     /// Its number in the first.
     pub before: ObjectId,

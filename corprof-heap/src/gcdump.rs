@@ -16,7 +16,7 @@ use stream::{Stream, compressed_length};
 const TICKS_OF_1970: u64 = 621_355_968_000_000_000;
 const TICKS_PER_MILLISECOND: u64 = 10_000;
 
-/// What was written.
+/// Numbers of written objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Objects, unreachable ones among them.
@@ -25,7 +25,7 @@ pub struct Written {
     pub clamped: u64,
 }
 
-/// A node that is no object: what stands above roots.
+/// A node that is no object: one above roots.
 struct Heading {
     name: String,
     /// Numbers of nodes.

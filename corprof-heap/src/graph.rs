@@ -24,11 +24,11 @@ impl ObjectId {
 /// A pair of a weak table (`ConditionalWeakTable`): `value` is alive if `key` and, where it is known, `table` are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ephemeron {
-    /// What the pair is attached to.
+    /// The object that the pair is attached to.
     pub key: ObjectId,
-    /// What is attached.
+    /// The attached object.
     pub value: ObjectId,
-    /// The object that owns the pair. CoreCLR does not tell it: there, pairs live until their key dies.
+    /// The object that owns the pair. CoreCLR does not report it: there, pairs live until their key dies.
     pub table: Option<ObjectId>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct WeakEdge {
 
 /// A heap: objects by number, references in compressed rows.
 ///
-/// It is the same whatever order its parts came in: objects are numbered by address, references, roots and classes are sorted.
+/// It does not depend on the order of its parts: objects are numbered by address, references, roots and classes are sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapGraph {
     pub(crate) title: String,
@@ -61,7 +61,7 @@ pub struct HeapGraph {
 }
 
 impl HeapGraph {
-    /// What the snapshot is of, in the caller's words.
+    /// The subject of the snapshot, as the caller named it.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
@@ -73,7 +73,7 @@ impl HeapGraph {
         self.taken
     }
 
-    /// What was lost or came twice.
+    /// The parts that were lost or came twice.
     #[must_use]
     pub fn losses(&self) -> &Losses {
         &self.losses
@@ -143,7 +143,7 @@ impl HeapGraph {
         &self.classes
     }
 
-    /// What is known of a class.
+    /// A class by its number.
     #[must_use]
     pub fn class(&self, class: ClassId) -> &Class {
         &self.classes[class.index()]
@@ -169,7 +169,7 @@ impl HeapGraph {
         &self.roots[start..start + count]
     }
 
-    /// What the object refers to, as often as it does.
+    /// The targets of the object's references, one for each reference.
     pub fn references(&self, object: ObjectId) -> impl Iterator<Item = ObjectId> {
         let edges = self.edges(object);
         let weak = self.weak_in(edges.clone());

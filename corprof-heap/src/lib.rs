@@ -1,4 +1,4 @@
-//! Heap snapshots of .NET processes: what takes the memory, and who keeps it alive.
+//! Heap snapshots of .NET processes: which classes take the memory, and which objects keep it alive.
 //!
 //! Needs no runtime and nothing of the other crates: objects, references and roots come from the runtime's heap-dump events
 //! ([`BulkReader`]), from a profiler's callbacks ([`GraphBuilder`]), or from a file ([`HeapGraph::read`]).
@@ -29,14 +29,14 @@
 //! | question | answer |
 //! |---|---|
 //! | is the dump whole? | [`HeapGraph::losses`] |
-//! | what would be freed without this object? | [`Dominators::retained_bytes`]; without several together: [`HeapGraph::freed_without`] |
+//! | how much would be freed without this object? | [`Dominators::retained_bytes`]; without several together: [`HeapGraph::freed_without`] |
 //! | which classes and assemblies keep how much? | [`Totals`] |
 //! | which objects keep most? | [`Dominators::largest`] |
 //! | why is it alive? | [`Paths`] |
-//! | what has grown, and below what? | [`diff`] |
+//! | which classes have grown, and on which paths? | [`diff`] |
 //!
 //! [`report`] writes text, JSON and HTML, [`perfetto`], [`gcdump`] and [`chrome`] write for their viewers, and [`HeapGraph::write`] keeps a snapshot.
-//! The same heap gives the same bytes, in whatever order its parts came.
+//! The same heap gives the same bytes, in any order of its parts.
 //!
 //! # Memory
 //!

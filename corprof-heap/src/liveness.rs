@@ -4,7 +4,7 @@ use crate::bits::BitSet;
 use crate::graph::NONE;
 use crate::{HeapGraph, ObjectId};
 
-/// What would be freed if certain objects were gone.
+/// The memory that the absence of certain objects would free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     /// Objects, those that were taken away among them.
@@ -14,7 +14,8 @@ pub struct Freed {
 }
 
 impl HeapGraph {
-    /// What would be freed if these objects were gone: they themselves, if they are reachable, and what only they keep alive together.
+    /// The memory that the absence of these objects would free: theirs, if they are reachable, and that of objects only they
+    /// keep alive.
     ///
     /// This is the definition of a retained size, for any set of objects and with weak tables in full: a pair's value goes with its
     /// key and with its table. It marks the whole heap twice, so it is for single questions;
@@ -91,7 +92,7 @@ impl<'g> Marking<'g> {
                 .unwrap_or_default();
             references.iter().for_each(|&to| self.mark(to));
             for (&value, weak) in values.iter().zip(weak) {
-                // A pair whose table is not marked yet is looked at again when it is.
+                // A pair whose table is not marked yet is visited again when it is.
                 if weak.table == NONE || self.alive.contains(weak.table as usize) {
                     self.mark(value);
                 }

@@ -1,8 +1,8 @@
-//! What a dump says that does not fit together.
+//! Inconsistencies and losses of a dump.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What was lost or came twice, counted while the graph was built. All zero for a dump that is whole.
+/// Counts of parts that were lost or came twice, made while the graph was built. All zero for a dump that is whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
@@ -33,7 +33,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// What each count means, with the count.
+    /// Each count with its meaning.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 12] {
         [
             ("references to unknown addresses", self.unknown_targets),
@@ -82,8 +82,8 @@ impl Losses {
         }
     }
 
-    /// Whether objects or references are missing, so that sizes are too small and paths may be wrong. What came
-    /// twice is not missing.
+    /// Whether objects or references are missing, so that sizes are too small and paths may be wrong. Doubled
+    /// parts are not missing.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         let Self { unknown_targets, unknown_sources, unknown_roots, unknown_ephemerons, .. } = *self;
@@ -93,7 +93,7 @@ impl Losses {
         unknown | missing != 0
     }
 
-    /// Whether a second dump, or part of one, was in the input. What came first counts.
+    /// Whether a second dump, or part of one, was in the input. The first one counts.
     #[must_use]
     pub fn is_doubled(&self) -> bool {
         self.repeated_objects | self.conflicting_objects | self.repeated_blocks != 0

@@ -15,7 +15,7 @@ pub enum Link {
 /// A way from a root to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<'g> {
-    /// What holds the first object; the first of several.
+    /// The root that holds the first object; of several, the first.
     pub root: &'g Root,
     /// The objects after the first, each with how it is reached from the one before. The last is the object itself.
     pub steps: Vec<(Link, ObjectId)>,

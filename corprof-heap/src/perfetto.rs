@@ -19,7 +19,7 @@ use proto::{
 /// Objects of one packet.
 const PER_PACKET: usize = 30_000;
 
-/// What a trace file begins each packet with: the whole file is one message, of which packets are the field number 1.
+/// The first byte of each packet: the whole file is one message, and packets are its field number 1.
 const PACKET: u8 = 0x0A;
 
 /// The sequence that all packets of the graph belong to.

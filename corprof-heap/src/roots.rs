@@ -1,4 +1,4 @@
-//! What keeps objects alive from outside of the heap.
+//! Roots: references from outside of the heap that keep objects alive.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -53,12 +53,12 @@ impl RootKind {
     }
 }
 
-/// A root: one object and what holds it.
+/// A root: one object, and the kind of the reference to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Root {
     /// The object that is held.
     pub object: ObjectId,
-    /// By what.
+    /// The kind of the reference.
     pub kind: RootKind,
     /// Which one it is, such as the static field's name.
     pub name: Option<Box<str>>,

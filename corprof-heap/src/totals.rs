@@ -12,12 +12,12 @@ pub struct Total {
     pub objects: u64,
     /// Bytes of the objects themselves.
     pub shallow: u64,
-    /// Bytes of what they retain, themselves included. What is retained by two of them counts once: only objects that none of the
+    /// Bytes that they retain, themselves included. Bytes retained by two of them count once: only objects that none of the
     /// others dominates are summed up.
     pub retained: u64,
 }
 
-/// Sums by class and by assembly, and what is unreachable.
+/// Sums by class and by assembly, and of unreachable objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// By the number of the class.

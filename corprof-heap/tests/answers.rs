@@ -25,7 +25,7 @@ fn small(rng: &mut Rng, has_tables: bool) -> Model {
     random(rng, shape)
 }
 
-/// What is freed without any one of these: the union, so that nothing counts twice.
+/// The objects freed without any one of these: the union, so that nothing counts twice.
 fn retained_by(model: &Model, members: &[usize]) -> u64 {
     let alive = model.alive_without(&[]);
     let mut freed = BTreeSet::new();

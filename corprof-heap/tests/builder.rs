@@ -1,4 +1,4 @@
-//! Graphs from parts in any order, and what is noticed of parts that are missing, doubled or wrong.
+//! Graphs from parts in any order, and the detection of missing, doubled and wrong parts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
 
@@ -133,7 +133,7 @@ fn dump(model: &Model) -> [Events; 4] {
     [blocks(18, &nodes, 7), blocks(19, &edges, 11), blocks(17, &pairs, 2), blocks(16, &roots, 3)]
 }
 
-/// A model without what the events do not tell.
+/// A model without the facts that the events lack.
 fn reportable(rng: &mut Rng) -> Model {
     let mut model = random(rng, Shape { has_tables: false, ..SHAPE });
     model.roots.iter_mut().filter(|root| root.1 == RootKind::Static).for_each(|root| root.1 = RootKind::Other);

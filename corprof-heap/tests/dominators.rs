@@ -1,4 +1,4 @@
-//! Dominators and retained sizes against two others: brute force, which takes each object away and looks what is still reachable, and
+//! Dominators and retained sizes against two others: brute force, which removes each object and marks the reachable rest, and
 //! the algorithm of Cooper, Harvey and Kennedy.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
@@ -121,7 +121,7 @@ fn check(model: &Model) -> bool {
         assert_eq!(freed.bytes, expected.clone().map(|other| model.size(other)).sum::<u64>(), "{number} of {model:?}");
         assert_eq!(freed.objects, expected.count() as u64);
     }
-    // What is below whom, told from above.
+    // The children of each object, collected from the parents.
     let mut parents: BTreeMap<ObjectId, Option<ObjectId>> = tree.top().map(|top| (top, None)).collect();
     for id in graph.objects() {
         parents.extend(tree.dominated_by(id).map(|child| (child, Some(id))));

@@ -1,4 +1,4 @@
-//! Snapshot files: what was written comes back, and what was damaged is refused.
+//! Snapshot files: written ones read back the same, and damaged ones are refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
 

@@ -10,7 +10,7 @@ use corprof_heap::{Dominators, GraphBuilder, HeapGraph, RootKind, gcdump};
 use fastrand::Rng;
 use support::{Shape, random};
 
-/// What is left to be read.
+/// The bytes that are not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -1,4 +1,4 @@
-//! What is written, read back by other means.
+//! Written files, read back by independent readers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
 
@@ -49,7 +49,7 @@ fn the_same_heap_gives_the_same_bytes() {
     }
 }
 
-/// A heap whose names are what an attacker would choose.
+/// A heap with hostile names.
 fn hostile() -> HeapGraph {
     let mut builder = GraphBuilder::new("<script>alert(1)</script>");
     builder.object(0x1000, 1, 4_000_000_000_000);
@@ -141,7 +141,7 @@ struct ReadSnapshot {
     counts: [u64; 2],
 }
 
-/// Reads by what the file says of itself, and checks all rules that viewers rely on.
+/// Reads by the file's own description, and checks all rules that viewers rely on.
 fn read_snapshot(bytes: &[u8]) -> ReadSnapshot {
     let file: Value = serde_json::from_slice(bytes).unwrap();
     let meta = &file["snapshot"]["meta"];

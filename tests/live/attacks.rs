@@ -1,4 +1,4 @@
-//! What a profiler that forbids `unsafe` must not be able to do: the application runs as without it.
+//! Attacks by profilers that forbid `unsafe`: the application runs as without them.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use corprof_tests::{Outcome, Run, Runtime};
 /// A hundred thousand questions take long on a busy machine.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// Runs `app` under a profiler of the attacks, and expects of it what it does without one.
+/// Runs `app` under a profiler of the attacks, and expects the same behaviour as without it.
 fn unharmed(runtime: &Runtime, profiler: &str, app: &str, args: &[&str]) -> Result<Outcome> {
     let bare = Run::new(runtime, app).args(args).run()?;
     let run = Run::new(runtime, app).args(args).profiler_named("attacks", profiler);
@@ -25,7 +25,7 @@ fn told<'o>(outcome: &'o Outcome, begin: &str) -> Result<&'o str> {
     lines.find(|line| line.starts_with(begin)).with_context(|| format!("no {begin:?} in {outcome}"))
 }
 
-/// What the profiler counted under `name`.
+/// The profiler's count under `name`.
 fn count(told: &str, name: &str) -> Result<u64> {
     let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)

@@ -1,4 +1,4 @@
-//! A built library as COM sees it: the exports, the factory, the object, and what each answers to nonsense.
+//! A built library as COM sees it: the exports, the factory, the object, and their answers to invalid calls.
 //!
 //! A test program of its own, as it loads the library itself: for Windows it is cross-built too, and runs under Wine.
 
@@ -40,7 +40,7 @@ fn library() -> Result<Library> {
 /// `DllGetClassObject`, with a pointer that must come back as null unless the call succeeds.
 fn class_object(library: &Library, clsid: *const GUID, iid: *const GUID) -> Result<(HRESULT, *mut c_void)> {
     let mut out = null_mut::<c_void>().wrapping_byte_add(1);
-    // SAFETY: the signature is COM's; the pointers are null or point at what it expects.
+    // SAFETY: the signature is COM's; the pointers are null, or point at values of the expected types.
     let code = unsafe { library.get::<GetClassObject>(b"DllGetClassObject")?(clsid, iid, &mut out) };
     Ok((code, out))
 }
@@ -61,7 +61,7 @@ fn nonsense_is_answered_by_the_code_that_com_has_for_it() -> Result<()> {
     ensure!(code == E_NOINTERFACE && out.is_null(), "{code:?}");
     ensure!(class_object(&library, std::ptr::null(), &IID_ICLASSFACTORY)?.0 == E_POINTER);
     ensure!(class_object(&library, &LOGGER, std::ptr::null())?.0 == E_POINTER);
-    // SAFETY: a null out-pointer is what is tested.
+    // SAFETY: the test is about a null out-pointer.
     let code = unsafe { library.get::<GetClassObject>(b"DllGetClassObject")?(&LOGGER, &IID_ICLASSFACTORY, null_mut()) };
     ensure!(code == E_POINTER, "{code:?}");
 
@@ -105,7 +105,7 @@ fn one_object_answers_for_all_eleven_callback_interfaces() -> Result<()> {
         drop(unsafe { IUnknown::from_raw(out) });
     }
     let mut out = null_mut();
-    // SAFETY: as COM has it; then with a null out-pointer, which is what is tested.
+    // SAFETY: as COM has it; then with a null out-pointer, which the test is about.
     let (unknown, null) = unsafe {
         let unknown = object.query(&NONSENSE, &mut out);
         (unknown, (object.vtable().QueryInterface)(object.as_raw(), &IUnknown::IID, null_mut()))

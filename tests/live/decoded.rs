@@ -1,4 +1,4 @@
-//! The tables and the typed views of corprof-events against what runtimes write.
+//! The tables and the typed views of corprof-events against events of real runtimes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use corprof_tests::{Runtime, ensure_or_longer, patiently};
 
 use crate::diagnostics::{PATIENCE, Program, command, runtimes};
 
-/// What the application does while the session runs.
+/// The application's actions while the session runs.
 const COMMANDS: [&str; 7] = ["collect", "throw", "compact", "allocate", "contend", "pool", "sleep"];
 
-/// Events that come on every runtime, after what the application does.
+/// Events that these actions cause on every runtime.
 const EXPECTED: [&str; 24] = [
     "ContentionStart",
     "ContentionStop",
@@ -147,7 +147,7 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     ensure!(wrong.is_empty(), "{runtime}: not as the tables say: {wrong:#?}");
     let missing: Vec<&&str> = EXPECTED.iter().filter(|name| !names.contains_key(**name)).collect();
     ensure_or_longer!(missing.is_empty(), "no {missing:?} among {names:?}");
-    // .NET 10 tells of allocations by samples or by ticks, not by both.
+    // .NET 10 reports allocations by samples or by ticks, not by both.
     let allocations = if runtime.major >= 10 { "AllocationSampled" } else { "GCAllocationTick" };
     ensure_or_longer!(names.contains_key(allocations), "no {allocations} among {names:?}");
     ensure_or_longer!(names.contains_key("WaitHandleWaitStart") || runtime.major < 9, "no waits among {names:?}");

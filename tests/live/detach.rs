@@ -98,7 +98,7 @@ fn a_profiler_leaves_and_clones_of_info_answer_with_an_error() -> Result<()> {
 
 #[test]
 fn a_profiler_comes_and_goes_100_times_and_nothing_grows() -> Result<()> {
-    /// In these the runtime, the allocator and the thread pool of the program come to have what they need.
+    /// In these the runtime, the allocator and the thread pool of the program reach their steady size.
     const FIRST: usize = 60;
     patiently(runtimes()?, |runtime, times| {
         let cycles = 100 * usize::try_from(times)?;

@@ -29,7 +29,7 @@ pub(crate) fn runtimes() -> Result<Vec<Runtime>> {
     Ok(here)
 }
 
-/// Those that tell what they are, and connect to a client.
+/// Runtimes that describe themselves, and connect to a client.
 fn runtimes_since_5() -> Result<Vec<Runtime>> {
     let (here, older): (Vec<_>, Vec<_>) = runtimes()?.into_iter().partition(|runtime| runtime.major >= 5);
     for runtime in older {
@@ -413,7 +413,7 @@ fn a_runtime_connects_and_waits_until_it_is_resumed() -> Result<()> {
         ensure!(info.cookie == connected.advertise().cookie, "{info:?}");
         ensure!(program.output.try_recv().is_err(), "{runtime}: it runs");
 
-        // What the runtime says of loading the profiler, which it does when it is resumed.
+        // The runtime's answer to the profiler's load, which follows the resume.
         let config = SessionConfig::new([Provider::new(Provider::RUNTIME, PROFILER, Level::Verbose)]);
         let mut session = client.start_session(&config)?;
         session.set_read_timeout(Some(PATIENCE));

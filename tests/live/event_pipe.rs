@@ -1,4 +1,4 @@
-//! EventPipe: what events are delivered with, and sessions that have ended.
+//! EventPipe: the data delivered with events, and sessions that have ended.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Run, Runtime};

@@ -1,4 +1,4 @@
-//! The bundled examples: what they report of programs of which we know what happens in them.
+//! The bundled examples: their reports on programs with known behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
     Some(Line { thread: thread.parse().ok()?, depth, kind: kind.parse().ok()?, category, event })
 }
 
-/// What the logger reported, checked: every line is one of its lines, and on each thread what begins ends, in order.
+/// Checks the logger's report: each line has one of its forms, and on each thread everything that begins also ends, in order.
 fn balanced(log: &str) -> Result<Vec<Line<'_>>> {
     let mut open: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -190,7 +190,7 @@ fn logger_filters_by_category() -> Result<()> {
         let outcome = Run::new(&runtime, "Hello").profiler("logger").env("LOGGER_EVENTS", "jit,gcc").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stderr.contains("LOGGER_EVENTS: no category 'gcc'; there are appdomain,"), "{outcome}");
-        // What is asked for and cannot come is told; the rest comes.
+        // Categories that cannot be reported are named in a message; the others are reported.
         let outcome = Run::new(&runtime, "Hello").profiler("logger").env("LOGGER_EVENTS", "com,jit").run()?;
         outcome.exited_with(0)?;
         let told = outcome.stderr.contains("logger: com is not available: COM interop exists on Windows only\n");
@@ -240,10 +240,10 @@ fn beeper_beeps_at_each_class_on_the_terminal_and_into_a_file() -> Result<()> {
     Ok(())
 }
 
-/// What loading and compiling the program Generics must show.
-/// What a method is called whose code all instantiations over reference types share.
+/// The lines that loading and compiling the program Generics must produce.
+/// The name of a method whose code all instantiations over reference types share.
 fn shared_generics(runtime: &Runtime) -> &'static [&'static str] {
-    // Before .NET 10 the runtime does not tell the class.
+    // Before .NET 10 the runtime does not report the class.
     if runtime.major < 10 {
         &["Kinds.Pair<TFirst, TSecond>.Describe()"]
     } else {

@@ -16,7 +16,7 @@ fn tree(stderr: &str) -> Vec<&str> {
     stderr.lines().filter_map(|line| line.strip_prefix("   0 ")).collect()
 }
 
-/// The summary: how often what happened to whom.
+/// The summary: counts of the events of each exception.
 fn counts(stderr: &str) -> Result<BTreeMap<&str, usize>> {
     let rows = stderr.lines().rev().map_while(|line| line.strip_prefix("    "));
     rows.map(|row| {
@@ -69,7 +69,7 @@ fn exceptions_keeps_threads_apart() -> Result<()> {
             counts.iter().filter(|(what, _)| what.starts_with("on thread ")).map(|(_, count)| *count).collect();
         // Two shifts of three threads; those of the first have ended by the second.
         ensure!(by_thread.len() == 6 && by_thread.iter().sum::<usize>() == 90, "{runtime}: {outcome}");
-        // No thread throws inside of a handler, whatever the others are in the middle of.
+        // No thread throws inside of a handler, in any state of the others.
         ensure!(!outcome.stderr.lines().any(|line| line.contains("    thrown")), "{runtime}: {outcome}");
     }
     Ok(())
@@ -166,7 +166,7 @@ thrown A
   catch in Cases.FilterCatches()
 ";
 
-/// And of its end: what leaves the static constructor goes on in the runtime, unseen.
+/// And of its end: an exception that leaves the static constructor goes on in the runtime, unseen.
 const BROKEN: &str = "\
 thrown A
 thrown System.TypeInitializationException

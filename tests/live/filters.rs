@@ -55,7 +55,7 @@ impl Program {
         Run::new(runtime, self.name).args(self.args).profiler("exceptions").env(SWITCH, switch).run()
     }
 
-    /// What is wrong with a run, if anything.
+    /// The fault of a run, if it has one.
     fn judge(&self, outcome: &Outcome) -> Result<()> {
         outcome.exited_with(0)?;
         let is_right = match self.name {

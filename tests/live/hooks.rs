@@ -10,7 +10,7 @@ const LIBRARY: &str = "hooks";
 /// How often a function was entered, left and ended in a tail call.
 type Count = (u64, u64, u64);
 
-/// What the profiler CountsCalls said: the counts by name, and of threads.
+/// The report of the profiler CountsCalls: the counts by name, and of threads.
 struct Said {
     rows: BTreeMap<String, Count>,
     threads: BTreeMap<String, u64>,
@@ -82,7 +82,7 @@ fn all_calls_are_heard_of_and_the_results_are_the_same() -> Result<()> {
         for (name, entered, left) in [
             ("Known.Fib(int32)", 1973, 1973),
             ("Known.Deep(int32)", 10_001, 10_001),
-            // What an exception leaves does not leave by itself: see the program.
+            // A method that an exception leaves has no leave hook: see the program.
             ("Known.Outer(int32)", 100, 88),
             ("Known.Inner(int32)", 100, 75),
             ("Known.Throw(int32)", 25, 0),
@@ -92,7 +92,7 @@ fn all_calls_are_heard_of_and_the_results_are_the_same() -> Result<()> {
             let (e, l, t) = said.row(name);
             ensure!((e, l + t) == (entered * ROUNDS, left * ROUNDS), "{runtime}: {name}: {e}, {l}, {t} in {outcome}");
         }
-        // Whatever else ran: nothing ends more often than it begins.
+        // For all other methods: none ends more often than it begins.
         for (name, &(entered, left, tail_called)) in &said.rows {
             ensure!(left + tail_called <= entered, "{runtime}: {name}: {entered}, {left}, {tail_called} in {outcome}");
         }

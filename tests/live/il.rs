@@ -1,4 +1,4 @@
-//! What the verifier of corprof-il takes, runtimes compile: mutants of real bodies, verdict against outcome.
+//! Runtimes compile all bodies that the verifier of corprof-il accepts: mutants of real bodies, verdict against outcome.
 
 use anyhow::{Result, ensure};
 use corprof_tests::Runtime;

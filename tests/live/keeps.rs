@@ -1,9 +1,9 @@
-//! Identifiers that a profiler keeps for ever: what is dead is refused, by name, and nothing else is.
+//! Identifiers that a profiler keeps for ever: corprof refuses dead ones, by name, and no others.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
 
-/// What the profiler counted under `name`.
+/// The profiler's count under `name`.
 fn count(told: &str, name: &str) -> Result<u64> {
     let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)

@@ -1,9 +1,9 @@
-//! Which identifiers are alive, while assemblies come and go: all that are, are answered about; what is dead is refused.
+//! Liveness of identifiers while assemblies are loaded and unloaded: calls with live ones are answered, with dead ones refused.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
 
-/// What the profiler counted under `name`.
+/// The profiler's count under `name`.
 fn count(told: &str, name: &str) -> Result<u64> {
     let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
@@ -40,7 +40,7 @@ fn everything_alive_is_answered_about_and_everything_dead_refused_while_assembli
             ensure!(count(told, "refused_frozen")? == 0, "{outcome}");
             ensure_or_longer!(count(told, "frozen")? > 100, "{outcome}");
         }
-        // .NET 8 tells of arrays, too.
+        // .NET 8 reports arrays, too.
         ensure_or_longer!(runtime.major != 8 || count(told, "arrays")? > 10, "{outcome}");
         Ok(())
     })

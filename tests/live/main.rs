@@ -1,4 +1,4 @@
-//! Tests on real runtimes. `cargo xtask test --live-only` prepares what they need and runs them.
+//! Tests on real runtimes. `cargo xtask test --live-only` prepares their inputs and runs them.
 
 mod allocations;
 mod attacks;

@@ -1,11 +1,11 @@
-//! A profiler is a guest: whatever it does, the application prints the same and ends with its own code.
+//! A profiler is a guest: under any misbehaviour of it, the application prints the same and ends with its own code.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
 const LIBRARY: &str = "manners";
 
-/// Runs Exit under a profiler of the library, and expects of the application what it does without one.
+/// Runs Exit under a profiler of the library, and expects the application to behave as without one.
 fn unharmed(runtime: &Runtime, profiler: &str, variables: &[(&str, &str)]) -> Result<Outcome> {
     let run = variables.iter().fold(Run::new(runtime, "Exit"), |run, (name, value)| run.env(name, value));
     let outcome = run.args(["7", "2"]).profiler_named(LIBRARY, profiler).run()?;

@@ -1,7 +1,7 @@
 //! The typing, proven against the runtime: every call from every place whose context offers it is let in; calls past the
 //! contexts, from places that may not make them, are refused as the contract table says.
 //!
-//! What is asked where is in `tests/profilers/matrix/`, and its completeness in `tests/matrix_rows.rs`.
+//! The calls and their places are in `tests/profilers/matrix/`; `tests/matrix_rows.rs` checks that none is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PROFILER_THREADS: [&str; 2] = ["profiler thread", "profiler thread that is
 const NOT_ALLOWED: &str = "CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
 const NOTHING_YET: &str = "nothing to ask about yet";
 
-/// What a call answers besides success, where `*` stands for any place, and why that is right.
+/// Expected answers other than success, with the reasons; `*` stands for any place.
 const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("initialize", "*", NOTHING_YET, "there is nothing yet that an id could name"),
     ("initialize", "GetGenerationBounds", "E_FAIL", "the heap is not there yet"),
@@ -92,7 +92,7 @@ fn version(runtime: &Runtime) -> (u32, u32) {
 fn runs(runtime: &Runtime) -> Result<[Outcome; 2]> {
     let alone = Run::new(runtime, "Matrix").run()?;
     let run = |run: Run| -> Result<Outcome> {
-        // So that what can be inlined is.
+        // So that all inlinable methods are inlined.
         let outcome = run.profiler("matrix").env("COMPlus_TieredCompilation", "0").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
@@ -103,7 +103,7 @@ fn runs(runtime: &Runtime) -> Result<[Outcome; 2]> {
     Ok([run(run_of())?, run(run_of().env("MATRIX_PRECOMPILED", "1"))?])
 }
 
-/// That each answer is success, or what is to be expected there.
+/// Each answer is success, or the one expected there.
 fn check_answers(contracts: &Contracts, runtime: &Runtime, lines: &[Line<'_>]) -> Result<()> {
     let mut is_unloading = false;
     for line in lines {
@@ -122,7 +122,7 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
     let is_expected = OTHER_ANSWERS
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer);
-    // corprof's own refusals where the runtime would read what an unload has freed: for good, or while the unload lasts.
+    // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the unload lasts.
     let is_of_unload = answer == NOT_ALLOWED
         && match method {
             "EnumerateNonGCObjects" => runtime.major < 10,
@@ -132,7 +132,7 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
     let is_expected = is_expected || is_of_unload;
     let is_right =
         if is_there { answer == "ok" || is_expected } else { ["E_NOINTERFACE", NOTHING_YET].contains(&answer) };
-    // What corprof refuses by itself, it refuses where the runtime lacks the call, too.
+    // corprof's own refusals come also where the runtime lacks the call.
     ensure!(is_right || is_expected, "{method} of {level} answered {answer} in {place}");
     Ok(())
 }
@@ -218,7 +218,7 @@ fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
     Ok(())
 }
 
-/// What takes an object, so that the thread is in cooperative mode.
+/// Calls that take an object, so that the thread is in cooperative mode.
 const OF_OBJECTS: &[&str] = &[
     "CreateHandle",
     "EnumerateObjectReferences",
@@ -230,7 +230,7 @@ const OF_OBJECTS: &[&str] = &[
     "IsFrozenObject",
 ];
 
-/// What is offered by `&self` can be called beside an `ObjectId`, in a hook, and under a `sync::Mutex`.
+/// Calls offered by `&self` can be made beside an `ObjectId`, in a hook, and under a `sync::Mutex`.
 #[test]
 fn no_call_by_shared_reference_lets_a_collection_in_or_waits_for_one() -> Result<()> {
     let contracts = contract::contracts();
@@ -258,7 +258,7 @@ fn no_call_by_shared_reference_lets_a_collection_in_or_waits_for_one() -> Result
     Ok(())
 }
 
-/// What the table says of a call past the contexts: the code with which it is refused, or none if it is let in.
+/// The table's rule for a call past the contexts: the code of the refusal, or none if it is accepted.
 fn refusal(contracts: &Contracts, runtime: &Runtime, place: &str, method: &str) -> Result<Option<&'static str>> {
     let row = contract::info(contracts, method);
     let (entry, triggers) = contract::checks(row, runtime.major);

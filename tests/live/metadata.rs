@@ -1,4 +1,4 @@
-//! Metadata and names: what is known of a program's source is found again, on every runtime alike.
+//! Metadata and names: the facts of a program's source are found, on every runtime alike.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
@@ -13,7 +13,7 @@ fn says(outcome: &Outcome, lines: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs Facts under the profiler that tells all about it.
+/// Runs Facts under the profiler that describes all of it.
 fn facts(runtime: &Runtime) -> Result<Outcome> {
     let outcome = Run::new(runtime, "Facts").profiler_named(LIBRARY, "TellsFacts").run()?;
     outcome.exited_with(0)?;
@@ -135,7 +135,7 @@ fn names_are_spelt_as_in_il_and_as_in_csharp() -> Result<()> {
              System.Collections.Generic.List<Kinds.Pair<int, string>>, int?)",
         ];
         says(&outcome, &lines)?;
-        // Its code is shared; before .NET 10 the runtime does not tell the class.
+        // Its code is shared; before .NET 10 the runtime does not report the class.
         let shared = if runtime.major < 10 {
             ["in IL: Kinds.Outer<T>+Inner<U>.Describe()", "in C#: Kinds.Outer<T>.Inner<U>.Describe()"]
         } else {

@@ -1,11 +1,11 @@
-//! ReJIT: what a program prints changes with the bodies that a profiler gives its methods, and changes back.
+//! ReJIT: a program's output changes with the bodies that a profiler gives its methods, and changes back.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Run, Runtime};
 
 const LIBRARY: &str = "rejit";
 
-/// What the program prints: a method without callers, one called directly, the same through the method it was inlined into,
+/// The program's output: a method without callers, one called directly, the same through the method it was inlined into,
 /// and one that stays unchanged.
 const REPLACED_AND_REVERTED: &str = "before: 41 51 51 61\n\
                                      answer: 42 51 51 61\n\
@@ -16,7 +16,7 @@ const REPLACED_AND_REVERTED: &str = "before: 41 51 51 61\n\
 #[test]
 fn a_body_takes_effect_and_is_reverted() -> Result<()> {
     for runtime in Runtime::all()? {
-        // So that what is inlined is inlined at once.
+        // So that inlining happens at once.
         let run = Run::new(&runtime, "ReJit").env("COMPlus_TieredCompilation", "0");
         let outcome = run.profiler_named(LIBRARY, "Replaces").run()?;
         outcome.exited_with(0)?;
@@ -46,7 +46,7 @@ fn a_body_takes_effect_and_is_reverted() -> Result<()> {
         for refused in ["none: RequestReJIT: E_INVALIDARG", "revert none: RequestRevert: E_INVALIDARG"] {
             ensure!(lines.iter().any(|line| line.starts_with(refused)), "not refused: {refused}: {outcome}");
         }
-        // A token that names nothing: once in a request, and once in a revert, whose status does not tell.
+        // A token that names nothing: once in a request, and once in a revert, whose status does not show it.
         let errors = lines.iter().filter(|line| line.starts_with("error 0x6ffffff: None "));
         ensure!(errors.clone().count() == 2, "{outcome}");
         ensure!(errors.clone().all(|line| line.contains("E_INVALIDARG")), "{outcome}");

@@ -1,4 +1,4 @@
-//! The sampler: what it sees is what the program does, and the program does not notice.
+//! The sampler: it reports the program's real behaviour, and does not change it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -96,9 +96,9 @@ fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
         for worker in ["worker 0", "worker 1"] {
             let sampled = told(&outcome, &format!("thread-weight-us {worker}"))?;
             ensure_or_longer!(sampled > 10 * waiter, "{worker} {sampled} us, the waiter {waiter} us: {outcome}");
-            // Judged by what the system says the thread got, which on a busy machine is less than the time that has passed.
-            // The runtime starts before the sampler does, and the last round is not the last moment. .NET Core 3.1 does not tell
-            // the system the names of threads.
+            // Compared with the thread's processor time, which on a busy machine is less than the elapsed time.
+            // The runtime starts before the sampler does, and the last round is not the last moment. .NET Core 3.1 does not
+            // report the system the names of threads.
             if !runtime.is_windows() && runtime.major >= 5 {
                 let got = told(&outcome, &format!("system-cpu-us {worker}"))?;
                 println!("{runtime}: {worker} was sampled for {sampled} us of the {got} us that it was on a processor");
@@ -119,7 +119,7 @@ fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
     })
 }
 
-/// A thread of a full machine has to wait for a processor; what it waits for then is not what it does.
+/// On a full machine a thread has to wait for a processor; this wait is none of the program's.
 #[test]
 fn shares_of_a_pool_come_out_on_a_full_machine() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
@@ -157,7 +157,7 @@ fn shares_of_a_pool_come_out_on_a_full_machine() -> Result<()> {
                     "{share:.1} % instead of {expected} %: {outcome}"
                 );
             }
-            // What the threads wait for, between two pieces of work, is not charged with it.
+            // Waits of the threads between two pieces of work are not charged to it.
             let waits = ["System.Threading.Thread.Sleep(int32)", "System.Threading.Monitor.Wait(object)"];
             let waits: u64 = waits.iter().map(|wait| told_or_0(&outcome, &format!("leaf {wait}"))).sum();
             ensure_or_longer!(waits * 6 < samples, "{waits} samples of waits, {samples} of work: {outcome}");
@@ -210,7 +210,7 @@ fn a_sampler_of_a_kilohertz_outlives_many_threads() -> Result<()> {
         let outcome = sample(runtime, "Churn", &[count, count / 20], &[("EVERY_US", 1000)])?;
         outcome.exited_with(0)?;
         ensure_or_longer!(told(&outcome, "rounds")? >= 100, "{outcome}");
-        // Most of these threads are over before a round; that is told.
+        // Most of these threads end before a round; the report says so.
         let unseen = told(&outcome, "unseen")?;
         ensure!(unseen <= count + 100, "{unseen} of {count} threads unseen: {outcome}");
         ensure_or_longer!(unseen > count / 10, "{unseen} of {count} threads unseen: {outcome}");
@@ -364,7 +364,7 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
     })
 }
 
-/// Where the PDB is embedded, methods have file and line; what has no source has a name, and threads have name and number.
+/// With an embedded PDB, methods have file and line; methods without source have a name, and threads have name and number.
 #[test]
 fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
     patiently(Runtime::all_for_modern("Places")?, |runtime, times| {

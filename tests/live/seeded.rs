@@ -38,7 +38,7 @@ fn runtimes() -> Result<Vec<Runtime>> {
     Ok(Runtime::all()?.into_iter().filter(Runtime::is_windows).collect())
 }
 
-/// What the sampler did, in a line.
+/// The sampler's report, in a line.
 fn summary(outcome: &Outcome) -> String {
     let walks = outcome.stderr.lines().find(|line| line.starts_with("walks: ")).unwrap_or_default();
     let keys = ["rounds", "samples", "retries", "unwound", "abandoned", "ended", "delayed", "mean-us", "longest-us"];
@@ -59,7 +59,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
         for (count, expected) in counts.into_iter().zip([60.0, 30.0, 10.0]) {
             let share = 100.0 * count as f64 / total as f64;
             println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
-            // Three standard deviations of what so many samples can tell, and a point for the program's own deviation.
+            // Three standard deviations for this number of samples, and a point for the program's own deviation.
             let tolerance = 1.0 + 3.0 * f64::sqrt(expected * (100.0 - expected) / total as f64);
             ensure_or_longer!((share - expected).abs() <= tolerance, "{share:.1} % of {total} samples: {outcome}");
         }

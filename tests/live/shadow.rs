@@ -1,4 +1,4 @@
-//! The shadow stack is what the runtime's walk of the stack finds, whatever calls, throws and catches.
+//! The shadow stack equals the runtime's walk of the stack, under all kinds of calls, throws and catches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
-/// The numbers of the lines that begin with a word, by what follows it.
+/// The numbers of the lines that begin with a word, by the text after it.
 fn numbers<'o>(outcome: &'o Outcome, word: &str) -> BTreeMap<&'o str, BTreeMap<&'o str, u64>> {
     let lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix(word)?.split_once(": "));
     lines
@@ -53,11 +53,11 @@ fn agrees_with(
         ensure!(unwinds || counts.get("unwalkable") == Some(&0), "{event}: {outcome}");
         let count = |name| counts.get(name).copied().unwrap_or_default();
         // From .NET 9 on it does, but when an exception comes out of native code, it shows frames that are gone at the beginning
-        // and the end of the first finally block; what is called from the block has the whole stack compared.
+        // and the end of the first finally block; in calls from the block the whole stack is compared.
         let is_managed = runtime.major >= 9;
         ensure!(count("stale") == 0 || is_managed && event.starts_with("finally"), "{event}: {outcome}");
-        // The one is the end of the block of the dynamic method, which it tells from .NET 9 on; the others are calls that the
-        // runtime makes between the exception of a static constructor and its own.
+        // The one is the end of the block of the dynamic method, which the runtime reports from .NET 9 on; the others are calls
+        // that the runtime makes between the exception of a static constructor and its own.
         let untold =
             if event.starts_with("slow ") { 100 } else { 2 * u64::from(is_managed && *event == "finally left") };
         ensure!(count("untold") <= untold, "{event}: {outcome}");
@@ -136,7 +136,7 @@ fn the_shadow_stack_is_the_stack_on_the_slow_path_too() -> Result<()> {
     Ok(())
 }
 
-/// Makes calls of Balance, so many rounds on each of two threads, and holds what the shadow stack counts against their number.
+/// Makes calls of Balance, so many rounds on each of two threads, and compares the shadow stack's counts with their number.
 fn balances(runtime: &Runtime, rounds: u64) -> Result<Outcome> {
     const THREADS: u64 = 2;
     let args = [rounds.to_string(), THREADS.to_string()];

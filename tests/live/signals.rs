@@ -1,4 +1,4 @@
-//! The sampler that sends signals: it sees what the processor does, and the application does not notice.
+//! The sampler that sends signals: it reports the processor's work, and does not change the application.
 //!
 //! Linux only; in an emulator signals and processor clocks are the emulator's.
 
@@ -46,12 +46,12 @@ fn was_sampled(outcome: &Outcome) -> Result<()> {
 fn known_shares_come_out_on_a_full_machine() -> Result<()> {
     let processors = std::thread::available_parallelism()?.get();
     patiently(runtimes()?, |runtime, times| {
-        // More threads than processors: so many seconds are computed, whatever else the machine does.
+        // More threads than processors: so many seconds are computed under any other load of the machine.
         let threads = (2 * processors).to_string();
         let outcome = sample(runtime, "Shares", &[&(times * 8000).to_string(), &threads], 1000)?;
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
-        // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not tell the system the names
+        // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not give the system the names
         // of threads, by which their times are known.
         let workers = if runtime.major >= 5 { 2 * processors } else { 0 };
         for worker in 0..workers {

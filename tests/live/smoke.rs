@@ -1,4 +1,4 @@
-//! The managed programs without any profiler: what they print and how they end is what the other tests build on.
+//! The managed programs without any profiler: the other tests rely on their output and exit codes.
 
 use std::time::Duration;
 

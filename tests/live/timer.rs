@@ -1,4 +1,4 @@
-//! The example `timer`: exact numbers of calls, and times that fit what the program does.
+//! The example `timer`: exact numbers of calls, and times that fit the program's work.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use quick_xml::events::Event;
 /// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
 type Totals = [u64; 4];
 
-/// What the timer found: methods by name from its CSV file, and who called whom from standard error, in calls.
+/// The timer's report: methods by name from its CSV file, and callers with callees from standard error, in calls.
 struct Times {
     outcome: Outcome,
     methods: BTreeMap<String, Totals>,
@@ -98,7 +98,7 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
             ("(nobody)", "Known.Outer(", 200),
             ("Known.Outer(", "Known.Inner(", 200),
             ("Known.Inner(", "Known.Throw(", 50),
-            // A finally block has its own method for a caller, although what threw still lies on the stack.
+            // A finally block has its own method for a caller, although the throwing method is still on the stack.
             ("Known.Inner(", "Known.Cleanup(", 200),
             // A filter runs while that is not gone yet.
             ("Known.Throw(", "Known.Filter(", 50),
@@ -148,10 +148,10 @@ fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
     Ok(())
 }
 
-/// That a share in percent is the expected one. The work is dealt out in slices of 20 microseconds, so what disturbs the
+/// That a share in percent is the expected one. The work is dealt out in slices of 20 microseconds, so a disturbance of the
 /// machine falls on all alike; but the time that the system gives to others is counted as well, some milliseconds each time,
 /// and on a busy machine it is most of it: a hundred of those, dealt out at random, put a share off by five points, twice that
-/// now and then. What has to be exact is compared with other figures of the same run.
+/// now and then. Exact expectations are compared with other figures of the same run.
 fn is_about(share: f64, expected: f64) -> bool {
     (share - expected).abs() <= 20.0 && share > expected / 10.0
 }
@@ -178,7 +178,7 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             println!("{runtime}: Burn from {name} {percent:.1} % of the time, {share} % expected");
             ensure!(called == calls, "{name}: {called} and {calls} calls: {outcome}");
             ensure_or_longer!(is_about(percent, share), "{name}: {percent:.1} % exclusive: {outcome}");
-            // What is not its own is all Burn's.
+            // The rest of its time is all Burn's.
             let own = (inclusive - exclusive) as f64 / 1e6;
             ensure!((own - milliseconds).abs() < 0.002, "{name}: {own} and {milliseconds} ms: {outcome}");
         }

@@ -32,7 +32,7 @@ fn tracer_prints_each_call_below_its_caller() -> Result<()> {
         let tree = tree(&outcome)?;
         ensure!(tree.iter().all(|&(thread, _, _)| thread == tree[0].0), "one thread: {outcome}");
 
-        // What the program does: Fib(15), which begins with Fib(14) and so on, then Deep(10000), then the exceptions.
+        // The program's calls: Fib(15), which begins with Fib(14) and so on, then Deep(10000), then the exceptions.
         let fib: Vec<_> = tree.iter().take_while(|call| call.2 == "Known.Fib(int32)").map(|call| call.1).collect();
         ensure!(fib.len() == 1973 && fib[..15].iter().copied().eq(0..15), "{outcome}");
         fn depths(n: u32, depth: usize, all: &mut Vec<usize>) {
@@ -88,7 +88,7 @@ fn nothing_lost(outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-/// What a trace says of one thread: names of calls in order with their depths, how many short ones besides, and how deep it is
+/// A thread of a trace: names of calls in order with their depths, how many short ones besides, and how deep it is
 /// at the end.
 #[derive(Default, Debug)]
 struct Lane {
@@ -128,7 +128,7 @@ fn lanes(path: &Path) -> Result<BTreeMap<u64, Lane>> {
     }
 }
 
-/// The name of a program here; or of what starts it under Wine.
+/// The process name of a program; under Wine, that of its starter.
 fn is_application(name: &str) -> bool {
     matches!(name, "Calls" | "Churn" | "corprof-dotnet")
 }
@@ -193,7 +193,7 @@ fn tracer_writes_calls_that_nest_and_end() -> Result<()> {
     Ok(())
 }
 
-/// Every call is there, one by one or in a count, whatever the application does: more than buffers have room for.
+/// Every call is there, one by one or in a count, under any load: more calls than buffers have room for.
 #[test]
 fn tracer_loses_nothing() -> Result<()> {
     for runtime in Runtime::all()? {

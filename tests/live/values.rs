@@ -1,4 +1,4 @@
-//! Arguments and results in hooks: each is what the program passed and returned, and the program does not notice.
+//! Arguments and results in hooks: they equal those of the program, and the program is unchanged.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use corprof_tests::{Outcome, Run, Runtime};
 const LIBRARY: &str = "values";
 const APP: &str = "Values";
 
-/// .NET Core 3.1 tells it of structs that Linux returns in registers.
+/// .NET Core 3.1 reports it for structs that Linux returns in registers.
 const IN_REGISTERS: &str =
     "<this runtime shows only a part of structs that are returned in registers: .NET 5 and later show all>";
 const SHARED: &str = "<its type is a type parameter of code that is shared between instantiations>";
@@ -16,7 +16,7 @@ const BEHIND: &str = "<it is an object reference behind a by-ref, and nothing pr
 const NOWHERE: &str = "<there is no memory at its address, or none that can be read safely>";
 
 /// As [`EXPECTED`], in QEMU 7.2: it does not implement `process_vm_readv` (ENOSYS), by which corprof reads memory that nothing
-/// proves to be there. Then numbers behind by-refs are not read, and hooks are told so.
+/// proves to be there. Then numbers behind by-refs are not read, and hooks receive an error that says so.
 const EMULATED: &[(&str, &str, &str)] = &[
     ("Values.ByRefs.Ref", "a=ref NOWHERE b=ref NOWHERE c=ref NOWHERE", "void"),
     ("Values.ByRefs.Cell", "at=1", "ref NOWHERE"),
@@ -24,10 +24,10 @@ const EMULATED: &[(&str, &str, &str)] = &[
     ("Shapes.Counter.Add", "ref { Count: NOWHERE } by=2", "42"),
 ];
 
-/// The calls of one method in order: what it was called with, and what it returned.
+/// The calls of one method in order, each with its arguments and its result.
 type Calls = Vec<(String, String)>;
 
-/// What `WritesValues` wrote, by method.
+/// The output of `WritesValues`, by method.
 fn calls(outcome: &Outcome) -> Result<BTreeMap<String, Calls>> {
     let mut calls = BTreeMap::<String, Calls>::new();
     for line in outcome.stderr.lines() {
@@ -57,7 +57,7 @@ fn both(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What each method was called with and returned, as the program has it.
+/// The arguments and results of each method, as the program has them.
 const EXPECTED: &[(&str, &str, &str)] = &[
     ("Values.Numbers.Bool", "a=true", "false"),
     ("Values.Numbers.Char", "a='é'", "'ê'"),
@@ -154,7 +154,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("Values.Generic<int32>.Choose<float32>", "a=1 b=2.5 c={ First: 3, Second: 4.5 }", "1"),
 ];
 
-/// What is told of code that is shared between instantiations over reference types. On .NET 10 it has a class of its own, so
+/// Values in code that is shared between instantiations over reference types. On .NET 10 it has a class of its own, so
 /// values of its type parameters are known to be objects.
 struct Shared {
     name: &'static str,
@@ -200,7 +200,7 @@ fn without_addresses(text: &str) -> String {
     parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-/// What is expected of a runtime: what it keeps to itself is said to be unreadable, and nothing else is.
+/// The expected values on a runtime: those that it does not provide are unreadable, and no others.
 fn expected(runtime: &Runtime, text: &str) -> String {
     let text = text.replace("BEHIND", BEHIND).replace("NOWHERE", NOWHERE).replace("SHARED", SHARED);
     match text.strip_prefix("REGISTERS") {
@@ -275,7 +275,7 @@ fn counts(outcome: &Outcome) -> Result<BTreeMap<&str, u64>> {
 #[test]
 fn all_values_of_all_functions_are_read_and_the_results_are_the_same() -> Result<()> {
     for runtime in Runtime::all()? {
-        // Recursion 10,000 deep, exceptions, threads; and what the runtime itself calls on the way.
+        // Recursion 10,000 deep, exceptions, threads; and the runtime's own calls on the way.
         for (app, args, least) in
             [("Calls", &["2"][..], 40_000), (APP, &[], 3000), ("Tails", &[], 500), ("Generics", &[], 500)]
         {
@@ -302,11 +302,11 @@ fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Resu
     for runtime in Runtime::all()? {
         let outcome = both(&runtime, "LooksAround")?;
         for line in [
-            // What the runtime's walk finds, and that the stack pointer is the one that the caller's frame has.
+            // The result of the runtime's walk, and that the stack pointer is that of the caller's frame.
             "enter Values.Instance.Add(int32, float64): Ok(()) Values.Instance.Add < App.Program.Main callers=true",
             "leave Values.Instance.Add(int32, float64): Ok(()) Values.Instance.Add < App.Program.Main callers=true",
             "enter Shapes.Counter.Add(int32): Ok(()) Shapes.Counter.Add < App.Program.Main callers=true",
-            // The frame tells what the code does not: the arguments of the class when the method begins.
+            // The frame has the class's arguments when the method begins; the code does not have them.
             "enter Values.Generic<T>.Echo(T): class=Values.Generic<string> arguments=",
             "enter Values.Generic<T>.Choose<int32>(T, int32, Shapes.Pair<T, int32>): class=Values.Generic<string> arguments=System.Int32",
             "enter Values.Generic<int32>.Echo(int32): class=Values.Generic<int32> arguments=",
@@ -343,7 +343,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
 
 #[test]
 fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Result<()> {
-    // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads what it has deleted, and the process ends by a
+    // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads freed memory, and the process ends by a
     // signal (`ValueHooks::VALUES_BEFORE_NET_5` says so).
     for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
         for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(5) {
@@ -365,7 +365,7 @@ fn functions_that_native_code_calls_are_left_alone() -> Result<()> {
         let outcome = Run::new(&runtime, "Native").profiler_named(LIBRARY, "ReadsValues").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "42\n0\n2\n4\n6\n8\n10\n12\n14\n", "{outcome}");
-        // What they call is hooked.
+        // Their callees are hooked.
         let counts = counts(&outcome)?;
         ensure!(counts.get("values").is_some_and(|&values| values > 1000), "{counts:?}");
     }

@@ -1,9 +1,9 @@
-//! Walks of the own stack: what the profiler sees is the chain of calls that the program makes.
+//! Walks of the own stack: the profiler sees the program's chain of calls.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
-/// The class of `Middle`, whose code is shared: before .NET 10 the runtime does not tell the arguments.
+/// The class of `Middle`, whose code is shared: before .NET 10 the runtime does not report the arguments.
 fn link(runtime: &Runtime) -> &'static str {
     if runtime.major < 10 { "Link<T>" } else { "Link<System.__Canon>" }
 }
@@ -37,7 +37,7 @@ fn chain(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What was told of an event, in order.
+/// The lines about an event, in order.
 fn told<'o>(outcome: &'o Outcome, event: &str) -> Vec<&'o str> {
     let rest = |line: &'o str| line.strip_prefix(event).and_then(|rest| rest.strip_prefix(": "));
     outcome.stderr.lines().filter_map(rest).collect()
@@ -117,7 +117,7 @@ fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -
         ] {
             ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
         }
-        // Shared between instantiations over reference types: before .NET 10 not even the frame info of a walk tells the class.
+        // Shared between instantiations over reference types: before .NET 10 not even the frame info of a walk has the class.
         let line = outcome.stderr.lines().find(|line| line.starts_with(&format!("frame {}", link(&runtime))));
         let line = line.with_context(|| format!("no frame of Link: {outcome}"))?;
         let told = format!("same definition true, by its ip true, class {}, args 1", runtime.major >= 10);

@@ -29,7 +29,7 @@ fn expect(outcome: &Outcome, expected: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// What both runtimes answer.
+/// The answers of both runtimes.
 const EVERYWHERE: &[(&str, &str)] = &[
     ("environment_variable before", "None"),
     ("set_environment_variable", "()"),
@@ -180,7 +180,7 @@ fn an_event_of_ones_own_is_delivered() -> Result<()> {
     Ok(())
 }
 
-/// Runs Exit under a profiler of the library, and expects of the application what it does without one.
+/// Runs Exit under a profiler of the library, and expects the application to behave as without one.
 fn unharmed(runtime: &Runtime, profiler: &str) -> Result<Outcome> {
     let outcome = Run::new(runtime, "Exit").args(["7", "2"]).profiler_named(LIBRARY, profiler).run()?;
     outcome.exited_with(7)?;

@@ -1,4 +1,4 @@
-//! Comes late, by the diagnostics port, and tells what it was given and sees from then on: for `live/diagnostics.rs`.
+//! Attaches by the diagnostics port, and reports its client data and the later events: for `live/diagnostics.rs`.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,6 +1,6 @@
-//! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures what corprof's forms of them cost.
+//! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures the cost of corprof's forms of them.
 //!
-//! `BENCH_CALLS` names the library in C. What each slice took is told at Shutdown: `NAME CALLS NANOSECONDS-IN-C
+//! `BENCH_CALLS` names the library in C. The time of each slice is printed at Shutdown: `NAME CALLS NANOSECONDS-IN-C
 //! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not; of names, that
 //! they are the same text.
 
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: passed on as it came, and so did what `alloc` gave.
+        // SAFETY: both pointers are passed on unchanged; the second came from `alloc`.
         unsafe { System.dealloc(start, layout) }
     }
 }
@@ -103,7 +103,7 @@ impl InC {
 struct Calls {
     in_c: InC,
     core: Mutex<Option<ModuleId>>,
-    /// What slices took.
+    /// The times of slices.
     told: Mutex<String>,
     /// How many slices of objects there have been.
     slices: Mutex<usize>,
@@ -131,7 +131,7 @@ fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
 }
 
 impl Calls {
-    /// Both sides, who goes first by turns.
+    /// Both sides; the first changes from turn to turn.
     fn slice(&self, name: &str, at: usize, calls: usize, c: impl FnOnce() -> usize, corprof: impl FnOnce() -> usize) {
         let ((c, expected), (corprof, answered)) = if at.is_multiple_of(2) {
             let c = timed(c);
@@ -202,7 +202,7 @@ impl Calls {
             };
             let corprof =
                 || functions.iter().map(|&function| cx.names().function(function).as_str().len()).sum::<usize>();
-            // So that nobody is the one who brings the metadata into the processor's cache for the others.
+            // So that no side loads the metadata into the processor's cache for the other.
             black_box(calls());
             functions.iter().for_each(|&function| drop(black_box(signature(function))));
             let mut took = [Duration::ZERO; 3];

@@ -1,4 +1,4 @@
-//! Asks for no event: `cargo xtask bench` measures what it adds to an application's start and memory (bench/floor.c is the
+//! Asks for no event: `cargo xtask bench` measures its cost in an application's start and memory (bench/floor.c is the
 //! same in C).
 
 use corprof::prelude::*;

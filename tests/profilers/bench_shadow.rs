@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use corprof::calls::{HookClock, ShadowStack};
 use corprof::prelude::*;
 
-/// What runs on each thread and since when, and what that comes to.
+/// The calls that run on each thread with their begin, and the summed times.
 #[derive(Default)]
 struct Running {
     clock: HookClock,

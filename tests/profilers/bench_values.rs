@@ -1,4 +1,4 @@
-//! Hooks that are told values, beside those of bench_hooks.rs: what the runtime's slow path costs, and what reading does.
+//! Hooks with values, beside those of bench_hooks.rs: the cost of the runtime's slow path, and of reading values.
 //! bench/Bench.cs is the program; the book's page "Tracing calls" has the figures.
 
 use corprof::hooks::values::{Arguments, ReturnValue, Value};
@@ -32,7 +32,7 @@ impl ValueHooks for Counts {
     }
 }
 
-/// Adds up what methods of an integer are called with and return.
+/// Adds up the integer arguments and results of methods.
 struct Sums;
 
 impl ValueHooks for Sums {

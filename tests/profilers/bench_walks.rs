@@ -1,8 +1,9 @@
-//! Takes turns with stack walks written in C (bench/walks.c): `cargo xtask bench` measures what corprof's walks cost.
+//! Takes turns with stack walks written in C (bench/walks.c): `cargo xtask bench` measures the cost of corprof's walks.
 //!
 //! `BENCH_WALKS` names the library in C. With `BENCH_ROUNDS`, all threads are walked by turns from the sampler's thread, as
-//! soon as that many of them sleep at the bottom of a deep stack; without, the stack of an exception, in its callback. What each turn took is told at Shutdown: `NAME FRAMES
-//! NANOSECONDS-IN-C NANOSECONDS-IN-CORPROF`. That both sides saw the same is checked, and a panic if not.
+//! soon as that many of them sleep at the bottom of a deep stack; without, the stack of an exception, in its callback. The time
+//! of each turn is printed at Shutdown: `NAME FRAMES NANOSECONDS-IN-C NANOSECONDS-IN-CORPROF`. That both sides saw the same is
+//! checked, and a panic if not.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "that is how it fails")]
 
@@ -53,7 +54,7 @@ impl InC {
         windows_core::Interface::as_raw(unsafe { info.as_raw::<corprof::sys::ICorProfilerInfo>() }.unwrap())
     }
 
-    /// How long it took, the frames, and the sum of what is in them.
+    /// How long it took, the frames, and the sum of their contents.
     fn own(&self, cx: &InCallback<'_>) -> (Duration, u64, u64) {
         let mut frames = 0;
         let start = Instant::now();
@@ -65,8 +66,8 @@ impl InC {
     /// How long threads stood still, and the number and the frames of the deep stacks; none if they could not be stopped.
     fn all(&self, info: &Info) -> Option<(Duration, usize, usize)> {
         let (mut stacks, mut frames) = (0, 0);
-        // SAFETY: on the sampler's thread, between its rounds: nobody else stops threads. No thread ends in the middle of it, as
-        // all sleep until long after `LONGEST`.
+        // SAFETY: on the sampler's thread, between its rounds: no other code stops threads. No thread ends in the middle of it,
+        // as all sleep until long after `LONGEST`.
         let stood = unsafe { (self.walk_all)(Self::info(info), DEEP, &mut stacks, &mut frames) };
         (stood > 0).then_some((Duration::from_nanos(stood), stacks, frames))
     }
@@ -92,7 +93,7 @@ fn own(cx: &InCallback<'_>) -> (Duration, u64, u64) {
 #[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E04", min_info = 10)]
 struct Walks {
     in_c: InC,
-    /// What turns took.
+    /// The times of turns.
     told: Arc<Mutex<String>>,
 }
 

@@ -1,5 +1,5 @@
 //! Asks about the code of an application, from every kind of callback that may ask, and expects the answers to fit
-//! together: for `live/code.rs`. What does not fit is a panic.
+//! together: for `live/code.rs`. A contradiction is a panic.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "that is how it fails")]
 
@@ -21,7 +21,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// What a callback that knows a compiled function of the application leaves for one that knows none.
+/// A compiled function of the application, left by a callback that knows one for callbacks that know none.
 #[derive(Clone, Copy)]
 struct Known {
     module: ModuleId,
@@ -46,7 +46,7 @@ struct AsksAboutCode {
 }
 
 impl AsksAboutCode {
-    /// What may be asked of `Info` on any thread, about a compiled function.
+    /// Calls of `Info`, allowed on any thread, about a compiled function.
     fn ask_anywhere(info: &Info, known: Known) {
         let Known { module, method, function, code } = known;
         let start = code.as_raw();
@@ -60,7 +60,7 @@ impl AsksAboutCode {
         assert!(body[0] & 3 == 2 && body.len() == 1 + usize::from(body[0] >> 2) || body[0] & 7 == 3, "{body:02X?}");
     }
 
-    /// What may be asked from any callback.
+    /// Calls allowed in any callback.
     fn ask_in_callback(cx: &InCallback<'_>, known: Known) {
         Self::ask_anywhere(cx, known);
         let Known { module, method, function, code } = known;
@@ -74,7 +74,7 @@ impl AsksAboutCode {
         assert!(offsets.contains(&IlOffset::Prolog) && offsets.contains(&IlOffset::At(0)), "{mapping:?}");
     }
 
-    /// What may be asked only where a collection may start.
+    /// Calls allowed only where a collection may start.
     fn ask_in_triggers(cx: &mut InTriggers<'_>, known: Known) {
         Self::ask_in_callback(cx, known);
         let Known { function, code, .. } = known;
@@ -87,7 +87,7 @@ impl AsksAboutCode {
         assert_eq!(cx.rejit_ids(function), Ok(vec![ReJitId(0)]));
     }
 
-    /// The way from metadata to the function and its class, and what is refused on it.
+    /// From metadata to the function and its class, with the refusals on the way.
     fn ask_by_token(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
         let info = cx.function_info(function).unwrap();
         let Some(class) = info.class else { return };

@@ -1,4 +1,4 @@
-//! Tells what events of the application's are delivered with, and asks about what is gone: for `live/event_pipe.rs`.
+//! Prints the data of the application's events, and makes calls about ended sessions: for `live/event_pipe.rs`.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

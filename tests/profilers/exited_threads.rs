@@ -1,4 +1,5 @@
-//! No profiler, but what `LD_PRELOAD` puts between the runtime and glibc, so that a run does not end by a fault of the runtime's.
+//! No profiler, but a library that `LD_PRELOAD` puts between the runtime and glibc, so that a run does not end by a fault of
+//! the runtime's.
 //!
 //! To stop a thread that runs managed code, the runtime sends it a signal. A native thread may have left managed code since the
 //! runtime has looked, and have ended: the signal then fails by `ESRCH`, for which .NET 8.0.4 and .NET Core 3.1 abort, without a
@@ -20,7 +21,7 @@ type Kill = unsafe extern "C" fn(libc::pthread_t, c_int) -> c_int;
 /// glibc's.
 static NEXT: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Sends a signal to a thread. One that is about to end is as good as told.
+/// Sends a signal to a thread. For a thread that is about to end it reports success.
 ///
 /// # Safety
 /// As of the function of this name in glibc.

@@ -9,7 +9,7 @@ use corprof::prelude::*;
 use corprof::sys;
 use windows_core::HRESULT;
 
-/// What became of one function.
+/// The counts of one function.
 #[derive(Default)]
 struct Row {
     name: String,
@@ -180,7 +180,7 @@ impl Callbacks for PanicsInHook {
     }
 }
 
-/// Asks for hooks when the slow path is on, which they are not for, and says what it is answered.
+/// Requests fast hooks while the slow path is on, and prints the refusal.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0003", no_export)]
 struct AsksForBoth;
@@ -212,7 +212,7 @@ impl Walks {
             _context: *mut u8,
             functions: *mut std::ffi::c_void,
         ) -> HRESULT {
-            // SAFETY: what `walk` passes on.
+            // SAFETY: the pointer that `walk` passes on.
             unsafe { (*functions.cast::<Vec<usize>>()).push(function) };
             HRESULT(0)
         }

@@ -13,7 +13,7 @@ use corprof::prelude::*;
 
 use kept::{Answers, Kept};
 
-/// Asks on a thread of its own, beside the application, and in each callback about what it brings.
+/// Makes calls on a thread of its own, beside the application, and in each callback about its arguments.
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0301", no_export)]
 struct Keeps {

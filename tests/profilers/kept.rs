@@ -16,7 +16,7 @@ pub(crate) enum Kept {
     Thread(ThreadId),
 }
 
-/// What came of asking.
+/// The outcome of a call.
 #[derive(Default)]
 pub(crate) struct Answers {
     pub(crate) good: AtomicU64,
@@ -29,7 +29,7 @@ impl Answers {
         match answer {
             Ok(_) => self.good.fetch_add(1, Relaxed),
             Err(error) if error.code() == sys::COR_E_OBJECTDISPOSED => self.dead[kind].fetch_add(1, Relaxed),
-            // Ordinary for what is alive: not loaded so far, an array, never compiled.
+            // Ordinary answers about live things: not loaded so far, an array, never compiled.
             Err(error)
                 if [ErrorKind::NotYet, ErrorKind::WrongSubject, ErrorKind::InvalidArgument].contains(&error.kind()) =>
             {
@@ -42,7 +42,7 @@ impl Answers {
         };
     }
 
-    /// Asks whatever can be asked about it.
+    /// Makes all calls that take it.
     pub(crate) fn ask(&self, cx: &InCallback<'_>, id: Kept) {
         match id {
             Kept::Assembly(assembly) => self.count(0, "assembly_info", cx.assembly_info(assembly)),

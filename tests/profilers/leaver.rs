@@ -1,7 +1,7 @@
-//! Comes by an attach, samples and leaves at the first exception: for `live/detach.rs`.
+//! Attaches, samples, and detaches at the first exception: for `live/detach.rs`.
 //!
 //! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
-//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals. Whatever it is told, it has a clone of `Info`
+//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals. In each mode it has a clone of `Info`
 //! on a thread that corprof knows nothing of.
 
 use std::sync::Mutex;

@@ -25,9 +25,9 @@ struct Seen {
     /// With the collectible modules that each needs, and its name.
     classes: HashMap<ClassId, (Vec<Life>, String)>,
     functions: HashMap<FunctionId, (Vec<Life>, String)>,
-    /// Functions of which only the runtime knows what they need.
+    /// Functions whose needs only the runtime knows.
     shared: HashMap<FunctionId, String>,
-    /// A method of the application's to compile once more: then the runtime looks for the body of whatever it finds.
+    /// A method of the application's to compile once more: then the runtime looks for the body of each version that it finds.
     rejit: Option<(ModuleId, MethodDef)>,
     has_rejit: bool,
 }
@@ -46,7 +46,7 @@ struct Counts {
     answered_dead: AtomicU64,
     /// Classes whose name was another one when they went.
     misnamed: AtomicU64,
-    /// Classes that were told of when they went, arrays among them.
+    /// Classes whose unload was reported, arrays among them.
     unloaded: AtomicU64,
     arrays: AtomicU64,
     /// Addresses in code of functions that are alive, looked up.
@@ -116,7 +116,7 @@ impl Counts {
 }
 
 impl Liveness {
-    /// What was asked about is there, as a callback is about it.
+    /// The subject of the call is alive, as a callback is about it.
     fn lives(&self, what: &str, modules: Result<Vec<ModuleId>>) -> Option<Vec<Life>> {
         let modules = match modules {
             Ok(modules) => modules,
@@ -134,7 +134,7 @@ impl Liveness {
         Some(lives.into_iter().collect())
     }
 
-    /// Calls that follow what the runtime lists.
+    /// Calls about the items of the runtime's lists.
     fn list(&self, cx: &mut InTriggers<'_>) {
         match cx.jitted_function_versions() {
             Ok(versions) => {
@@ -155,7 +155,7 @@ impl Liveness {
 impl Callbacks for Liveness {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let (seen, counts) = (Arc::clone(&self.seen), Arc::clone(&self.counts));
-        // Addresses in the code of what was compiled, be it alive or not, and everything else.
+        // Addresses in compiled code, live or not, and all other kinds.
         cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 if let Some(method) = lock(&seen).rejit.take() {

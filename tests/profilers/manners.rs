@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use corprof::prelude::*;
 
-/// Panics in its hundredth callback, on whatever thread that is.
+/// Panics in its hundredth callback, on any thread.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0001", no_export)]
 struct PanicsInCallback(AtomicUsize);
@@ -90,7 +90,7 @@ struct NeedsNewer;
 #[callbacks]
 impl Callbacks for NeedsNewer {}
 
-/// Tells on callbacks that come after the last word, and that it is dropped.
+/// Reports callbacks after `shutdown`, and its own drop.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0007", no_export)]
 struct WatchesTheOrder {
@@ -147,7 +147,7 @@ impl Callbacks for ExitsInCallback {
     }
 }
 
-/// Asks for what cannot be had any more, and prints the answers.
+/// Makes calls that are not possible any more, and prints the answers.
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0009", no_export)]
 struct AsksTooLate;
@@ -172,7 +172,7 @@ impl Callbacks for AsksTooLate {
     }
 }
 
-/// Fails to start, with an error that panics when it is told.
+/// Fails to start, with an error that panics when it is printed.
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000A", no_export)]
 struct FailsBadly;

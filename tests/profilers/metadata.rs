@@ -14,7 +14,7 @@ use corprof::sys;
 
 type Answer<T = ()> = Result<T, BoxError>;
 
-/// Tells everything about the module Facts.dll.
+/// Prints everything about the module Facts.dll.
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0101", no_export)]
 struct TellsFacts;
@@ -91,7 +91,7 @@ fn field_name(import: &MetadataImport<'_>, token: Token) -> Answer<String> {
     Ok(import.field(token.try_into()?)?.name)
 }
 
-/// The name of a type of whatever table.
+/// The name of a type of any table.
 fn type_name(import: &MetadataImport<'_>, token: Token) -> Answer<String> {
     if let Ok(definition) = token.try_into() {
         return Ok(import.type_def(definition)?.name);
@@ -272,7 +272,7 @@ fn define(emit: &MetadataEmit<'_>, import: &MetadataImport<'_>) -> Answer<Method
     let library = emit.define_module_ref("added")?;
     let marker = import.find_type_def("Facts.MarkerAttribute", None)?.ok_or("no Marker")?;
     let constructor = import.methods_named(marker, ".ctor")?[0];
-    // SAFETY: no code calls the method, and the value is what the constructor takes.
+    // SAFETY: no code calls the method, and the value is the constructor's argument.
     unsafe {
         emit.define_pinvoke_map(method, sys::pmCallConvCdecl, "added_native", library)?;
         emit.define_custom_attribute(method, constructor, &[1, 0, 3, b'n', b'e', b'w', 0, 0])?;
@@ -357,7 +357,7 @@ impl Callbacks for NamesAll {
     }
 
     fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
-        // Known or not, and whatever of the thread is gone already: no panic.
+        // Known or not, in any state of the ending thread: no panic.
         let Some(function) = self.first.get().copied() else { return };
         let Ok(info) = cx.function_info(function) else { return };
         let (known, new) = (cx.names().function(function), cx.names().csharp().method_def(info.module, info.token));

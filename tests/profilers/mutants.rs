@@ -34,7 +34,7 @@ impl Callbacks for Mutants {
             let length = number(&mut rest).unwrap() as usize;
             let (body, after) = rest.split_at(length);
             rest = after;
-            // SAFETY: the code may be anything. It is compiled and never run; that the compiler survives it is what is tested, in
+            // SAFETY: the code may be anything. It is compiled and never run; the test is that the compiler survives it, in
             // a process of its own.
             let set = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(token), body) };
             if let Err(error) = set {

@@ -11,7 +11,7 @@ use corprof::id::ReJitId;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
-/// What the application's threads tell the profiler's own: which methods there are, and what is asked for.
+/// Messages from the application's threads to the profiler's own: the methods, and the requests.
 #[derive(Default)]
 struct Wishes {
     state: Mutex<State>,

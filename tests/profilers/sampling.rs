@@ -1,4 +1,4 @@
-//! Samplers for the live tests. At Shutdown each tells what it has seen, one `key value` a line.
+//! Samplers for the live tests. At Shutdown each prints its results, one `key value` a line.
 
 #![allow(clippy::panic, reason = "one of them is there to panic")]
 
@@ -30,7 +30,7 @@ fn sampler() -> Sampler {
     if setting("CPU", 0) == 1 { sampler.mode(Mode::Cpu) } else { sampler }
 }
 
-/// Handles SIGURG as an application might, and tells by what. It is a function of libc, as this library may be unloaded.
+/// Handles SIGURG as an application might, and records the sender. It is a function of libc, as this library may be unloaded.
 #[cfg(target_os = "linux")]
 fn handle_urgent() {
     if setting("FOREIGN_HANDLER", 0) == 1 {
@@ -53,7 +53,7 @@ struct Seen {
     weights: (f64, f64),
     /// How many samples by leaf function.
     leaves: BTreeMap<Name, u64>,
-    /// What samples of threads that wait stand for.
+    /// The weight of samples of waiting threads.
     waits: Duration,
     /// How many samples, and their weight, by the name of the thread.
     threads: BTreeMap<String, (u64, Duration)>,
@@ -71,7 +71,7 @@ struct Seen {
     left_out: usize,
 }
 
-/// Counts who is where.
+/// Counts the threads in each function.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "9C0E6F41-0B0B-4C6B-8F3A-5B1F3C2E0001", no_export)]
 struct Counts(Arc<Mutex<Seen>>);
@@ -117,11 +117,11 @@ fn count(seen: &Mutex<Seen>, round: &Round<'_, '_>) {
     seen.report = round.report().clone();
 }
 
-/// Whether each thread tells, at its end, how long it was on a processor. Thousands that do hold each other up: the runtime makes
+/// Whether each thread prints its processor time at its end. Thousands that do hold each other up: the runtime makes
 /// one wait for the next there.
 static TELLS_SYSTEM_TIME: LazyLock<bool> = LazyLock::new(|| setting("SYSTEM_TIME", 0) == 1);
 
-/// Tells how long the calling thread, which ends, was on a processor, as Linux counts it.
+/// Prints the processor time of the calling thread, which ends, as Linux counts it.
 fn tell_system_time() {
     if !*TELLS_SYSTEM_TIME {
         return;

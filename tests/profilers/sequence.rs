@@ -1,4 +1,4 @@
-//! Writes down what it hears of the program `Sequence`, by name, for `live/sequence.rs`: that test loads it into real runtimes
+//! Records its callbacks about the program `Sequence`, by name, for `live/sequence.rs`: that test loads it into real runtimes
 //! and into the fake CLR, and compares.
 //!
 //! Everything that is not the program's own (its modules, classes, functions, objects, the thread that it names, and the one
@@ -23,7 +23,7 @@ pub(crate) struct Sequence(Mutex<State>);
 #[derive(Default)]
 struct State {
     lines: Vec<Line>,
-    /// What is watched, by identifier: modules, assemblies, classes, and threads of which the name is known.
+    /// The watched things by identifier: modules, assemblies, classes, and threads with a known name.
     names: HashMap<usize, String>,
     /// The objects of watched classes, by address.
     objects: BTreeMap<usize, String>,
@@ -32,7 +32,7 @@ struct State {
     /// How many objects of a class there have been.
     counts: HashMap<String, u32>,
     handles: HashMap<usize, String>,
-    /// What exceptions have entered and not left, by thread and kind.
+    /// Functions that exceptions have entered and not left, by thread and kind.
     entered: HashMap<(usize, &'static str), Vec<Option<String>>>,
     collects: bool,
 }
@@ -46,7 +46,7 @@ struct Line {
 
 enum Subject {
     Known(String),
-    /// By this identifier; the name is told by a later callback.
+    /// By this identifier; a later callback gives the name.
     Unknown(usize),
 }
 
@@ -63,20 +63,20 @@ impl State {
         self.push(info, event, Subject::Known(name.into()));
     }
 
-    /// An event about what may have a name already.
+    /// An event about a thing that may have a name already.
     fn of(&mut self, info: &Info, event: &'static str, id: usize) {
         let subject = self.names.get(&id).cloned().map_or(Subject::Unknown(id), Subject::Known);
         self.push(info, event, subject);
     }
 
-    /// An event about what has been told of before.
+    /// An event about a thing of earlier events.
     fn about(&mut self, info: &Info, event: &'static str, id: usize) {
         if let Some(name) = self.names.get(&id).cloned() {
             self.known(info, event, name);
         }
     }
 
-    /// What was an identifier in earlier lines has this name; or none, and they are left out.
+    /// The name for an identifier of earlier lines; or none, and they are left out.
     fn name(&mut self, id: usize, name: Option<String>) {
         let is_about = |line: &Line| matches!(line.subject, Subject::Unknown(unknown) if unknown == id);
         match name {
@@ -163,7 +163,7 @@ impl Sequence {
         self.0.lock().unwrap()
     }
 
-    /// What was heard, by the name of the thread that it came on: the order of callbacks on different threads is chance.
+    /// The record by the name of the callback's thread: the order of callbacks on different threads is random.
     pub(crate) fn heard(&self) -> String {
         let state = self.state();
         let mut by_thread: BTreeMap<&str, String> = BTreeMap::new();
@@ -308,7 +308,7 @@ impl Callbacks for Sequence {
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
         let Some(name) = Self::class(cx, class) else { return };
         let mut state = self.state();
-        // No callback tells of the classes of arrays.
+        // No callback reports the classes of arrays.
         state.names.insert(class.as_raw(), name.clone());
         let count = state.counts.entry(name.clone()).or_default();
         *count += 1;
@@ -456,7 +456,7 @@ impl Callbacks for Sequence {
     }
 }
 
-/// The number of what cannot be asked about.
+/// The number for things that no call can be made about.
 fn raw(id: &impl std::fmt::LowerHex) -> usize {
     usize::from_str_radix(format!("{id:x}").trim_start_matches("0x"), 16).unwrap()
 }

@@ -16,7 +16,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is hooked, and what the comparisons came to.
+/// The hooked functions, and the results of the comparisons.
 #[derive(Default)]
 struct Compared {
     /// Of three methods one is left out: that whose token leaves this remainder. None, to leave out none.
@@ -45,8 +45,8 @@ struct Outcomes {
     unwalkable: u64,
     /// The runtime showed frames that an exception had left already, and below them the shadow stack.
     stale: u64,
-    /// The shadow stack still had what the runtime has left without a word: because of a block of a method without metadata, or
-    /// of a static constructor whose exception it catches to throw another.
+    /// The shadow stack still had a function that the runtime has left silently: because of a block of a method without
+    /// metadata, or of a static constructor whose exception it catches to throw another.
     untold: u64,
     /// The deepest stack that was the same.
     deepest: usize,
@@ -133,7 +133,7 @@ impl FunctionHooks for Compared {
     }
 }
 
-/// The same by the runtime's slow path, asking for all that it tells.
+/// The same by the runtime's slow path, with all of its values.
 struct Slow(Arc<Compared>);
 
 impl ValueHooks for Slow {
@@ -204,7 +204,7 @@ impl Compared {
     }
 
     /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk, `running` is
-    /// what it says itself: the function that a block is run of.
+    /// the reported function, whose block runs.
     fn compare(&self, cx: &InCallback<'_>, event: &'static str, running: Option<FunctionId>) {
         let shadow = match Self::shadow(cx) {
             Ok(shadow) => shadow,

@@ -16,10 +16,10 @@ const SLOW_HOOKS: u64 = 1024;
 /// Keeps a shadow stack of every function.
 pub(crate) struct Stacks(pub(crate) Arc<Shared>);
 
-/// The same, by hooks that read what functions are called with and return.
+/// The same, by hooks that read arguments and results.
 pub(crate) struct StacksAndValues(pub(crate) Stacks);
 
-/// What one thread has counted and runs.
+/// The counts and the running functions of one thread.
 #[derive(Default)]
 pub(crate) struct Stack {
     frames: Vec<(FunctionId, usize)>,
@@ -47,7 +47,7 @@ impl Stack {
         self.strays += u64::from(self.frames.pop() != Some((cx.function(), cx.stack_pointer())));
     }
 
-    /// Reads all that there is in a value: text, fields, what is behind a by-ref.
+    /// Reads all of a value: text, fields, the target of a by-ref.
     fn read(&mut self, value: Value<'_>) {
         self.values += 1;
         self.unreadable += u64::from(matches!(value, Value::Unreadable(_)));

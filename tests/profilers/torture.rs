@@ -1,5 +1,5 @@
 //! All that corprof can do to an application at once, for `xtask/src/torture`: a sampler of 1 kHz that names every frame, and
-//! besides it what `TORTURE_PARTS` lists. Twice a second and at Shutdown it tells on standard error what it has counted.
+//! and the parts that `TORTURE_PARTS` lists. Twice a second and at Shutdown it prints its counts on standard error.
 
 mod kept;
 mod stacks;
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// Walks the calling thread's stack and names what it shows.
+    /// Walks the calling thread's stack and names its frames.
     fn walk(&self, cx: &InCallback<'_>) {
         let counts = &self.counts;
         let walked = cx.walk_own_stack(|frame| {
@@ -109,7 +109,7 @@ impl Shared {
         let names = round.cx().names();
         for sample in round.samples() {
             for function in sample.frames().iter().filter_map(|frame| frame.function) {
-                // A name is never empty, whatever has become of the function.
+                // A name is never empty, in any state of the function.
                 if names.function(function).is_empty() {
                     add(&counts.inconsistent);
                 }

@@ -1,4 +1,4 @@
-//! Profilers that are told arguments and results, for `live/values.rs`.
+//! Profilers whose hooks read arguments and results, for `live/values.rs`.
 
 #![allow(clippy::panic, reason = "one of them is to")]
 
@@ -58,7 +58,7 @@ fn short(name: &str) -> &str {
     name.split('(').next().unwrap_or(name)
 }
 
-/// A value; of an object its class, as addresses are different each time, and of a variable what is in it.
+/// A value; of an object its class, as addresses are different each time, and of a variable its contents.
 fn described(cx: &InSlowHook<'_>, value: Value<'_>) -> String {
     match value {
         Value::Object(Some(object)) => match cx.class_of(object) {
@@ -70,7 +70,7 @@ fn described(cx: &InSlowHook<'_>, value: Value<'_>) -> String {
     }
 }
 
-/// What is in a variable. By the rules first, and where they tell nothing, in the knowledge that it is a string.
+/// The contents of a variable. By the rules first; if these do not suffice, as the string that it is known to be.
 fn behind(by_ref: ByRef<'_>) -> String {
     match by_ref.value() {
         Value::Unreadable(corprof::hooks::values::Unreadable::ObjectBehindByRef) => {
@@ -163,7 +163,7 @@ impl Callbacks for ReadsValues {
     }
 }
 
-/// Says what a slow hook can find out: who calls, by the stack and by its pointer, and what type arguments are.
+/// Prints the facts that a slow hook can find: the caller, by the stack and by its pointer, and the type arguments.
 struct Looks;
 
 impl Looks {

@@ -24,7 +24,7 @@ fn tell(cx: &InCallback<'_>, event: &str) {
     eprintln!("{event}: {}", stack(cx));
 }
 
-/// Walks wherever the program does something that is told of.
+/// Walks in each callback about the program.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0001", no_export)]
 struct Everywhere {
@@ -102,7 +102,7 @@ impl Callbacks for Flagless {
     }
 }
 
-/// What else a walk can do: break off, nest, carry registers and frame infos, panic.
+/// Other forms of a walk: break off, nest, carry registers and frame infos, panic.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0003", no_export)]
 struct Manners {

@@ -1,4 +1,4 @@
-//! An allocator that tells when memory is asked for, or given back, while threads stand still: suspension rule 3.
+//! An allocator that reports allocations and frees while threads are suspended: suspension rule 3.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

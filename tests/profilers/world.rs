@@ -22,7 +22,7 @@ use corprof::prelude::*;
 use corprof::sync::Mutex;
 use corprof::tracker::{ObjectTracker, TrackedId};
 
-/// What is shared with the profiler thread.
+/// The state shared with the profiler thread.
 #[derive(Default)]
 struct Signals {
     go: AtomicBool,
@@ -186,7 +186,7 @@ fn ask_of_thread(cx: &InCallback<'_>, thread: ThreadId, place: &str) {
     tell(&format!("os_thread_id {place}"), cx.os_thread_id(thread).map(|_| ()));
 }
 
-/// What a callback of any kind may ask about the heap.
+/// Calls about the heap that are allowed in callbacks of any kind.
 fn ask_heap(cx: &InCallback<'_>, place: &str) {
     let bounds = cx.generation_bounds().map(|bounds| bounds.len());
     tell(&format!("generation_bounds {place}"), bounds.map(|bounds| bounds > 0));

@@ -1,4 +1,4 @@
-//! What the live tests share: managed programs, run on each of the supported runtimes, with or without a profiler.
+//! Shared by the live tests: managed programs, run on each of the supported runtimes, with or without a profiler.
 //!
 //! ```no_run
 //! use corprof_tests::{Run, Runtime};

@@ -1,8 +1,8 @@
 //! Programs that run for longer where a short run has not shown enough: on a busy machine, or by chance.
 //!
-//! How often a sampler comes by in a second, and so what it sees, depends on what else the machine does. A test that wants to
-//! have seen something, or a share that lies within what chance allows, says so by [`ensure_or_longer!`](crate::ensure_or_longer) and gets a longer
-//! run. What may never be, it says by `ensure!`: that fails at once.
+//! The number of a sampler's rounds in a second depends on the machine's other load. A test that needs
+//! to see an event, or a share within the statistical error, states it by [`ensure_or_longer!`](crate::ensure_or_longer) and
+//! gets a longer run. Conditions that must always hold use `ensure!`, which fails at once.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::Runtime;
 /// How much longer the later runs are than the first.
 const TIMES: [u64; 3] = [1, 4, 16];
 
-/// That a run was too short to show what it should: see [`ensure_or_longer!`](crate::ensure_or_longer).
+/// A run was too short to show the expected event: see [`ensure_or_longer!`](crate::ensure_or_longer).
 #[derive(Debug)]
 pub struct TooShort(pub String);
 
@@ -25,7 +25,7 @@ impl fmt::Display for TooShort {
 
 impl std::error::Error for TooShort {}
 
-/// Like `ensure!`, for what a longer run under [`patiently`](crate::patiently) will show if it is true.
+/// Like `ensure!`, for conditions that a longer run under [`patiently`](crate::patiently) will meet.
 #[macro_export]
 macro_rules! ensure_or_longer {
     ($condition:expr, $($message:tt)*) => {

@@ -40,7 +40,7 @@ const POLL: Duration = Duration::from_millis(5);
 pub struct Runtime {
     /// Its name, for messages.
     pub name: String,
-    /// The number before the first dot of its version, for what differs by it.
+    /// The number before the first dot of its version, for differences between versions.
     pub major: u32,
     host: PathBuf,
     emulator: Option<Emulator>,
@@ -58,7 +58,7 @@ impl Runtime {
         Ok(runtimes)
     }
 
-    /// [`all`](Self::all), and those on which only is tested that profilers load and hear of what happens: .NET Core 3.1.
+    /// [`all`](Self::all), and those with the smoke tests only, in which profilers load and get callbacks: .NET Core 3.1.
     ///
     /// # Errors
     /// As [`all`](Self::all).
@@ -106,7 +106,7 @@ impl Runtime {
         runtimes.collect()
     }
 
-    /// Whether it is a runtime for Windows, for what differs by system.
+    /// Whether it is a runtime for Windows, for differences between systems.
     #[must_use]
     pub fn is_windows(&self) -> bool {
         self.emulator.as_ref().is_some_and(Emulator::is_windows) || cfg!(windows)
@@ -171,7 +171,7 @@ impl Runtime {
         Ok(self.path(&compiled(name)?))
     }
 
-    /// What programs on this runtime call the file `path`, which is absolute.
+    /// The name of the file `path`, which is absolute, for programs on this runtime.
     fn path(&self, path: &Path) -> OsString {
         self.emulator.as_ref().map_or_else(|| path.into(), |emulator| emulator.path(path))
     }
@@ -183,7 +183,7 @@ impl fmt::Display for Runtime {
     }
 }
 
-/// What `cargo xtask test` has prepared and named in the environment.
+/// The inputs that `cargo xtask test` has prepared and named in the environment.
 fn prepared(variable: &str) -> Result<PathBuf> {
     let path = env::var_os(variable).map(PathBuf::from);
     path.with_context(|| format!("{variable} is not set: start the live tests by `cargo xtask test --live-only`"))
@@ -272,7 +272,7 @@ impl Run {
     /// Runs the program to its end.
     ///
     /// # Errors
-    /// If it cannot be started, or is not done in time: then it is killed, and the error holds what it printed.
+    /// If it cannot be started, or is not done in time: then it is killed, and the error has its output.
     pub fn run(&self) -> Result<Outcome> {
         let outcome = self.run_once()?;
         if self.runtime.emulator.as_ref().is_some_and(Emulator::is_windows) && outcome.has_not_started() {
@@ -298,7 +298,7 @@ impl Run {
             None => self.timeout,
         };
         let (status, timed_out) = wait(child, timeout)?;
-        // Windows ends lines its own way, and the tests are about what is in them.
+        // Windows ends lines differently, and the tests are about their contents.
         let lines = |text: String| if self.runtime.is_windows() { text.replace("\r\n", "\n") } else { text };
         let outcome = Outcome {
             what: format!("{} on {}", self.app, self.runtime),
@@ -311,7 +311,7 @@ impl Run {
         Ok(outcome)
     }
 
-    /// The command that [`run`](Self::run) starts, for those who watch it themselves.
+    /// The command that [`run`](Self::run) starts, for callers that watch it themselves.
     ///
     /// # Errors
     /// If there is no such program or profiler.
@@ -326,7 +326,7 @@ impl Run {
             }
         };
         command.args(&self.args);
-        // What the person who runs the tests has set must not change what they find.
+        // The settings of the caller's environment must not change the results.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();
             if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -352,7 +352,7 @@ impl Run {
     }
 }
 
-/// Waits for the end of `child`, and brings it about when the time is over; tells whether it had to.
+/// Waits for the end of `child`, and kills it when the time is over; returns whether it had to.
 fn wait(mut child: Child, timeout: Duration) -> Result<(ExitStatus, bool)> {
     let start = Instant::now();
     loop {
@@ -398,7 +398,7 @@ impl Outcome {
     /// That the program ended by itself, with `code`.
     ///
     /// # Errors
-    /// If it did not; the error holds what it printed.
+    /// If it did not; the error has its output.
     pub fn exited_with(&self, code: i32) -> Result<&Self> {
         if self.status.code() != Some(code) {
             bail!("expected exit code {code}: {self}");

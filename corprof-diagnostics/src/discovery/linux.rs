@@ -1,7 +1,7 @@
-//! Sockets in folders for temporary files, and whose they are by `/proc`.
+//! Sockets in folders for temporary files, and their processes, found in `/proc`.
 //!
 //! A socket's name holds the process number, as the process knows it, and the time of its start in the ticks of
-//! `/proc/PID/stat`. Both together tell a socket whose process was killed from a living one, and find the process of a
+//! `/proc/PID/stat`. Both together distinguish the socket of a killed process from a living one, and find the process of a
 //! socket in a container, without connecting.
 
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ struct Places {
     temp: Vec<PathBuf>,
 }
 
-/// A folder, whatever it is called.
+/// A folder, under any of its paths.
 type FolderId = (u64, u64);
 
 /// A process, as `/proc` has it.

@@ -49,7 +49,7 @@ fn overlapped(
     if event.is_null() {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and this is its only owner.
     let event = unsafe { OwnedHandle::from_raw_handle(event) };
     let mut operation = OVERLAPPED { hEvent: event.as_raw_handle(), ..OVERLAPPED::default() };
     let handle = file.as_raw_handle();
@@ -69,7 +69,7 @@ fn overlapped(
         unsafe { CancelIoEx(handle, &raw const operation) };
     }
     let mut transferred = 0;
-    // SAFETY: waits until the operation is over, cancelled or not: after it nobody writes to `operation` or to the caller's
+    // SAFETY: waits until the operation is over, cancelled or not: after it, nothing writes to `operation` or to the caller's
     // buffer.
     let done = unsafe { GetOverlappedResult(handle, &raw const operation, &raw mut transferred, TRUE) };
     if done != 0 {
@@ -203,6 +203,6 @@ fn instance(path: &Path, flags: u32) -> io::Result<File> {
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: just made, and this is its only owner.
     Ok(unsafe { File::from_raw_handle(handle) })
 }

@@ -1,4 +1,4 @@
-//! Bytes that nobody should trust: mutations of good ones, made from a seed.
+//! Hostile bytes: mutations of valid ones, made from a seed.
 
 use std::hint::black_box;
 
@@ -17,7 +17,7 @@ pub(crate) fn traces() -> Vec<Vec<u8>> {
     vec![v4::sample(4), v4::sample(5), v6::sample()]
 }
 
-/// Messages of runtimes, and what follows them.
+/// Messages of runtimes, with the bytes that follow them.
 pub(crate) fn messages() -> Vec<Vec<u8>> {
     let text = |bytes: Bytes, text: &str| bytes.u32(text.len() as u32 + 1).utf16z(text);
     let texts = ["dotnet App.dll", "Linux", "x64", "App", "8.0.4", "linux-x64"];

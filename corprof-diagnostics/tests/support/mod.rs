@@ -1,4 +1,4 @@
-//! What tests and the example `fuzz` share: traces of all versions, built from the specification.
+//! Shared by the tests and the example `fuzz`: traces of all versions, built from the specification.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub(crate) mod hostile;
@@ -55,7 +55,7 @@ impl Bytes {
         self.varuint(text.len() as u64).bytes(text)
     }
 
-    /// What `part` holds, after its size in 16 bits.
+    /// The contents of `part`, after its size in 16 bits.
     pub(crate) fn sized16(self, part: Bytes) -> Self {
         self.u16(part.0.len() as u16).bytes(part.0)
     }

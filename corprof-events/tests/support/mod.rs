@@ -1,4 +1,4 @@
-//! Bytes that nobody should trust.
+//! Hostile bytes.
 
 use corprof_events::{Description, Event, FieldList, Layout, Provider, Value, rundown_events, runtime_events, views};
 use fastrand::Rng;

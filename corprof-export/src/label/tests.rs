@@ -1,4 +1,4 @@
-//! Names as Roslyn, mcs, VB and F# write them into metadata, and what they were in the source.
+//! Names as Roslyn, mcs, VB and F# write them into metadata, with their source forms.
 
 use super::*;
 

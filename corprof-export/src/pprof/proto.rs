@@ -30,7 +30,7 @@ pub(super) struct Profile {
     pub(super) default_sample_type: i64,
 }
 
-/// What a value means. Both are numbers of texts.
+/// The meaning of a value. Both fields are numbers of texts.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct ValueType {
     #[prost(int64, tag = "1")]

@@ -23,8 +23,8 @@ const BUFFER: usize = 64 * 1024;
 /// well; any other, `.pftrace` by custom, is Perfetto's own, a fifth of the size: at most 20 bytes for the beginning or the
 /// end of a call. <https://ui.perfetto.dev> opens both.
 ///
-/// Events are buffered, 64 KiB of them. After each write the file is whole: if the process dies, what was in the
-/// buffer is lost, and the rest opens. So the file grows in place, unlike that of a [`Profile`](crate::Profile).
+/// Events are buffered, 64 KiB of them. After each write the file is whole: if the process dies, the events in the
+/// buffer are lost, and the rest opens. So the file grows in place, unlike that of a [`Profile`](crate::Profile).
 ///
 /// Times are relative to a moment of the caller's choice; they may come out of order between threads.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Says which thread of the system a number stands for, before its first call, and what it is called. Later names replace
+    /// Sets the system's thread and the name for a number, before its first call. Later names replace
     /// earlier ones.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Trace {
         self.flush_if_full()
     }
 
-    /// The thread's innermost call ends, with what was too short within it. An end without a beginning is left out.
+    /// Ends the thread's innermost call, and reports the calls in it that were too short. An end without a beginning is ignored.
     ///
     /// # Errors
     /// If the buffer was full and could not be written.

@@ -25,16 +25,16 @@ const BOOT_CLOCK: u32 = 6;
 /// The clock of a sequence, of the numbers that are free for that.
 const OWN_CLOCK: u32 = 64;
 
-/// Nothing of this sequence was said before.
+/// The sequence begins: no earlier packet counts.
 const STATE_CLEARED: u32 = 1;
-/// Needs what was said of this sequence before.
+/// The packet needs earlier packets of this sequence.
 const NEEDS_STATE: u32 = 2;
 
-/// What [`Short`] is called: the numbers of two names.
+/// Numbers of the names of [`Short`]'s two fields.
 const SHORT_CALLS: u64 = 1;
 const SHORT_TIME: u64 = 2;
 
-/// A name's number is not 0. The first is that of what [`Encoder::short`] writes.
+/// Numbers of names begin with 1. The first names the events of [`Encoder::short`].
 const FIRST_NAME: u64 = 2;
 const SHORT_NAME: u64 = 1;
 
@@ -43,7 +43,7 @@ pub(super) struct Encoder {
     process: u32,
 }
 
-/// What a packet begins with: the whole file is one message, of which packets are the field number 1.
+/// The first byte of a packet: the whole file is one message, and packets are its field number 1.
 const PACKET: u8 = 0x0A;
 
 fn push(buffer: &mut Vec<u8>, packet: TracePacket) {

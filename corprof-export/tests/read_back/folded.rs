@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::shapes;
 
-/// Stacks and weights: the weight is what follows the last blank.
+/// Stacks and weights: the weight follows the last blank.
 pub(crate) fn parse(text: &str) -> BTreeMap<Vec<String>, u64> {
     let mut stacks = BTreeMap::new();
     for line in text.split_terminator('\n') {

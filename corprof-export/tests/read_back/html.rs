@@ -1,4 +1,4 @@
-//! The page: nothing from outside, nothing that names can break, and a model that says what the other formats say.
+//! The page: loads nothing from outside, resists hostile names, and its model agrees with the other formats.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -20,8 +20,8 @@ fn parts(profile: &Profile) -> (String, Value) {
     (format!("{before}{after}"), serde_json::from_str(data).unwrap())
 }
 
-/// What the page's own script makes of a profile: the answer of an expression in which `model` is the model. None without
-/// Node, which is then said.
+/// Evaluates an expression in the page's own script, in which `model` is the model of the profile. `None` without
+/// Node, with a message.
 fn asked(profile: &Profile, expression: &str) -> Option<Value> {
     let (_, data) = parts(profile);
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/src/html/model.js");

@@ -1,4 +1,4 @@
-//! Each format, read back by something that shares no code with what wrote it.
+//! Each format, read back by a reader that shares no code with the writer.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use protobuf::reflect::FileDescriptor;
 use serde_json::Value;
 
-/// What happens on a thread.
+/// An event of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     /// `B`, `E` or `i`, as in the other format.
@@ -39,7 +39,7 @@ pub(crate) struct Read {
     pub packets: usize,
 }
 
-/// What has been said in a sequence.
+/// The state of a sequence.
 #[derive(Default)]
 struct Sequence {
     now: u64,

@@ -30,7 +30,7 @@ pub(crate) fn fill(profile: Profile) -> Profile {
     profile
 }
 
-/// The shop in nanoseconds, with all that can be told of its run.
+/// The shop in nanoseconds, with a full description of its run.
 pub(crate) fn told() -> Profile {
     let mut profile = shop(Unit::Nanoseconds).with_interval(Duration::from_millis(10)).in_mode(Mode::Cpu);
     profile.set_duration(Duration::from_millis(5_230));
@@ -41,7 +41,7 @@ pub(crate) fn told() -> Profile {
     profile
 }
 
-/// What every format says of it.
+/// The texts that every format must contain.
 pub(crate) const TOLD: [&str; 4] = [
     "processor time · 5.2 s · 4 samples · 100 Hz asked, 87 Hz reached · 2 threads · process 77",
     "Skipped: 5,125 rounds over the budget",
@@ -49,7 +49,7 @@ pub(crate) const TOLD: [&str; 4] = [
     "native frames without names",
 ];
 
-/// What a profiler should never give, but may.
+/// A valid input that no sensible profiler gives.
 pub(crate) fn odd() -> Profile {
     let mut profile = Profile::new("a\0b\"]]>\u{1b}", Unit::Nanoseconds);
     let huge = "é<&>".repeat(2_500_000);

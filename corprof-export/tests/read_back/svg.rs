@@ -5,7 +5,7 @@ use quick_xml::events::Event;
 
 use crate::shapes;
 
-/// The title of each box, as a browser shows it; fails on what is not XML.
+/// The title of each box, as a browser shows it; fails on invalid XML.
 fn titles(svg: &str) -> Vec<String> {
     let is_xml = |c: char| matches!(c, '\t' | '\n' | '\r') || (c >= ' ' && c != '\u{fffe}' && c != '\u{ffff}');
     assert!(svg.chars().all(is_xml), "a character that XML does not know");

@@ -1,7 +1,7 @@
-//! What viewers themselves make of files: `go tool pprof`, and speedscope from npm.
+//! Files opened by the viewers themselves: `go tool pprof`, and speedscope from npm.
 //!
-//! `cargo xtask test` fetches both where it can, and names them in CORPROF_GO and CORPROF_SPEEDSCOPE. What is not there is
-//! skipped, and said.
+//! `cargo xtask test` fetches both if it can, and names them in CORPROF_GO and CORPROF_SPEEDSCOPE. Tests of a missing
+//! viewer are skipped, with a message.
 
 use std::env;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn output(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// What `go tool pprof` says of a profile. None without Go.
+/// The output of `go tool pprof` for a profile. `None` without Go.
 fn pprof(profile: &Profile, report: &str) -> Option<String> {
     let go = env::var_os("CORPROF_GO").unwrap_or_else(|| "go".into());
     if Command::new(&go).arg("version").output().is_err() {
@@ -100,7 +100,7 @@ fn speedscope_imports_its_own_format() {
 #[test]
 fn speedscope_imports_pprof_and_folded_files() {
     for extension in ["pb.gz", "folded"] {
-        // The title is that of what was imported; without an import there is none.
+        // The title is that of the imported file; without an import there is none.
         let Some((title, _)) = speedscope(&shapes::told(), extension) else { return };
         assert!(title.contains("shop"), "{extension}: {title}");
     }

@@ -31,7 +31,7 @@ struct Sequence {
     has_gap: bool,
 }
 
-/// What a block's number says.
+/// The verdict on a block by its number.
 enum Arrival {
     Expected,
     /// As many blocks are missing before it.
@@ -58,7 +58,7 @@ impl Sequence {
 /// Objects announce how many references they have; the references come in other events, in the order of the objects and
 /// not necessarily behind them. Each kind of event is numbered. So losses are noticed (EventPipe drops events when its buffer is full), and
 /// so is a second dump, such as stopping the session makes: its blocks are left out. After a lost block of objects or
-/// references nobody knows which reference belongs to which object: those that follow are counted as
+/// references, the following references cannot be assigned to objects: they are counted as
 /// [surplus](crate::Losses::surplus_references) and left out, as wrong ones would be worse than none.
 ///
 /// Classes are known by their number only (the event's `TypeID`, which is the profiler's `ClassID`): describe those of
@@ -124,12 +124,12 @@ impl BulkReader {
         true
     }
 
-    /// The builder, to add what the events do not tell.
+    /// The builder, to add facts that the events lack.
     pub fn builder(&mut self) -> &mut GraphBuilder {
         &mut self.builder
     }
 
-    /// Makes the graph of what has come. A dump without roots was cut: they come last.
+    /// Makes the graph of the events read so far. A dump without roots was cut: they come last.
     ///
     /// # Errors
     /// As [`GraphBuilder::finish`].
@@ -258,7 +258,7 @@ impl BulkReader {
         }
     }
 
-    /// `{u64 GCRootID, u64 ObjectID, u64 TypeID, u32 Flags, UTF-16 name with a 0 at its end}`; what follows it.
+    /// `{u64 GCRootID, u64 ObjectID, u64 TypeID, u32 Flags, UTF-16 name with a 0 at its end}`; returns the bytes after it.
     fn static_field<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let (fixed, name) = entry.split_at_checked(28)?;
         let mut fields = Fields(fixed);

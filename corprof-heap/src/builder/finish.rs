@@ -1,6 +1,6 @@
 //! From parts in order of arrival to a graph in order of addresses.
 //!
-//! Each step frees what the next does not need: this and the order of steps keep the peak below that of the analysis.
+//! Each step frees the memory that the next does not need: this and the order of steps keep the peak below the analysis's.
 
 use crate::addresses::Addresses;
 use crate::classes::Shape;

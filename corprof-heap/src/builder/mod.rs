@@ -14,7 +14,7 @@ mod finish;
 
 use chunks::Chunks;
 
-/// A heap with more objects or references than 32-bit numbers can tell apart.
+/// A heap with more objects or references than 32-bit numbers can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the heap has more than {limit} {what}, which is the most that corprof-heap can hold: take a snapshot of a smaller heap"
@@ -29,7 +29,7 @@ pub struct TooLarge {
 /// The most addresses and references. The highest number stands for "none".
 const LIMIT: usize = u32::MAX as usize - 2;
 
-/// What the caller has said of a class.
+/// The caller's description of a class.
 #[derive(Debug)]
 pub(super) struct Described {
     key: u64,
@@ -48,7 +48,7 @@ pub(super) struct PendingRoot {
 
 /// Takes objects, references and roots in any order, and makes a [`HeapGraph`] of them.
 ///
-/// Addresses stand for objects. A reference may come before either of its objects; what turns out to lead nowhere is left
+/// Addresses stand for objects. A reference may come before either of its objects; a reference to an unknown object is left
 /// out and counted in [`Losses`]. Address 0 is no object: references to it are skipped.
 ///
 /// ```
@@ -69,8 +69,8 @@ pub(super) struct PendingRoot {
 ///
 /// # Memory
 ///
-/// 12 bytes an object, 8 bytes a reference, and a table of addresses, of 5 bytes a slot, that doubles. What `finish` needs in addition
-/// takes less than what it frees.
+/// 12 bytes an object, 8 bytes a reference, and a table of addresses, of 5 bytes a slot, that doubles. The memory that `finish`
+/// adds is less than the memory that it frees.
 #[derive(Debug)]
 pub struct GraphBuilder {
     title: String,
@@ -93,7 +93,7 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// Begins a graph; `title` says what it is of, such as the name of the application.
+    /// Begins a graph; `title` names its subject, such as the application.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Self {
         Self {
@@ -156,7 +156,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Reports a root. `name` tells which one it is, such as a static field.
+    /// Reports a root. `name` identifies it, such as a static field.
     pub fn root(&mut self, address: u64, kind: RootKind, name: Option<&str>) {
         self.add_root(address, false, kind, name);
     }
@@ -175,7 +175,7 @@ impl GraphBuilder {
         facts.get_or_insert_with(|| (name.to_owned(), assembly.to_owned(), instance_size));
     }
 
-    /// The numbers of classes that objects had and nobody has described yet.
+    /// The numbers of the objects' classes that have no description yet.
     pub fn undescribed_classes(&self) -> impl Iterator<Item = u64> {
         self.classes.iter().filter(|class| class.facts.is_none()).map(|class| class.key)
     }

@@ -1,13 +1,13 @@
-//! Which objects are written, and what is left out below each.
+//! Which objects are written, and the sums of those omitted below each.
 
 use crate::bits::BitSet;
 use crate::graph::NONE;
 use crate::{Dominators, ObjectId};
 
-/// What is left out below an object, but not below another that is written.
+/// The sum of the objects omitted below an object, without those below another written one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
-    /// The object, or [`NONE`] for what no object that is written dominates.
+    /// The object, or [`NONE`] for objects that no written one dominates.
     pub(super) below: u32,
     pub(super) objects: u64,
     pub(super) bytes: u64,
@@ -64,7 +64,7 @@ impl Selection {
         self.objects.binary_search(&object.0).ok()
     }
 
-    /// The place among the rests of what is left out below an object.
+    /// The place in `rests` of the objects omitted below an object.
     pub(super) fn rest_of(&self, object: u32) -> Option<usize> {
         self.rests.binary_search_by_key(&object, |rest| rest.below).ok()
     }

@@ -3,7 +3,7 @@
 use crate::HeapGraph;
 use crate::graph::NONE;
 
-/// The search's tree. Number 0 is what stands above all roots; objects have numbers from 1 on.
+/// The search's tree. Number 0 is the node above all roots; objects have numbers from 1 on.
 pub(super) struct DepthFirst {
     /// The object of each number. That of number 0 is [`NONE`].
     pub(super) object: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The dominator tree: through whom every path from the roots to an object leads.
+//! The dominator tree: the objects through which every path from the roots to an object leads.
 
 use crate::graph::NONE;
 use crate::{HeapGraph, ObjectId};
@@ -15,14 +15,14 @@ const SUM_BLOCK: usize = 32;
 ///
 /// An object dominates another if every path from the roots to the other leads through it: without it the other would be
 /// freed. The nearest such object is the other's immediate dominator, its parent in this tree; an object that is a root,
-/// or is reached by separate ways from several, has none. What an object dominates, with itself, is what it retains.
+/// or is reached by separate ways from several, has none. An object retains itself and the objects that it dominates.
 ///
 /// # Weak tables
 ///
 /// A pair's value is reachable if its key and, where it is known, its table are. In the tree it belongs to the key, so that
-/// no byte counts twice. If tables are unknown, as in dumps of CoreCLR, that is all there is to it. A known table retains
+/// no byte counts twice. If tables are unknown, as in dumps of CoreCLR, that is all. A known table retains
 /// the value as well, and neither need dominate the other, so no tree can show both: everything that the tree says an
-/// object retains is freed with it, but with a table more may be. [`HeapGraph::freed_without`] tells how much.
+/// object retains is freed with it, but with a table more may be. [`HeapGraph::freed_without`] computes how much.
 ///
 /// # Memory
 ///
@@ -158,7 +158,7 @@ impl<'g> Dominators<'g> {
         Some(self.parent[position]).filter(|&parent| parent != NONE).map(|parent| parent as usize)
     }
 
-    /// What the object at a position retains.
+    /// Bytes that the object at a position retains.
     pub(crate) fn bytes_at(&self, position: usize) -> u64 {
         match self.count[position] {
             1 => self.graph.size(ObjectId(self.order[position])),
@@ -182,12 +182,12 @@ impl<'g> Dominators<'g> {
 fn in_preorder(tree: Tree) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let Tree { object, dominator } = tree;
     let reachable = object.len() - 1;
-    // A dominator has a lower number than what it dominates, so one sweep back counts, and one sweep on places.
+    // A dominator's number is lower than its children's, so a backward sweep counts, and a forward sweep places.
     let mut count = vec![1_u32; object.len()];
     for w in (1..object.len()).rev() {
         count[dominator[w] as usize] += count[w];
     }
-    // Where the next child goes. Position 0 is what stands above all roots; it is cut off below.
+    // Where the next child goes. Position 0 is the node above all roots; it is cut off below.
     let mut next = vec![0_u32; object.len()];
     next[0] = 1;
     for w in 1..object.len() {

@@ -1,7 +1,7 @@
 //! Immediate dominators by the semi-NCA algorithm (Georgiadis, Tarjan: "Finding dominators revisited", 2004), without recursion.
 //!
 //! It is exact. In theory it is quadratic, on graphs of programs and heaps it is as fast as Lengauer and Tarjan's, with fewer
-//! arrays. All numbers are those of the depth-first search, where a dominator has a lower number than what it dominates.
+//! arrays. All numbers are those of the depth-first search, where a dominator's number is lower than its children's.
 
 use crate::{HeapGraph, ObjectId};
 
@@ -27,7 +27,7 @@ pub(super) fn dominators(graph: &HeapGraph, dead: &[u32]) -> Tree {
             semidominator = semidominator.min(forest.lowest(v, w as u32));
         }
         forest.label[w] = semidominator;
-        // What is here now was read for the last time: rows are read backwards. This saves 4 bytes an object.
+        // The old value was read for the last time: rows are read backwards. Reusing it saves 4 bytes an object.
         offsets[w + 1] = semidominator;
     }
     drop((forest, predecessors));
@@ -56,7 +56,7 @@ fn predecessors(
         for v in 1..object.len() as u32 {
             for edge in graph.edges(ObjectId(object[v as usize])) {
                 let w = number[graph.targets[edge] as usize];
-                // A dead edge may lead to what is unreachable.
+                // A dead edge may lead to an unreachable object.
                 if w != 0 && w != v && parent[w as usize] != v && dead.binary_search(&(edge as u32)).is_err() {
                     take(v, w);
                 }

@@ -15,7 +15,7 @@
 //! | roots | how many; each: distance of the object from the one before, kind, 0 or 1 and a name |
 //! | end | CRC-32 of all before, 4 bytes, the lowest first |
 //!
-//! A reader of version 1 refuses other versions: what is not known cannot be skipped.
+//! A reader of version 1 refuses other versions: unknown parts cannot be skipped.
 
 use std::io;
 
@@ -48,7 +48,7 @@ pub enum ReadError {
     Damaged {
         /// How many bytes were read by then.
         at: u64,
-        /// What does not fit.
+        /// The part that does not fit.
         what: &'static str,
     },
 }

@@ -119,11 +119,11 @@ impl<R: Read> Input<R> {
 }
 
 impl HeapGraph {
-    /// Reads a snapshot that [`write`](Self::write) wrote. Reads ahead: what follows it in `reader` is lost.
+    /// Reads a snapshot that [`write`](Self::write) wrote. Reads ahead: bytes after it in `reader` are lost.
     ///
     /// # Errors
-    /// [`ReadError`]: whatever the bytes, there is an error or a snapshot that is consistent, and memory is at most some 30 times as much as
-    /// the bytes that were read.
+    /// [`ReadError`]. Any bytes give an error or a consistent snapshot, and memory is at most some 30 times
+    /// the number of bytes read.
     pub fn read(reader: impl Read) -> Result<Self> {
         let mut input = Input { reader: BufReader::new(reader), at: 0, checksum: Hasher::new(), unsummed: Vec::new() };
         let mut magic = [0; MAGIC.len()];
@@ -231,7 +231,7 @@ impl<R: Read> Input<R> {
 }
 
 impl HeapGraph {
-    /// Whether each object's references are sorted, and its weak edges behind them, as whatever walks a row takes for granted.
+    /// Whether each object's references are sorted, and its weak edges behind them, as all code that walks a row assumes.
     fn weak_edges_end_rows(&self) -> bool {
         self.objects().all(|object| {
             let edges = self.edges(object);

@@ -1,4 +1,4 @@
-//! What has changed between two snapshots, as text or JSON.
+//! The changes between two snapshots, as text or JSON.
 
 use std::io::{self, Write};
 
@@ -8,13 +8,13 @@ use super::{grouped, plain};
 use crate::Total;
 use crate::diff::{Change, PathDiff, Summary, by_class};
 
-/// What a comparison says. [`Changes::of`] makes it.
+/// A comparison. [`Changes::of`] makes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     before: Side,
     after: Side,
     classes: Vec<Class>,
-    /// Classes that have changed and are not told.
+    /// Changed classes that are not listed.
     other_classes: u64,
     paths: Vec<Path>,
 }
@@ -66,7 +66,7 @@ impl Sums {
 }
 
 impl Changes {
-    /// Compares; tells at most so many classes that have changed, and so many paths that have grown.
+    /// Compares, and lists at most `classes` changed classes and `paths` grown paths.
     #[must_use]
     pub fn of(before: &Summary, after: &Summary, classes: usize, paths: usize) -> Self {
         let side = |summary: &Summary| Side { title: summary.title().to_owned(), whole: summary.is_whole() };

@@ -1,4 +1,4 @@
-//! A snapshot in a page: what takes the memory, and who keeps it. As text, JSON or an HTML file.
+//! A snapshot on a page: which classes take the memory, and which objects keep it. As text, JSON or an HTML file.
 //!
 //! The same snapshot gives the same bytes.
 
@@ -14,14 +14,14 @@ mod text;
 
 pub use changes::Changes;
 
-/// How much a report tells.
+/// The size of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The most classes, those that retain most first.
     pub classes: usize,
     /// The most objects, those that retain most first.
     pub objects: usize,
-    /// The most steps of a path that are told, half of them at either end.
+    /// The limit of listed steps of a path, half of them at either end.
     pub steps: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-/// What a report says. [`Report::of`] makes it, and it is written as often as wanted.
+/// A report. [`Report::of`] makes it; it can be written several times.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     title: String,
@@ -50,7 +50,7 @@ pub struct Report {
     roots: Vec<Roots>,
     assemblies: Vec<Row>,
     classes: Vec<Row>,
-    /// Classes that are not told, and their sums; what they retain would count twice.
+    /// Number and sums of unlisted classes. There is no retained sum: it would count bytes twice.
     other_classes: u64,
     other_objects: u64,
     other_shallow: u64,
@@ -86,15 +86,15 @@ struct Object {
     retained_objects: u64,
     /// A shortest way to it, from the root on.
     path: Vec<String>,
-    /// What it keeps most of, down the dominator tree.
+    /// The chain of largest objects below it in the dominator tree.
     holds: Vec<String>,
 }
 
-/// How many objects below a large one are told.
+/// The number of listed objects below a large one.
 const HOLDS: usize = 8;
 
 impl Report {
-    /// Gathers what is to be told.
+    /// Gathers the contents.
     #[must_use]
     pub fn of(tree: &Dominators<'_>, options: Options) -> Self {
         let graph = tree.graph();
@@ -176,7 +176,7 @@ impl Report {
         html::write(self, writer)
     }
 
-    /// Sentences about what the reader must know before he believes the figures.
+    /// Warnings about figures that may mislead.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.whole {
@@ -213,7 +213,7 @@ fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize) -> Vec<String
     told
 }
 
-/// From an object down, always to the one that retains most, while that is at least half of what the first retains.
+/// From an object down, always to the one that retains most, while that is at least half of the first's retained bytes.
 fn holds(tree: &Dominators<'_>, object: ObjectId) -> Vec<String> {
     let half = tree.retained_bytes(object) / 2;
     let largest = |&object: &ObjectId| {
@@ -226,7 +226,7 @@ fn holds(tree: &Dominators<'_>, object: ObjectId) -> Vec<String> {
         .collect()
 }
 
-/// Without characters that a terminal obeys: a name is what the application made it.
+/// Without control characters: the application chooses the name.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

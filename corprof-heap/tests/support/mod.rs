@@ -18,7 +18,7 @@ pub(crate) struct Model {
     pub(crate) roots: Vec<(usize, RootKind)>,
 }
 
-/// What a heap is to be like.
+/// The properties of a generated heap.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) objects: usize,

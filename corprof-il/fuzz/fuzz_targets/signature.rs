@@ -1,4 +1,4 @@
-//! The signature decoder on bytes that mean no good: it must answer, and what it understands must be what stands there.
+//! The signature decoder on hostile bytes: it must return, and its result must encode to an equal, not longer signature.
 
 #![no_main]
 

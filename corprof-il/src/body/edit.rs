@@ -208,7 +208,7 @@ impl Body {
         Ok(old)
     }
 
-    /// Removes an instruction. What went to it goes to the next one; regions that began with it begin with the next one.
+    /// Removes an instruction. Branches to it go to the next one; regions that began with it begin with the next one.
     ///
     /// # Errors
     /// If it is all that a part of a region has, or the last instruction and branches go to it.

@@ -22,7 +22,7 @@ enum Place {
 }
 
 impl Body {
-    /// Inserts before an instruction: what jumped there runs the inserted code, and the regions that cover the instruction cover
+    /// Inserts before an instruction: branches to it run the inserted code, and the regions that cover the instruction cover
     /// it. The other choices are named: [`Insert::without_retargeting`], [`Body::outside`].
     ///
     /// # Errors
@@ -32,8 +32,8 @@ impl Body {
         Ok(Insert { body: self, place: Place::Before { id, retargets: true }, last: None })
     }
 
-    /// Inserts after an instruction: only what ran that instruction and went on runs the inserted code, and the regions that
-    /// cover the instruction cover it.
+    /// Inserts after an instruction: only a path that ran that instruction and went on runs the inserted code, and the regions
+    /// that cover the instruction cover it.
     ///
     /// # Errors
     /// If the instruction is not in this body.
@@ -42,8 +42,8 @@ impl Body {
         Ok(Insert { body: self, place: Place::After(id), last: None })
     }
 
-    /// Inserts before the tried code of a region, and not in it: what enters the tried code from outside runs the inserted code;
-    /// branches back to its beginning from inside do not.
+    /// Inserts before the tried code of a region, and not in it: paths that enter the tried code from outside run the inserted
+    /// code; branches back to its beginning from inside do not.
     ///
     /// # Errors
     /// If there is no such region.
@@ -164,7 +164,7 @@ impl Insert<'_> {
 }
 
 impl Body {
-    /// Has what comes from outside of the region's tried code to `old`, its first instruction, come to `new` instead.
+    /// Redirects branches from outside of the region's tried code to `old`, its first instruction: they go to `new`.
     fn enter_from_outside(&mut self, region: RegionId, old: InsnId, new: InsnId) {
         let Some(tried) = self.region(region).map(|region| region.tried) else { return };
         let (_, places) = self.in_order();

@@ -7,7 +7,7 @@ use crate::token::Token;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InsnId(pub(crate) u32);
 
-/// A place that branches go to. It belongs to an instruction, and moves to what is inserted before that instruction.
+/// A place that branches go to. It belongs to an instruction, and moves to code that is inserted before that instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub(crate) u32);
 
@@ -37,7 +37,7 @@ pub enum Operand {
     Token(Token),
 }
 
-/// A prefix: it changes what its instruction does, and nothing can come between them.
+/// A prefix: it modifies its instruction, and nothing can come between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prefix {
     /// `unaligned.`: the address may be a multiple of this only (1, 2 or 4).
@@ -200,7 +200,7 @@ impl Instruction {
         )
     }
 
-    /// The local variable that it loads, in whatever form.
+    /// The local variable that it loads, in any form.
     pub fn as_ldloc(&self) -> Option<u16> {
         self.variable(
             [Opcode::Ldloc_0, Opcode::Ldloc_1, Opcode::Ldloc_2, Opcode::Ldloc_3],
@@ -209,7 +209,7 @@ impl Instruction {
         )
     }
 
-    /// The local variable that it stores to, in whatever form.
+    /// The local variable that it stores to, in any form.
     pub fn as_stloc(&self) -> Option<u16> {
         self.variable(
             [Opcode::Stloc_0, Opcode::Stloc_1, Opcode::Stloc_2, Opcode::Stloc_3],
@@ -225,7 +225,7 @@ impl Instruction {
         (0..4).zip(first).find_map(|(number, opcode)| (opcode == self.opcode).then_some(number))
     }
 
-    /// The 32-bit number that it loads, in whatever form.
+    /// The 32-bit number that it loads, in any form.
     pub fn as_ldc_i4(&self) -> Option<i32> {
         match (&self.operand, self.opcode) {
             (Operand::Int8(number), Opcode::Ldc_I4_S) => Some((*number).into()),

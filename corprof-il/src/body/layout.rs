@@ -55,7 +55,7 @@ pub(super) struct Section {
 pub(super) enum Content {
     /// As many clauses of the table.
     Clauses(u32),
-    /// A section of a kind that no runtime reads: its kind, and what follows its header.
+    /// A section of a kind that no runtime reads: its kind, and the bytes after its header.
     Other(u8, Box<[u8]>),
 }
 

@@ -83,7 +83,7 @@ impl Body {
     /// Makes a body of its bytes: header, code and sections, and nothing after them.
     ///
     /// # Errors
-    /// What is wrong with the bytes, and where: what cannot be written as instructions and regions.
+    /// Faults in the bytes, with their places: parts that cannot be represented as instructions and regions.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (body, length) = Self::parse_prefix(bytes)?;
         match bytes.len() - length {
@@ -224,7 +224,7 @@ fn regions(body: &mut Body, clauses: &[Clause], code: usize, end: usize) -> Resu
             let bad = at(end, ParseProblem::BadRange { clause: number, from: from.into(), to });
             let first = body.find(from).ok_or(bad)?;
             let last = if to == code as u64 { body.nodes.len() as u32 } else { body.find(to as u32).ok_or(bad)? };
-            // An end beyond 32 bits is found by nobody; an empty range has no last instruction.
+            // An end beyond 32 bits matches no instruction; an empty range has no last instruction.
             if length == 0 || to > code as u64 || last <= first {
                 return Err(bad);
             }

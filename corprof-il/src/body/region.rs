@@ -41,7 +41,7 @@ impl RegionKind {
 pub struct Region {
     /// The kind of the handler.
     pub kind: RegionKind,
-    /// What is tried.
+    /// The tried code.
     pub tried: Range,
     /// The handler.
     pub handler: Range,
@@ -72,7 +72,7 @@ pub struct RegionId(pub(crate) u32);
 /// The part of a region that something is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// What is tried.
+    /// The tried code.
     Tried,
     /// The filter.
     Filter,
@@ -124,7 +124,7 @@ pub(crate) fn parents(all: &[Intervals]) -> Vec<Option<Parent>> {
     }
     let mut order: Vec<u32> = (0..all.len() as u32).collect();
     let span = |at: u32| all.get(at as usize).map_or((0, 0), Intervals::span);
-    // Parts as a forest of intervals: sorted by start, the longer first; a stack holds what is open.
+    // Parts as a forest of intervals: sorted by start, the longer first; a stack holds the open ones.
     order.sort_by_key(|at| (span(*at).0, std::cmp::Reverse(span(*at).1)));
     let mut parts: Vec<((u32, u32), Parent)> = Vec::with_capacity(all.len() * 2);
     for (at, region) in all.iter().enumerate() {

@@ -56,7 +56,7 @@ fn bodies_of_all_shapes_come_back_identical() {
     let mut short = SMALL_SECTION.to_vec();
     short[1] = 12;
     identical(&fat(0, 1, TRY_FINALLY, 0, &short));
-    // Two sections, and one of a kind that nobody reads.
+    // Two sections, and one of a kind that no runtime reads.
     let mut two = vec![0xc1, 28, 0, 0];
     two.extend(fat_clause(0, (0, 3), (3, 1), CATCH.as_raw()));
     two.extend(SMALL_SECTION);
@@ -70,7 +70,7 @@ fn bodies_of_all_shapes_come_back_identical() {
     long[4] = 1;
     long.extend([9, 8, 7, 6, 0x2a]);
     identical(&long);
-    // What no rule asks for stays as it is: padding, the reserved bytes, the unused field of a finally clause.
+    // Parts that no rule fixes stay as they are: padding, the reserved bytes, the unused field of a finally clause.
     let mut odd = fat(0, 1, TRY_FINALLY, 0, SMALL_SECTION);
     let padding = 12 + TRY_FINALLY.len();
     odd[padding] = 0xaa;

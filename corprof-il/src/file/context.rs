@@ -28,8 +28,8 @@ impl InAssembly<'_> {
         Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references })
     }
 
-    /// What a method that the runtime suspends returns in its body: `T` of `Task<T>`, nothing of `Task`. The runtime's own
-    /// methods that await say what they return.
+    /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`. The
+    /// runtime's own methods that await declare this type.
     fn awaited(&self, signature: &Type) -> Option<Type> {
         let (token, argument) = match signature.unmodified() {
             Type::Generic { definition, arguments, .. } => (definition.token(), arguments.first().cloned()),

@@ -14,7 +14,8 @@ const MOST_NESTED: usize = 16;
 const LONGEST_STRING: usize = 200;
 
 impl InAssembly<'_> {
-    /// What a token names, as far as the names can be read: a type, a method with its signature, a field, a literal string.
+    /// The item that a token names, as far as the names can be read: a type, a method with its signature, a field, a literal
+    /// string.
     pub fn token_name(&self, token: Token) -> Option<String> {
         let (assembly, row) = (self.assembly(), token.row());
         match token.table()? {

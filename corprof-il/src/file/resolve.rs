@@ -144,7 +144,7 @@ impl<'a> InAssembly<'a> {
         Some((text(space)?, text(1)?))
     }
 
-    /// What the name of a type that is nowhere in the set tells.
+    /// A guess from the name, for a type that is not in the set.
     fn unresolved(&self, row: u32) -> Option<TypeInfo> {
         let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
         let mut hasher = DefaultHasher::new();

@@ -1,7 +1,7 @@
 //! Reads a signature where it lies, without making a tree of it.
 //!
-//! Whoever does so goes from element to element; what there is beside them is read here, and whole types are gone past. The
-//! grammar is that of `decode`, and tests compare the two. A name's first look-up takes 425 ns by this, and 466 with a tree
+//! The caller goes from element to element; this module reads the parts between them, and skips whole types. The grammar is
+//! that of `decode`, and tests compare the two. A name's first look-up takes 425 ns by this, and 466 with a tree
 //! (`cargo xtask bench --only calls`).
 
 use super::decode::{MAX_DEPTH, MAX_RANK, kind};
@@ -22,7 +22,7 @@ pub struct MethodHead {
 }
 
 impl MethodHead {
-    /// What a reader's signature begins with: the return type is next, and then the parameters.
+    /// The beginning of a signature: the return type is next, and then the parameters.
     ///
     /// # Errors
     /// If the bytes do not begin a method's signature.
@@ -85,7 +85,7 @@ impl Reader<'_> {
         Ok(rank)
     }
 
-    /// Goes past what stands before a type and says nothing of it here: custom modifiers and pinning. Answers whether `byte`,
+    /// Skips the prefixes of a type that do not matter here: custom modifiers and pinning. Returns whether `byte`,
     /// which has been read, begins such a thing.
     #[inline]
     pub fn skip_modifier(&mut self, byte: u8) -> Result<bool, SignatureError> {
@@ -101,7 +101,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Whether a generic type is a class or a value type: who spells it need not know.
+    /// Whether a generic type is a class or a value type: its spelling does not depend on it.
     #[inline]
     pub fn kind_of_generic(&mut self) -> Result<(), SignatureError> {
         let start = self.offset();
@@ -143,7 +143,7 @@ impl Reader<'_> {
                 return Ok(());
             }
             match byte {
-                // What these are made of is next, and nothing behind it.
+                // Their element type is next, with nothing after it.
                 element::PTR | element::BYREF | element::SZARRAY => continue,
                 element::VALUETYPE | element::CLASS => _ = self.type_token()?,
                 element::VAR | element::MVAR => _ = self.unsigned()?,

@@ -54,7 +54,7 @@ pub mod element {
     pub const PINNED: u8 = 0x45;
 }
 
-/// What the low half of the first byte says when it is not a calling convention, and the flags in the high half.
+/// Values of the first byte's low half other than calling conventions, and the flags in the high half.
 pub(super) mod kind {
     pub(in crate::signature) const MASK: u8 = 0x0f;
     pub(in crate::signature) const FIELD: u8 = 0x06;

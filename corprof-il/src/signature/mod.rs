@@ -3,8 +3,8 @@
 //!
 //! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than the
 //! blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete signature
-//! are ignored, as the runtime ignores them. What was decoded is an owned tree that outlives the module, though the tokens in it do
-//! not, and encodes to the same bytes. [`cursor`] reads without a tree.
+//! are ignored, as the runtime ignores them. The decoded signature is an owned tree that outlives the module, though the tokens
+//! in it do not, and encodes to the same bytes. [`cursor`] reads without a tree.
 
 pub mod cursor;
 mod decode;
@@ -248,7 +248,7 @@ pub enum Type {
     FunctionPointer(Box<MethodSignature>),
     /// A type with a custom modifier.
     Modified {
-        /// Whether who does not know the modifier must refuse the type (`modreq`, not `modopt`).
+        /// Whether a compiler that does not know the modifier must refuse the type (`modreq`, not `modopt`).
         required: bool,
         /// The modifier.
         modifier: TypeDefOrRef,
@@ -368,7 +368,7 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// Decodes a signature of whatever kind its first byte says.
+    /// Decodes a signature of the kind that its first byte names.
     ///
     /// # Errors
     /// The problem of the blob, and its offset.

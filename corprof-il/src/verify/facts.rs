@@ -12,7 +12,7 @@ use crate::token::{Table, Token, TypeDefOrRef};
 /// A method as a call sees it.
 #[derive(Debug)]
 pub(super) struct Method {
-    /// What the owner is on the stack: `Object`, a value type, or unknown. Of a `calli`: unknown.
+    /// The owner's kind on the stack: `Object`, a value type, or unknown. Of a `calli`: unknown.
     pub(super) owner: Kind,
     pub(super) has_this: bool,
     pub(super) parameters: Box<[Kind]>,
@@ -84,7 +84,7 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         Some(Method { is_constructor, is_abstract, is_virtual, ..called })
     }
 
-    /// What the owner of a member is on the stack, and how a type spec spells it.
+    /// The kind of a member's owner on the stack, and its spelling in a type spec.
     fn owner(&mut self, owner: Option<TypeDefOrRef>) -> Option<(Kind, Option<Rc<Type>>)> {
         Some(match owner {
             None => (Kind::Unknown, None),
@@ -167,7 +167,7 @@ pub struct MethodContext {
     pub owner: Option<TypeDefOrRef>,
     /// The signature.
     pub signature: MethodSignature,
-    /// What the body returns, if that is not what the signature says: methods that the runtime itself suspends (`async` in
+    /// The type that the body returns, if it differs from the signature's: methods that the runtime itself suspends (`async` in
     /// MethodImpl, 0x2000) return `Task<T>` by their signature, and `T` in their body.
     pub returns: Option<Type>,
     /// The generic parameters of the method and its type that only reference types can stand for, by their constraints.
@@ -182,7 +182,7 @@ impl MethodContext {
 }
 
 impl<R: Resolve + ?Sized> Facts<'_, R> {
-    /// What the instructions of a body work with; `None` if its local variables cannot be read.
+    /// The types of a body's arguments and local variables; `None` if these cannot be read.
     pub(super) fn frame(&mut self, context: &MethodContext, locals: Option<Token>) -> Option<Frame> {
         let signature = &context.signature;
         let mut frame = Frame {

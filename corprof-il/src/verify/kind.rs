@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-/// What stands for generic parameters in a signature; what is not there stays a parameter.
+/// The arguments for generic parameters of a signature; a parameter without one stays.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Scope<'a> {
     pub(super) of_type: Option<&'a [Type]>,
@@ -104,7 +104,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The longest spelling of a value type that is told from others.
+/// The longest spelling of a value type that is distinguished from others.
 const LONGEST_KEY: usize = 8 << 10;
 
 /// The value types that were met, by a spelling that is the same for the same type.
@@ -118,7 +118,7 @@ pub(super) struct Types {
     key: Vec<u8>,
 }
 
-/// What a type is to an instruction that has it for an operand.
+/// The kind of a type as an instruction's operand.
 pub(super) struct Operand {
     pub(super) kind: Kind,
     pub(super) is_void: bool,
@@ -243,7 +243,7 @@ impl Types {
         Some(kind)
     }
 
-    /// What a token of a type is to an instruction; `None` if it names no type.
+    /// The kind of a type's token as an instruction's operand; `None` if it names no type.
     pub(super) fn operand<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<Operand> {
         use crate::token::Table;
         let kind = match token.table() {
@@ -264,7 +264,7 @@ impl Types {
 }
 
 impl Types {
-    /// What metadata tell of a named type, asked once.
+    /// The metadata's facts about a named type, read once.
     fn info<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<TypeInfo> {
         *self.infos.entry(token).or_insert_with(|| resolve.type_info(token))
     }

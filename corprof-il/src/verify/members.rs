@@ -99,7 +99,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let fits = (token.table() == Some(Table::StandAloneSignature)) == is_calli;
         let Some(method) = self.facts.method(token).filter(|_| fits) else {
             self.bad_token(Some(token), if is_calli { "a signature of a method" } else { "a method" });
-            // What it would take and leave is not known: nothing sensible can be said of what follows.
+            // Its effect on the stack is unknown, so the code after it cannot be verified.
             self.stack.clear();
             if opcode == O::Newobj {
                 self.push(Kind::Unknown);

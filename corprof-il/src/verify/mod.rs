@@ -1,10 +1,11 @@
 //! Verifies bodies before a runtime sees them: the flow of control, and how many values of which kinds are on the stack.
 //!
 //! Level 1 (`regions`, `flow`) needs the body alone: regions are nested, branches stay where they may, every path ends,
-//! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata by [`Resolve`]: tokens fit their
-//! instructions, no value is missing or left over, and each is of the kind wanted; value types are told apart exactly.
+//! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata by
+//! [`Resolve`]: tokens fit their instructions, no value is missing or left over, and each is of the expected kind; value types are
+//! distinguished exactly.
 //!
-//! What is not proven is that an object is of the class that a call or a field access expects: there is no hierarchy here. A
+//! It does not prove that an object is of the class that a call or a field access expects: there is no hierarchy here. A
 //! body of arbitrary instructions therefore remains the responsibility of its author.
 
 mod delegates;
@@ -29,7 +30,7 @@ use std::fmt;
 use crate::body::{Body, InsnId, Intervals, RegionId};
 use facts::Facts;
 
-/// Verifies the bodies of one module. It keeps what tokens mean, so one for many bodies is faster than one for each.
+/// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for each.
 pub struct Verifier<'r, R: Resolve + ?Sized> {
     facts: Facts<'r, R>,
 }
@@ -46,7 +47,7 @@ impl<R: Resolve + ?Sized> fmt::Debug for Verifier<'_, R> {
 pub struct StackText {
     /// How many values there are.
     pub depth: usize,
-    /// What they are, the top last; of a deep stack only those at the top.
+    /// Their kinds, the top last; of a deep stack only those at the top.
     pub top: Vec<String>,
 }
 
@@ -67,7 +68,7 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
     /// Verifies a body of a method.
     ///
     /// # Errors
-    /// All breaches that were found, each with rule, instruction, and what was found and expected.
+    /// All breaches that were found, each with rule, instruction, and the found and expected kinds.
     pub fn verify(&mut self, body: &Body, method: &MethodContext) -> Result<Verified, Vec<IlError>> {
         let (order, places) = body.in_order();
         let intervals = body.intervals(&places);
@@ -92,7 +93,7 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
         }
     }
 
-    /// What is on the stack before each instruction that a path comes to, in words: for people who read a body. Of a body with
+    /// The stack before each instruction that a path reaches, as text for human readers. Of a body with
     /// bad regions there is nothing; of one that breaks other rules as much as was found.
     pub fn stacks(&mut self, body: &Body, method: &MethodContext) -> Vec<(InsnId, StackText)> {
         let (order, places) = body.in_order();
@@ -109,7 +110,7 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
         stacks.map(|(id, (depth, top))| (id, StackText { depth, top: top.into_iter().map(name).collect() })).collect()
     }
 
-    /// Verifies a body and, if it was edited, sets its max stack to exactly what it needs.
+    /// Verifies a body and, if it was edited, sets its max stack to the exact need.
     ///
     /// # Errors
     /// All breaches that were found; the body is as it was.

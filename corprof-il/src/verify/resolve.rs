@@ -7,7 +7,7 @@ use crate::token::{Token, TypeDefOrRef};
 ///
 /// Answers may depend on the token alone, as the verifier keeps them.
 pub trait Resolve {
-    /// What is known of a type that is defined or named here; `None` if there is no such row.
+    /// The facts about a type that is defined or named here; `None` if there is no such row.
     fn type_info(&self, token: Token) -> Option<TypeInfo>;
 
     /// The type that a type spec spells; `None` if there is no such row, or its blob is no type.

@@ -10,12 +10,12 @@ use crate::opcode::Flow;
 /// The most values that the header of a body can speak of.
 const MOST_VALUES: usize = u16::MAX as usize;
 
-/// How much is remembered of the stacks at branch targets, for each instruction: what compilers write needs far less.
+/// The limit of stored stack entries at branch targets, for each instruction: code from compilers needs far less.
 const STATES_PER_INSTRUCTION: usize = 64;
 const STATES: usize = 1 << 16;
 
 /// How much is done for each instruction: looking at it, and carrying a value to a branch target. Each way to a target can
-/// change the kinds there twice, so what compilers write needs far less.
+/// change the kinds there twice, so code from compilers needs far less.
 const WORK_PER_INSTRUCTION: usize = 128;
 const WORK: usize = 1 << 18;
 
@@ -43,7 +43,7 @@ pub(super) struct Flowing<'a, 'b, 'r, R: Resolve + ?Sized> {
     pool: Vec<Kind>,
     queue: Vec<u32>,
     work: usize,
-    /// What was on the stack before each place that a path comes to, if somebody asks.
+    /// The stack before each place that a path reaches, if requested.
     seen: Option<Stacks>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn check<R: Resolve + ?Sized>(
 /// path comes to.
 pub(super) type Stacks = Vec<Option<(usize, Vec<Kind>)>>;
 
-/// So many values of each stack are remembered for who asks: a body can hold thousands.
+/// The limit of stored values of each stack: a body can have thousands.
 const MOST_SHOWN: usize = 32;
 
 /// As [`check`], with the stacks before each instruction.
@@ -121,7 +121,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         loop {
             let order = self.report.order;
             let Some(insn) = order.get(self.place as usize).and_then(|id| body.get(*id)) else {
-                // Ran off the end, which was told by its own rule.
+                // Ran off the end, which has its own rule.
                 if self.next_in_queue() { continue } else { return }
             };
             self.work = self.work.saturating_sub(1);
@@ -294,7 +294,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         self.pop_exact().plain()
     }
 
-    /// As [`pop`](Self::pop), for what tells arrays of values from other objects.
+    /// As [`pop`](Self::pop), but distinguishes arrays of values from other objects.
     #[inline]
     pub(super) fn pop_exact(&mut self) -> Kind {
         match self.stack.pop() {

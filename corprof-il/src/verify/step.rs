@@ -303,7 +303,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 );
                 self.push(Kind::Native);
             }
-            // All others convert to what is an int32 on the stack.
+            // All others convert to an int32 on the stack.
             _ => {
                 self.pop_where(is_source, "a number or a managed pointer");
                 self.push(Kind::Int32);

@@ -404,7 +404,7 @@ fn prefixes_stand_where_they_mean_something() {
     assert_eq!(found, [Rule::TailCallStack, Rule::ReturnStack]);
 }
 
-/// What runtimes refused or died of, found by their compilers' verdicts on mutants: see `tests/live/il.rs`.
+/// Bodies that runtimes refused or crashed on, found by compiling mutants: see `tests/live/il.rs`.
 #[test]
 fn what_runtimes_choke_on_is_refused() {
     // .NET 8 dies of a static method that is not virtual.

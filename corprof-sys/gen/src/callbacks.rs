@@ -1,4 +1,4 @@
-//! `callbacks.toml`: what callbacks mean and how their arguments look in Rust. Its head says what each key means.
+//! `callbacks.toml`: the meaning of callbacks and the Rust types of their arguments. Its head explains the keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,11 +38,11 @@ pub struct CallbackFacts {
 /// Everything that is known about one callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Callback<'t> {
-    /// What the IDL says.
+    /// The declaration in the IDL.
     pub method: &'t Method,
-    /// What the runtime allows.
+    /// The row of the contract table.
     pub row: &'t CallbackRow,
-    /// What it means.
+    /// Its row of `callbacks.toml`.
     pub facts: &'t CallbackFacts,
 }
 
@@ -128,7 +128,7 @@ impl Callback<'_> {
         format!("fn {}({}){returns}", self.name(), args.trim_end_matches(", "))
     }
 
-    /// What the method answers when the profiler does not have it.
+    /// The default result of the method.
     pub fn default_answer(&self) -> &str {
         match CUSTOM.iter().find(|(name, ..)| *name == self.method.name) {
             Some((.., answer)) => answer,

@@ -12,7 +12,7 @@ use crate::model::Code;
 use crate::preprocess::Define;
 use crate::sources::SourceFile;
 
-/// Macros whose bodies need no reading: [`call`] knows what they do.
+/// Macros whose bodies are not parsed: [`call`] implements them.
 const MACROS: [&str; 6] =
     ["SMAKEHR", "EMAKEHR", "MAKE_HRESULT", "_HRESULT_TYPEDEF_", "__HRESULT_FROM_WIN32", "HRESULT_FROM_WIN32"];
 

@@ -1,4 +1,4 @@
-//! `contracts.toml`: what the runtime allows. Its head says what each key means.
+//! `contracts.toml`: the rules of the runtime. Its head explains the keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::model::{Interface, Model};
 pub struct Contracts {
     /// Version of the table's form.
     pub schema: u32,
-    /// What was read.
+    /// The sources that were read.
     pub generated_from: String,
     /// `ICorProfilerInfo` and its successors.
     pub info: Vec<InfoRow>,
@@ -100,7 +100,7 @@ pub enum SyncInfo {
     None,
 }
 
-/// What the runtime's own wrapper of a callback does.
+/// The behaviour of the runtime's own wrapper of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wrapper {
@@ -179,7 +179,7 @@ pub struct InfoRow {
     pub source: String,
 }
 
-/// What was different up to a release.
+/// A difference up to a release.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the head of contracts.toml says what each key means")]
@@ -243,7 +243,7 @@ pub struct FlagRow {
     pub note: Option<String>,
 }
 
-/// What is different from a release on.
+/// A difference from a release on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the head of contracts.toml says what each key means")]

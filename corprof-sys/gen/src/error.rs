@@ -1,4 +1,4 @@
-//! What can go wrong, said so that a person can mend it.
+//! The errors of the generator, with the cause and its place.
 //!
 //! A complaint about an input is a [`Diagnostic`]: file, line, column and the line itself. Everything else is an
 //! [`Error`] that names the file or the key concerned. Nothing in this crate panics on its input.
@@ -17,7 +17,7 @@ pub struct Diagnostic {
     pub column: usize,
     /// The text of that line.
     pub text: String,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
 }
 
@@ -42,7 +42,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// One of the TOML files beside the generator is not of its form.
@@ -50,7 +50,7 @@ pub enum Error {
     Toml {
         /// The file.
         path: PathBuf,
-        /// What the reader said, with line and column.
+        /// The reader's error, with line and column.
         source: Box<toml::de::Error>,
     },
     /// Facts or contracts speak of something that the IDL does not have, or leave something out.
@@ -66,7 +66,7 @@ pub enum Error {
     Emit {
         /// The output.
         path: String,
-        /// What the Rust parser said.
+        /// The Rust parser's error.
         source: syn::Error,
     },
     /// `--check` found differences.

@@ -140,7 +140,7 @@ fn prefix(input: &mut Input<'_, '_>) -> Result<Expr, Failure> {
         return Ok(Expr::Unary(operator.text.chars().next().unwrap_or('+'), Box::new(operand)));
     }
     if is_cast(input) {
-        // The types that are cast to are as wide as what they are used for; the width is checked there.
+        // A cast is ignored: the width is checked where the value is used.
         let _ = (any, any, any).parse_next(input)?;
         return cut_err(prefix).parse_next(input);
     }

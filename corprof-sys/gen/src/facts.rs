@@ -1,4 +1,4 @@
-//! `facts.toml`: what the inputs cannot state as data.
+//! `facts.toml`: facts that the inputs cannot state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::error::Error;
 
-/// The table; see the file for what each part means.
+/// The table; the file explains its parts.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {

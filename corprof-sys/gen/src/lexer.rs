@@ -84,7 +84,7 @@ pub enum Kind {
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'i> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// How it is written.
     pub text: &'i str,

@@ -1,9 +1,9 @@
-//! Generates the bindings of `corprof-sys` and whatever else follows from the IDL and the contract table.
+//! Generates the bindings of `corprof-sys`, and all other code that follows from the IDL and the contract table.
 //!
-//! `cargo xtask generate` calls [`run`]. The way of an input: [`preprocess`] blanks what is no declaration, [`lexer`]
+//! `cargo xtask generate` calls [`run`]. The steps for an input: [`preprocess`] blanks text that is no declaration, [`lexer`]
 //! and [`parser`] make declarations of it, [`resolve`] and [`codes`] make the [`mod@model`] of all of them, and each of the
-//! [`EMITTERS`] makes files of that. `facts.toml` and `contracts.toml` say what the inputs cannot, `sources.toml` where
-//! they come from. To add files, write an emitter and name it in [`EMITTERS`].
+//! [`EMITTERS`] makes files of that. `facts.toml` and `contracts.toml` have the facts that the inputs lack, `sources.toml` says
+//! where they come from. To add files, write an emitter and name it in [`EMITTERS`].
 
 pub mod callbacks;
 pub mod codes;
@@ -33,7 +33,7 @@ pub use crate::model::Model;
 pub use crate::sources::{Input, SourceFile, Sources};
 pub use crate::write::Report;
 
-/// What to generate from, and where.
+/// The places of the inputs and outputs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The directory with the inputs.
@@ -44,18 +44,18 @@ pub struct Options {
     pub check: bool,
 }
 
-/// Everything that an emitter may want to know.
+/// The input of an emitter.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// What the inputs declare.
+    /// The declarations of the inputs.
     pub model: Model,
-    /// What they cannot state.
+    /// The facts that they cannot state.
     pub facts: Facts,
-    /// What the runtime allows.
+    /// The rules of the runtime.
     pub contracts: Contracts,
     /// Where this crate stands, for tables that one emitter alone reads.
     pub directory: PathBuf,
-    /// What the person at the keyboard should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct Output {
 /// Makes files of the context.
 pub type Emitter = fn(&Context) -> Result<Vec<Output>, Error>;
 
-/// Who makes files, in order.
+/// The emitters, in order.
 pub const EMITTERS: &[Emitter] = &[emit::outputs, emit::corprof::outputs];
 
 /// Generates everything.
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     run_with(options, EMITTERS)
 }
 
-/// Generates what `emitters` make.
+/// Generates the files of `emitters`.
 pub fn run_with(options: &Options, emitters: &[Emitter]) -> Result<Report, Error> {
     let context = context(&options.idl, &options.root.join("corprof-sys/gen"))?;
     let outputs = outputs(&context, emitters)?;
@@ -121,7 +121,7 @@ pub fn model(files: Vec<SourceFile>, sources: &Sources, facts: &Facts) -> Result
     Ok((model, warnings))
 }
 
-/// What `emitters` make.
+/// The files of `emitters`.
 pub fn outputs(context: &Context, emitters: &[Emitter]) -> Result<Vec<Output>, Error> {
     let mut outputs = Vec::new();
     for emitter in emitters {

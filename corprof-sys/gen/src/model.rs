@@ -1,4 +1,4 @@
-//! What the inputs declare, looked up and checked: what the emitters work from.
+//! The declarations of the inputs, resolved and checked. The emitters work from them.
 //!
 //! Names are the IDL's. Every type that is mentioned is known ([`Model::type_kind`] answers for it), no name is
 //! declared twice, every enumerator has its value, every method its slot.
@@ -22,13 +22,13 @@ pub struct Model {
     pub functions: Vec<Function>,
     /// Result codes, those of `facts.toml` first.
     pub codes: Vec<Code>,
-    /// What each declared type name is.
+    /// The meaning of each declared type name.
     pub(crate) kinds: BTreeMap<String, TypeKind>,
-    /// What the generated files say of each input.
+    /// The origin of each input, as the generated files state it.
     pub(crate) stamps: BTreeMap<Input, String>,
 }
 
-/// What a type's name stands for.
+/// The meaning of a type's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TypeKind {
     /// A type that needs no declaration: how Rust spells it.
@@ -71,9 +71,9 @@ pub struct Method {
     pub name: String,
     /// Its place in the vtable, counted from `QueryInterface`, which is 0.
     pub slot: usize,
-    /// What it returns: `HRESULT`, but for a few.
+    /// The type that it returns: `HRESULT`, with few exceptions.
     pub returns: CType,
-    /// What it takes, after `this`.
+    /// Its parameters, after `this`.
     pub params: Vec<Param>,
 }
 
@@ -90,9 +90,9 @@ pub struct Param {
     pub is_out: bool,
     /// `[string]`: it ends with a zero.
     pub is_string: bool,
-    /// `[size_is(...)]`, or what an annotation says of how much there is room for.
+    /// `[size_is(...)]`, or the capacity from an annotation.
     pub size_is: Option<String>,
-    /// `[length_is(...)]`, or what an annotation says of how much there is.
+    /// `[length_is(...)]`, or the length from an annotation.
     pub length_is: Option<String>,
 }
 
@@ -105,7 +105,7 @@ pub struct CType {
     pub constant: bool,
     /// How many `*` there are.
     pub pointers: usize,
-    /// What stands in brackets after the name.
+    /// The text in brackets after the name.
     pub array: Option<ArrayLength>,
 }
 
@@ -160,7 +160,7 @@ pub struct Alias {
     pub name: String,
     /// Where it is declared.
     pub input: Input,
-    /// What it stands for.
+    /// The type that it stands for.
     pub ty: CType,
 }
 
@@ -173,9 +173,9 @@ pub struct Function {
     pub input: Input,
     /// The name stands for a pointer to the function already.
     pub pointer: bool,
-    /// What the function returns.
+    /// The type that the function returns.
     pub returns: CType,
-    /// What it takes.
+    /// Its parameters.
     pub params: Vec<Param>,
 }
 
@@ -239,7 +239,7 @@ pub(crate) const BUILTINS: &[(&str, &str)] = &[
 ];
 
 impl Model {
-    /// What a type's name stands for.
+    /// The meaning of a type's name.
     pub fn type_kind(&self, name: &str) -> Option<TypeKind> {
         if name == "IUnknown" {
             return Some(TypeKind::Interface);

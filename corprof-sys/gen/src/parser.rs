@@ -1,6 +1,6 @@
 //! Tokens to declarations.
 //!
-//! The first word of a declaration decides what it is; from there on the parser does not turn back, so that a
+//! The first word of a declaration decides its kind; from there on the parser does not turn back, so that a
 //! complaint stands where the trouble is. Attributes and keywords that are not listed here are errors.
 
 use winnow::combinator::{alt, cut_err, delimited, fail, opt, preceded, repeat, repeat_till, separated, terminated};
@@ -120,7 +120,7 @@ fn body(word: &str, name: Name, input: &mut Input<'_, '_>) -> Parsed<Item> {
 fn enumerator(input: &mut Input<'_, '_>) -> Parsed<Enumerator> {
     let name = name("an enumerator").parse_next(input)?;
     let value = opt(preceded(text("="), cut_err(expression))).parse_next(input)?;
-    // Here and not in the list: a value that stops half way is better told here.
+    // Here and not in the list: the message is better here for a value that stops half way.
     let next = look(input, 0).map(|token| token.kind);
     if !matches!(next, Some(Kind::Comma | Kind::CloseBrace)) {
         return cut_err(fail.context(expected("`,` or `}`"))).parse_next(input);

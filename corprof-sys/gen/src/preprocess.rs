@@ -18,7 +18,7 @@ pub struct Define {
     pub name: String,
     /// It takes arguments.
     pub function: bool,
-    /// What it stands for.
+    /// Its replacement.
     pub body: String,
     /// Place of the body in the input.
     pub offset: usize,
@@ -37,7 +37,7 @@ pub struct Preprocessed {
 /// lines (they looked like comments), so their contents are not looked at.
 const LINE_WORDS: [&str; 3] = ["cpp_quote", "midl_pragma", "MIDL_PRAGMA"];
 
-/// Blanks what the lexer must not see.
+/// Blanks the text that the lexer must not see.
 pub fn preprocess(file: &SourceFile) -> Result<Preprocessed, Diagnostic> {
     let text = strip(file)?;
     let mut state = State { file, defined: BTreeSet::new(), defines: Vec::new(), conditions: Vec::new() };

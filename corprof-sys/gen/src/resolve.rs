@@ -41,7 +41,7 @@ pub fn resolve(units: &[Unit], facts: &Facts) -> Result<Model, Error> {
     Ok(resolver.model)
 }
 
-/// The name that an item declares, and as what.
+/// The name that an item declares, with its kind.
 fn declared(item: &Item) -> Option<(&Name, TypeKind)> {
     match item {
         Item::Forward(_) | Item::Nothing => None,
@@ -289,7 +289,7 @@ fn unique<'n>(file: &SourceFile, names: impl Iterator<Item = &'n Name>, what: &s
     Ok(())
 }
 
-/// Takes over what an attribute or annotation says of a parameter.
+/// Applies an attribute or annotation to a parameter.
 fn describe(param: &mut Param, attribute: &Attribute) {
     let arguments = attribute.arguments.as_deref();
     match attribute.name.text.as_str() {

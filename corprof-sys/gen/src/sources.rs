@@ -1,8 +1,8 @@
-//! Which inputs there are, and what the generated files say about their origin.
+//! The inputs, and their origin as the generated files state it.
 //!
 //! `sources.toml` lists for each input the upstream file and the sha256 of both forms it may come in: as upstream has
 //! it, and reduced to its declarations. The stamp names the upstream file whichever was read, so that the output is
-//! the same. An input of neither sum is accepted, stamped as what it is, and reported.
+//! the same. An input of neither sum is accepted, stamped with its own sum, and reported.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -120,7 +120,7 @@ impl Sources {
         self.0.get_mut(input.file_name())
     }
 
-    /// What the generated files say of `file`; with a warning when the table does not know it.
+    /// The origin of `file`, as the generated files state it; with a warning if the table does not know it.
     pub fn stamp(&self, file: &SourceFile) -> (String, Option<String>) {
         let name = file.input.file_name();
         if file.input == Input::Supplement {

@@ -1,4 +1,4 @@
-//! What the parser makes of an input: declarations as they stand, names not yet looked up.
+//! The parser's output: declarations as they stand, with unresolved names.
 
 use crate::expr::Expr;
 
@@ -35,9 +35,9 @@ pub enum Item {
         name: Name,
         /// The name stands for a pointer to the function.
         pointer: bool,
-        /// What it returns.
+        /// The type that it returns.
         returns: TypeRef,
-        /// What it takes.
+        /// Its parameters.
         params: Vec<Declaration>,
     },
     /// An interface.
@@ -69,13 +69,13 @@ pub struct Enumerator {
 pub struct Method {
     /// Its name.
     pub name: Name,
-    /// What it returns.
+    /// The type that it returns.
     pub returns: TypeRef,
-    /// What it takes.
+    /// Its parameters.
     pub params: Vec<Declaration>,
 }
 
-/// A type, a name, and what is said about them: a field, a parameter, an alias.
+/// A type, a name, and their attributes: a field, a parameter, an alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
     /// Attributes and annotations.
@@ -93,7 +93,7 @@ pub struct Declaration {
 pub struct Attribute {
     /// Its name.
     pub name: Name,
-    /// What stands in its parentheses.
+    /// The text in its parentheses.
     pub arguments: Option<String>,
 }
 

@@ -10,12 +10,12 @@ use crate::error::Diagnostic;
 use crate::lexer::{Kind, Token};
 use crate::sources::SourceFile;
 
-/// What the parsers read.
+/// The input of the parsers.
 pub(crate) type Input<'t, 'i> = TokenSlice<'t, Token<'i>>;
 /// How they fail.
 pub(crate) type Failure = ErrMode<ContextError>;
 
-/// What was expected, for the message.
+/// The expected token, for the message.
 pub(crate) fn expected(what: &'static str) -> StrContext {
     StrContext::Expected(StrContextValue::Description(what))
 }

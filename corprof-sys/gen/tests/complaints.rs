@@ -1,4 +1,4 @@
-//! What the generator does not understand, it says: where, and with the line.
+//! The generator's errors: each names the place, and shows the line.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

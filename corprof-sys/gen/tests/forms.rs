@@ -7,7 +7,7 @@ mod common;
 use common::{context, facts, outputs, sources, text};
 use corprof_gen::{Input, SourceFile};
 
-/// Puts back what a reduction takes away, at every place where it could have stood.
+/// Restores each part that a reduction removes, at every place where it could have stood.
 fn decorate(text: &str) -> String {
     let mut out =
         String::from("// A comment with a \" and an apostrophe's worth of trouble.\n/* Block // of\n   #if lines */\n");
@@ -121,7 +121,7 @@ fn conditions_are_decided_as_the_preprocessor_would() {
     let conditional = "#define TWO 2\n#if 0\nwhat\n#elif defined(TWO) && TWO == 2 && !defined THREE\n\
                        typedef enum CorSample { one = 1, } CorSample;\n#else\nwhat\n#endif\n#undef TWO\n\
                        #ifdef TWO\nwhat\n#endif\n#if (1 ? 0 : 0)\n#endif\n";
-    // The last condition has an operator that nobody needs.
+    // The last condition has an unneeded operator.
     let complaint = common::complaint(Input::Corhdr, conditional);
     assert_eq!((complaint.line, complaint.column), (13, 8), "{complaint}");
     let conditional = conditional.replace("#if (1 ? 0 : 0)", "#if 1 << 2 > 3");

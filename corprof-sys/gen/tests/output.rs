@@ -1,4 +1,4 @@
-//! What the generated text looks like, and that `--check` notices when it does not.
+//! The form of the generated text, and that `--check` detects differences.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

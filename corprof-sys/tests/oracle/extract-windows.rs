@@ -1,4 +1,4 @@
-//! Makes windows.json: what Microsoft's own Windows metadata says of the interfaces that corprof-sys declares.
+//! Makes windows.json: the facts of Microsoft's own Windows metadata about the interfaces that corprof-sys declares.
 //!
 //! Not part of any build. It was run once, in a scratch package that depends on windows-metadata 0.59 and serde_json,
 //! with the path of the metadata file that the crate windows-bindgen 0.62.1 carries:

@@ -12,7 +12,7 @@ fn findings(command: &mut Command) -> Result<(Vec<String>, Option<i32>)> {
     Ok((names, output.status.code()))
 }
 
-/// What is found at a process that may take so many seconds for an answer.
+/// The findings about a process, with this time limit in seconds for its answer.
 fn of(program: &Program, wait: &str) -> Result<(Vec<String>, Option<i32>)> {
     findings(corprof()?.args(["doctor", "--json", "--wait", wait, &program.child.id().to_string()]))
 }

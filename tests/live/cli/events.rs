@@ -11,7 +11,7 @@ fn started(pid: u32, arguments: &[&str]) -> Result<Program> {
     Program::start(command)
 }
 
-/// Has the application do something until a line about it comes: when the session has begun is not told.
+/// Makes the application act until a line about it comes, because no line reports the begin of the session.
 fn until_seen(program: &mut Program, events: &Program, command: &str, is_it: impl Fn(&str) -> bool) -> Result<String> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

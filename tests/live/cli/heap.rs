@@ -23,7 +23,7 @@ fn corprof_heap(arguments: &[&str]) -> Result<(Option<i32>, String, String)> {
     Ok((output.status.code(), stdout, stderr))
 }
 
-/// Takes a snapshot into a file, and answers with what the command says of it.
+/// Takes a snapshot into a file, and returns the command's output.
 fn snapshot(program: &Program, file: &Path, more: &[&str]) -> Result<String> {
     let pid = program.child.id().to_string();
     let file = file.to_str().context("a path is text")?;
@@ -66,7 +66,7 @@ fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
         // Each of the two would keep it alive without the other, so neither retains it.
         ensure!(class(&report, "Holder")? == (2, 48, 48), "{:?}", class(&report, "Holder"));
         ensure!(class(&report, "Shared")? == (1, 24, 24 + 1024), "{:?}", class(&report, "Shared"));
-        // 5,000 bytes and what an array has besides.
+        // 5,000 bytes and the array's header.
         ensure!(class(&report, "Secret")? == (1, 24, 24 + 5024), "{:?}", class(&report, "Secret"));
         let largest = &report["largest"][0];
         ensure!(largest["class"] == "Node", "{largest}");
@@ -74,7 +74,7 @@ fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
         let path = largest["path"].to_string();
         ensure!(path.contains("static field") && path.contains("nodes"), "{path}");
 
-        // The names of types come every time, though a runtime tells each only once.
+        // The names of types come every time, though a runtime reports each only once.
         let again = dir.path().join("again.json");
         snapshot(&program, &again, &[])?;
         let again = self::report(&again)?;

@@ -32,7 +32,7 @@ fn runtimes(all: Vec<Runtime>) -> Vec<Runtime> {
     here
 }
 
-/// Those that say what they do with profilers.
+/// Runtimes that report how they load profilers.
 fn speaking() -> Result<Vec<Runtime>> {
     let (speaking, silent): (Vec<_>, Vec<_>) =
         runtimes(Runtime::all()?).into_iter().partition(|runtime| runtime.major >= 5);
@@ -69,7 +69,7 @@ fn library(runtime: &Runtime, name: &str) -> Result<PathBuf> {
     Ok(value.context("no path")?.into())
 }
 
-/// A library `foreign.so` of another maker that has no profiler of whatever CLSID.
+/// A library `foreign.so` of another maker, which has no profiler for any CLSID.
 fn refusing(folder: &Path) -> Result<PathBuf> {
     let (source, library) = (folder.join("foreign.c"), folder.join("foreign.so"));
     std::fs::write(&source, "int DllGetClassObject(void) { return 0x80040111; }")?;
@@ -126,7 +126,7 @@ impl Program {
         Ok(Self { child, input, lines })
     }
 
-    /// Waits for a line that ends so: on a terminal .NET begins with what sets that up.
+    /// Waits for a line that ends so: on a terminal .NET begins with control sequences.
     fn expect(&self, expected: &str) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {

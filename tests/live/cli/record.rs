@@ -352,7 +352,7 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
         let said = rest(says)?;
         ensure!(command.wait()?.success() && said.contains("ended.svg is written"), "{runtime}: {said}");
 
-        // Killed, it has no last word; nobody waits for it here until the command has seen that.
+        // A killed process prints nothing more; the test waits for it only after the command has detected its end.
         let mut program = diagnosed(&runtime, None)?;
         let (mut command, says) = recording(program.child.id(), &folder.path().join("killed.svg"))?;
         program.child.kill()?;

@@ -115,7 +115,7 @@ fn signals_and_death_are_passed_on() -> Result<()> {
     Ok(())
 }
 
-/// As a person presses Ctrl-C: the terminal interrupts the application as well, which must not be told twice.
+/// As a person presses Ctrl-C: the terminal interrupts the application as well, which must not receive a second signal.
 #[test]
 fn a_terminal_interrupts_the_application_and_corprof_still_reports() -> Result<()> {
     if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {

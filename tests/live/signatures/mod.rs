@@ -13,7 +13,7 @@ use xtask::managed::{self, Compiler};
 /// How many methods there are, and how often each is called.
 const METHODS: usize = 630;
 const ROUNDS: usize = 70;
-/// How often while values are read under Wine, where each look at what is behind a by-ref is a question to its server.
+/// The number of rounds with values under Wine, where each read behind a by-ref is a request to its server.
 const ROUNDS_OF_VALUES_UNDER_WINE: usize = 5;
 
 #[test]

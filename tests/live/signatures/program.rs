@@ -1,7 +1,7 @@
 //! Writes a C# program that calls methods of many signatures, each chosen by chance, but always the same chance.
 //!
-//! Every method takes in all of its arguments, to the last bit, and makes its result of what came in; the caller looks at
-//! what it has passed once more afterwards. What the program prints depends on all of it.
+//! Every method takes in all of its arguments, to the last bit, and computes its result from them; the caller checks
+//! the passed values once more afterwards. The program's output depends on all of it.
 
 use std::fmt::Write as _;
 
@@ -57,7 +57,7 @@ const TYPES: [&str; 31] = [
     "Pair<float>",
 ];
 
-/// What structs are made of.
+/// The types of fields of structs.
 const FIELDS: [&str; 15] = [
     "sbyte", "byte", "short", "ushort", "int", "uint", "long", "ulong", "char", "float", "double", "float", "double",
     "string", "Vector4",
@@ -133,7 +133,7 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
     let made: String =
         parameters.iter().enumerate().map(|(at, (_, of))| format!("{of} a{at}; D.Make(out a{at}); ")).collect();
     let taken: String = (0..count).map(|at| format!("D.Take(a{at}); ")).collect();
-    // What a `ref` parameter refers to changes; an `out` has nothing to take in before.
+    // The target of a `ref` parameter changes; an `out` has no value to read before.
     let body_in: String = parameters
         .iter()
         .enumerate()
@@ -163,7 +163,7 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
         taken_after += "D.Take(t); D.Take(u); ";
     }
     let (list, passed) = (list.join(", "), passed.join(", "));
-    // A type parameter says nothing of its fields, so what came in goes through an array of bytes.
+    // A type parameter says nothing of its fields, so the value is read through an array of bytes.
     let body_generic = if generic { "D.TakeBytes(t); D.TakeBytes(u); " } else { "" };
     let body = format!("{{ {body_in}{body_generic}{returned} }}");
     let attribute = "[MethodImpl(MethodImplOptions.NoInlining)]";
@@ -229,7 +229,7 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
         writeln!(text, "{declared}\n    {attribute} public static void Call() {{ {locals}{call} {taken_after}}}\n}}");
 }
 
-/// What is not by chance.
+/// The parts that are not random.
 const FRAME: &str = r#"// reference: System.Numerics
 using System;
 using System.Numerics;

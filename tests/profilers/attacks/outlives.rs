@@ -1,4 +1,4 @@
-//! What is kept longer than it is good for: metadata of modules that have gone, and handles and an `Info` on threads that end.
+//! Values kept longer than they are valid: metadata of unloaded modules, and handles and an `Info` on threads that end.
 
 use std::cell::RefCell;
 use std::sync::atomic::{
@@ -14,7 +14,7 @@ use corprof::info::{HandleKind, Info, ObjectHandle};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 
-/// What the keeper has to hear of in this order: another module may be loaded at the address of one that has gone.
+/// Events that the keeper must receive in this order: another module may be loaded at the address of an unloaded one.
 enum Change {
     Loaded(ModuleId),
     Gone(Inert<ModuleId>),
@@ -36,7 +36,7 @@ struct Shared {
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1205", no_export)]
 pub(crate) struct Outlives(Arc<Shared>);
 
-/// Asks what only live memory can answer.
+/// Makes calls that read memory of live things only.
 fn ask(metadata: &MetadataImport<'_>) -> Result<String> {
     for class in metadata.type_defs()? {
         metadata.type_def(class)?;
@@ -102,14 +102,14 @@ impl Callbacks for Outlives {
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// What a thread keeps to its end, and asks when its other thread-locals may be gone.
+/// Kept by a thread to its end, and used when its other thread-locals may be gone.
 struct Last {
     info: Info,
     handle: Option<ObjectHandle>,
 }
 
 impl Last {
-    /// All that can be asked anywhere, whatever is answered.
+    /// All calls that are allowed anywhere, with any answer.
     fn ask(&self) {
         let _ = (self.info.current_thread(), self.info.event_mask(), self.info.function_from_ip(0x1000));
         let _ = self.info.environment_variable("PATH");

@@ -1,4 +1,4 @@
-//! What the rows ask about: one of everything, found out before the first of them is asked.
+//! The subjects of the rows: one of each kind, all found before the first call.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -36,7 +36,7 @@ pub(super) struct Known {
     pub(super) pinned: usize,
 }
 
-/// Known things, and what is left behind for the place that gathers them.
+/// Known things, and raw values stored for the place that gathers them.
 #[derive(Default)]
 pub(super) struct Facts {
     known: OnceLock<Known>,

@@ -7,8 +7,8 @@
 //! `waits`: a collection has begun and stands still in `garbage_collection_started`, until the call is done. A call that is not
 //! done within [`PATIENCE`] waits for the collection, which may wait in turn for a lock that the caller holds.
 //!
-//! Each time, a row is asked about another function, with its own module and class: what the runtime prepares when it is first
-//! asked about something is a part of the call.
+//! Each time, a row is asked about another function, with its own module and class: the runtime's preparations at the first
+//! call about a subject are a part of the call.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -38,15 +38,15 @@ static DONE: AtomicUsize = AtomicUsize::new(0);
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 /// Which trial of `leaves` comes next.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Who makes the trials: only this thread does, once it is known.
+/// The thread that makes the trials: the only one, once it is known.
 static TRIED_BY: OnceLock<ThreadId> = OnceLock::new();
 static FAULTS: [AtomicUsize; 128] = [const { AtomicUsize::new(0) }; 128];
-/// What is asked about in each trial.
+/// The subjects of the trials.
 static SUBJECTS: OnceLock<Vec<Facts>> = OnceLock::new();
 
 type Ask = fn(&InCallback<'_>, &Facts) -> Result<()>;
 
-/// What is no row of the contract table and asks the runtime more than one thing.
+/// Operations without a row in the contract table, which make several calls.
 const MORE: &[(&str, Ask)] = &[
     ("names", |cx, facts| {
         let known = facts.known()?;
@@ -77,7 +77,7 @@ const MORE: &[(&str, Ask)] = &[
     }),
 ];
 
-/// Whether this is what the run is for.
+/// Whether this check was requested.
 pub(super) fn is_on() -> bool {
     static IS_ON: OnceLock<bool> = OnceLock::new();
     *IS_ON.get_or_init(|| std::env::var_os("MATRIX_MODES").is_some())
@@ -135,7 +135,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
         }
         eprintln!("modes|waits|{method}|{TIMES}|{faults}");
     };
-    // A run of their own, so that whatever the runtime prepares at the first call is prepared in the mode that is looked at.
+    // A separate run, so that the runtime's preparations at the first call happen in the mode under test.
     if std::env::var_os("MATRIX_MODES").is_some_and(|check| check == "waits") {
         for (method, ask) in rows::ANYWHERE {
             trial(method, &|facts| _ = ask(cx, facts));

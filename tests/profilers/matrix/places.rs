@@ -1,4 +1,4 @@
-//! Places: where rows are asked, each once, and what is printed of it.
+//! Places: where the calls of rows are made, each once, and the output about it.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use super::facts::{Facts, NOTHING_YET};
 use super::raw::{self, RawRow};
 use super::{fire, modes, rows};
 
-/// What the rows ask about.
+/// The subjects of the rows.
 pub(super) static FACTS: Facts = Facts::new();
 
 /// For threads outside of callbacks. It is never dropped: the process ends first.
@@ -115,7 +115,7 @@ pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Opti
                 tell(place, "ObjectId", method, &ask(cx, object));
             }
         }
-        // The runtime checks managed threads only, and would not refuse another what deadlocks.
+        // The runtime checks managed threads only, and would let another thread deadlock.
         if REFUSING.contains(&place) && cx.current_thread().is_ok_and(|thread| thread.is_some()) {
             tell_raw(cx, place, raw::TRIGGERING);
         }
@@ -150,7 +150,7 @@ pub(super) fn on_thread(info: &Info, place: &'static str) {
     });
 }
 
-/// On a profiler thread, before it has asked for what marks it and after.
+/// On a profiler thread, before and after the calls that mark it.
 fn on_profiler_thread(cx: &mut ProfilerThread<'_>) {
     IS_UNCHECKED.set(true);
     ask_in_triggers(cx, "profiler thread");
@@ -188,7 +188,7 @@ pub(super) fn others(cx: &mut InTriggers<'_>) {
     eprintln!("matrix: others done: {is_done}");
 }
 
-/// What marks a thread for good, on one that does nothing else.
+/// The calls that mark a thread for good, on one that does nothing else.
 pub(super) fn marking(cx: &mut InTriggers<'_>) {
     tell_raw(cx, "scratch", raw::MARKING);
     IS_UNCHECKED.set(true);

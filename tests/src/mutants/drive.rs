@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::PATIENCE;
 use crate::{Run, Runtime};
 
-/// What came of a body.
+/// The outcome of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It was compiled, in each instantiation that was tried.
@@ -41,7 +41,7 @@ pub(super) struct Batch<'a> {
     pub(super) patience: Duration,
 }
 
-/// What one process told.
+/// The output of one process.
 struct Told {
     endings: Vec<Ending>,
     is_done: bool,
@@ -49,7 +49,7 @@ struct Told {
 }
 
 impl Batch<'_> {
-    /// What came of each method, in their order. After a death or a hang the next process goes on behind it.
+    /// The outcome of each method, in their order. After a crash or a hang the next process goes on with the next method.
     pub(super) fn compile(&self) -> Result<Vec<Ending>> {
         let mut endings: Vec<Ending> = Vec::new();
         let mut refused = HashSet::new();

@@ -1,7 +1,7 @@
 //! The verifier of `corprof-il` against the compilers of real runtimes: mutants of real bodies get a verdict here, then a
-//! runtime compiles each, and what came of it is compared.
+//! runtime compiles each, and the outcomes are compared.
 //!
-//! What is claimed: no body that the verifier takes ends in an `InvalidProgramException`, kills the process or keeps the
+//! The claim: no body that the verifier accepts ends in an `InvalidProgramException`, kills the process or keeps the
 //! compiler from coming back. `mutate` makes the mutants, `drive` has them compiled, `tally` compares.
 
 mod drive;
@@ -34,7 +34,7 @@ const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// So many assemblies are loaded by one process.
 const FILES: usize = 8;
 
-/// What is to be done on each runtime.
+/// The work on each runtime.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How many mutants to make.
@@ -47,13 +47,13 @@ pub struct Plan {
     pub every_refused: usize,
 }
 
-/// A mutant, and what the verifier says of it.
+/// A mutant, and the verifier's verdict.
 #[derive(Debug)]
 pub struct Mutant {
     /// The method.
     pub name: String,
     token: u32,
-    /// What was changed.
+    /// The change.
     pub change: String,
     /// The body.
     pub bytes: Vec<u8>,
@@ -158,7 +158,7 @@ fn copy(framework: &Path, folder: &Path, assembly: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The methods that can be told by: a body whose first opcode does not exist must be refused there.
+/// The methods usable for the test: a body whose first opcode does not exist must be refused there.
 fn slots(
     runtime: &Runtime,
     plan: &Plan,
@@ -234,11 +234,11 @@ fn mutants(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<M
         let original = assembly.body_bytes(*method)?.context("a method with an address has a body")?;
         let declared = Body::parse_prefix(original).ok().and_then(|(body, _)| body.max_stack()).unwrap_or_default();
         let (mut body, change, changes_bytes) = mutator.mutate(original)?;
-        // What is sound gets exactly the room it needs; for the rest that is not known.
+        // A sound body gets the exact max stack; for the others it is not known.
         if verifier.finish(&mut body, &context).is_err() && body.max_stack().is_none() {
             body.set_max_stack(declared.saturating_add(4));
         }
-        // What cannot be written is no mutant: another change will be made of it in the next round.
+        // A body that cannot be written is no mutant: the next round makes another change.
         let Ok(mut bytes) = body.encode() else { continue };
         if changes_bytes {
             mutator.bytes(&mut bytes, !body.regions().is_empty());

@@ -14,7 +14,7 @@ pub(super) struct Mutator {
     random: Rng,
     /// Instructions of this assembly without targets, to insert elsewhere.
     donors: Vec<Instruction>,
-    /// The tokens that instructions of this assembly name, by what they name.
+    /// The tokens that instructions of this assembly name, by their kind.
     tokens: HashMap<OperandKind, Vec<Token>>,
     locals: Vec<Token>,
 }
@@ -24,7 +24,7 @@ const BYTES: usize = 0;
 
 type Change = fn(&mut Mutator, &mut Body) -> Option<()>;
 
-/// The changes, by the name that a hole in the verifier is told with.
+/// The changes, by the names in reports about holes in the verifier.
 const CHANGES: [(&str, Change); 18] = [
     ("bytes", |_, _| Some(())),
     ("remove", Mutator::remove),
@@ -64,7 +64,7 @@ impl Mutator {
         this
     }
 
-    /// A mutant of the body that these bytes begin with, and what was changed.
+    /// A mutant of the body that these bytes begin with, and the change.
     ///
     /// # Errors
     /// If there is no such body.

@@ -1,4 +1,4 @@
-//! Counts what came of the mutants, and keeps those that prove the verifier wrong.
+//! Counts the outcomes of the mutants, and keeps those that prove the verifier wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use corprof_il::Body;
 
 use super::{Ending, Mutant};
 
-/// What a runtime did with mutants, and what the verifier had said.
+/// A runtime's outcomes of mutants, beside the verifier's verdicts.
 #[derive(Debug)]
 pub struct Tally {
     runtime: String,

@@ -33,7 +33,7 @@ fn flags(enumeration: &Enum) -> TokenStream {
 
 /// The `bitflags!` block of an enumeration. As text: prettyplease does not lay out the inside of macros.
 ///
-/// `_ = !0` makes every bit a known one, so that no operation drops what a newer runtime sets.
+/// `_ = !0` makes every bit a known one, so that no operation drops the flags of a newer runtime.
 pub(super) fn flags_block(enumeration: &Enum) -> String {
     let name = &enumeration.name;
     let mut text = format!(

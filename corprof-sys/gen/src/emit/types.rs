@@ -32,7 +32,7 @@ fn spell(model: &Model, ty: &CType, read: bool) -> TokenStream {
         }
         _ => quote!(#name),
     };
-    // C's `const` belongs to what the innermost pointer points to.
+    // C's `const` belongs to the innermost pointer's target.
     for depth in 0..pointers {
         spelt = if depth == 0 && ty.constant { quote!(*const #spelt) } else { quote!(*mut #spelt) };
     }

@@ -40,7 +40,7 @@ pub(crate) fn sources() -> Sources {
     Sources::read(&sample("sources.toml")).expect("sources")
 }
 
-/// What is generated from the sample, with the text of some inputs replaced.
+/// The files generated from the sample, with the text of some inputs replaced.
 pub(crate) fn outputs(replaced: &[(Input, &str)]) -> Result<Vec<Output>, Error> {
     let context = context(replaced, &facts(), &sources())?;
     corprof_gen::outputs(&context, EMITTERS)

@@ -1,4 +1,4 @@
-//! What each thread is doing at the moment: in memory, for the watch that looks for calls that do not return, and in a file
+//! The current call of each thread: in memory, for the watch that looks for calls that do not return, and in a file
 //! that outlives a crash (`MATRIX_BLACK_BOX`).
 
 use std::fs::File;
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Threads that are told apart; the next one takes the place of the first.
+/// The limit of recorded threads; the next one takes the place of the first.
 const THREADS: usize = 4096;
 
 /// The bytes of a thread's line in the file.
 const LINE: usize = 96;
 
-/// What a thread is in.
+/// The current call of a thread.
 type Call = Option<(&'static str, &'static str, Instant)>;
 
 static NOW: [Mutex<Call>; THREADS] = [const { Mutex::new(None) }; THREADS];

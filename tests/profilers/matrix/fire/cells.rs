@@ -1,4 +1,4 @@
-//! What has been asked how often: a cell for each call in each place, and the choice of what a place asks next.
+//! Counts of calls: a cell for each call in each place, and the choice of a place's next call.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -169,7 +169,7 @@ impl Visit {
             return None;
         }
         let place = Place::find(name, context);
-        // What comes seldom asks all it can; what comes all the time leaves the application its share.
+        // Rare callbacks make all calls; frequent ones leave the application its share of time.
         let rows = match place.visits.fetch_add(1, Relaxed) {
             0..16 => usize::MAX,
             16..2000 => 6,
@@ -183,7 +183,7 @@ impl Visit {
         self.place.is_full[level as usize].load(Relaxed)
     }
 
-    /// Asks the rows that were asked least, and calls `check` after each with what it was.
+    /// Makes the calls of the least used rows, and passes each to `check` afterwards.
     pub(super) fn ask(&self, level: Level, mut ask: impl FnMut(usize) -> Result<()>, mut check: impl FnMut(&str)) {
         self.place.is_offered[level as usize].store(true, Relaxed);
         for _ in 0..self.rows.min(level.len()) {
@@ -230,7 +230,7 @@ fn all() -> impl Iterator<Item = (&'static Place, Level, &'static str, u64)> {
     })
 }
 
-/// Whether every row has been asked `target` times by each of these contexts, whatever the place.
+/// Whether each row was called `target` times from each of these contexts, in any places.
 pub(super) fn are_full(target: u64, contexts: &[&str]) -> bool {
     let mut sums = BTreeMap::<_, u64>::new();
     for (place, level, method, count) in all() {

@@ -1,4 +1,4 @@
-//! Hooks that ask: fast ones, and slow ones that see to it that the values in their hands stay what they are.
+//! Hooks that make calls: fast ones, and slow ones that check that their values do not change.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use super::super::rows;
 use super::cells::Level;
 use super::{VALUES, ask_anywhere, ask_in_callback, fault, ids, lock, visit};
 
-/// Functions of the program's class `Args`, which check what they are called with themselves.
+/// Functions of the program's class `Args`, which check their arguments themselves.
 fn select(cx: &InTriggers<'_>, function: FunctionId) -> Hook<()> {
     if cx.names().function(function).starts_with("Args.") { Hook::Yes(()) } else { Hook::No }
 }

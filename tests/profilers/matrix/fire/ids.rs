@@ -41,7 +41,7 @@ static IDS: Mutex<Option<Ids>> = Mutex::new(None);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 static LIVE: AtomicU64 = AtomicU64::new(0);
 static LASTING: AtomicU64 = AtomicU64::new(0);
-/// Functions of the program's own that were refused on a runtime that does not tell the class of shared code.
+/// Functions of the program's own that were refused on a runtime that does not report the class of shared code.
 static DOUBTED: AtomicU64 = AtomicU64::new(0);
 static DEAD: AtomicU64 = AtomicU64::new(0);
 static PASSING_REFUSED: AtomicU64 = AtomicU64::new(0);
@@ -95,7 +95,7 @@ fn described(cx: &InCallback<'_>, id: Id) -> String {
     }
 }
 
-/// In the callback that tells of it for the first time: it is kept, to be asked about later.
+/// In the first callback about it: it is kept for later calls.
 pub(in super::super) fn loaded(cx: &InCallback<'_>, id: Id, place: &'static str) {
     if !IS_BURNING.load(Relaxed) {
         return;

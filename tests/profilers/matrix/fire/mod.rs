@@ -1,5 +1,5 @@
 //! The matrix under fire: the rows are asked over and over, from every place, while other threads collect, want the same lock,
-//! and load and unload assemblies. `xtask/src/torture/fire.rs` starts it and judges what is told.
+//! and load and unload assemblies. `xtask/src/torture/fire.rs` starts it and judges its output.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `MATRIX_WITHOUT` | event flags to do without, separated by commas, as `EventMask` spells them |
 //! | `MATRIX_WITHOUT_CALLS` | calls to leave out, as IDL spells them, to narrow a fault down |
 //! | `MATRIX_PANIC` | the number of the visit that panics |
-//! | `MATRIX_BLACK_BOX` | a file for what each thread is doing: see `black_box.rs` |
+//! | `MATRIX_BLACK_BOX` | a file for the current call of each thread: see `black_box.rs` |
 //!
-//! On standard error: `fire-fault: …` for what must not be, `fire-stuck: …` for a call that does not return, and at the end
+//! On standard error: `fire-fault: …` for a fault, `fire-stuck: …` for a call that does not return, and at the end
 //! the lines of `cells.rs` and one of sums, `fire: key=value …`.
 
 mod black_box;
@@ -37,7 +37,7 @@ use super::rows;
 use cells::{Level, Visit};
 pub(super) use ids::{Id, gone, loaded, unloading};
 
-/// A call that has not returned after so many seconds is told of.
+/// A call that has not returned after so many seconds is reported.
 const STUCK: u64 = 20;
 
 /// Faults that are printed. All are counted.
@@ -58,7 +58,7 @@ static IS_BURNING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<u64> = Mutex::new(0);
 static VISITS: AtomicU64 = AtomicU64::new(0);
 static FAULTS: AtomicU64 = AtomicU64::new(0);
-/// Objects whose class, and hooks whose values, were found to be what they had been.
+/// Objects with an unchanged class, and hooks with unchanged values.
 static OBJECTS: AtomicU64 = AtomicU64::new(0);
 static VALUES: AtomicU64 = AtomicU64::new(0);
 
@@ -143,7 +143,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
     IS_BURNING.store(true, Relaxed);
 }
 
-/// Tells of calls that do not return, each once.
+/// Reports calls that do not return, each once.
 fn watch() {
     let mut told = HashSet::new();
     loop {
@@ -192,11 +192,11 @@ pub(super) fn on_thread(info: &Info, name: &'static str) {
     }
 }
 
-/// In a callback that may start no collection, and may be given an object: its class must stay what it is.
+/// In a callback that may start no collection, and may be given an object: its class must not change.
 pub(super) fn with_object(cx: &InCallback<'_>, name: &'static str, object: Option<ObjectId<'_>>) {
     let Some((visit, plan)) = visit(name, "InCallback") else { return };
     let _guard = lock(plan, cx);
-    // What is no good here (see `finalizeable_object_queued`) is not compared.
+    // Objects that are unreadable here (see `finalizeable_object_queued`) are not compared.
     let class = object.and_then(|object| Some((object, cx.class_of(object).ok()?)));
     let check = |method: &str| {
         let Some((object, class)) = class else { return };
@@ -228,7 +228,7 @@ fn ask_in_triggers(visit: &Visit, plan: &Plan, cx: &mut InTriggers<'_>, name: &'
     visit.ask(Level::InTriggers, |row| rows::IN_TRIGGERS[row].1(cx, &FACTS), |_| {});
 }
 
-/// On a profiler thread: with what marks it, or without.
+/// On a profiler thread: with the calls that mark it, or without.
 fn on_profiler_thread(cx: &mut ProfilerThread<'_>, name: &'static str, is_marked: bool) {
     let Some((visit, plan)) = visit(name, "ProfilerThread") else { return };
     ask_in_triggers(&visit, plan, cx, name);
@@ -253,7 +253,7 @@ pub(super) fn report() {
     eprint!("{}{sums}", cells::report(plan.target));
 }
 
-/// What the program calls from a managed thread outside of callbacks; whether all has been asked often enough.
+/// The program calls this from a managed thread outside of callbacks. Returns whether all calls were made often enough.
 pub(super) fn probe() -> bool {
     if let Some(info) = INFO.get() {
         on_thread(info, "a managed thread outside of callbacks");

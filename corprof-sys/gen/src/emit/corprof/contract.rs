@@ -1,4 +1,4 @@
-//! `contract.rs`: what the contract table says of each Info method, as text for its documentation.
+//! `contract.rs`: the rules of each Info method, as text for its documentation.
 //!
 //! `#[doc = contract!(GetFunctionInfo2)]` below a method's own words adds them, so no word of them is written by hand.
 

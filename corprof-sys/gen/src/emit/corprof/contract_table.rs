@@ -1,4 +1,4 @@
-//! `contract_table.rs`: `contracts.toml` itself, for the fake CLR of `corprof::testing`, which refuses what it refuses.
+//! `contract_table.rs`: `contracts.toml` itself, for the fake CLR of `corprof::testing`, which refuses calls by its rules.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;

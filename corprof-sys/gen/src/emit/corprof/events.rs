@@ -1,4 +1,4 @@
-//! `events.rs`: `Event`, `EventMask`, and what the contract table says of both.
+//! `events.rs`: `Event`, `EventMask`, and the contract table's rules for both.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -151,7 +151,7 @@ fn alternatives(callback: &Callback<'_>, flags: &[&FlagRow]) -> Vec<TokenStream>
     let mut alternatives: Vec<&String> = callback.row.enabled_by.iter().collect();
     alternatives.sort_by_key(|&flags| callback.facts.prefer.as_ref() != Some(flags));
     let masks = alternatives.into_iter().filter_map(|names| {
-        // What is no flag ("always", or a call) needs no bit.
+        // "always" and calls are no flags, and need no bit.
         let rows: Option<Vec<&&FlagRow>> =
             names.split('+').map(|name| flags.iter().find(|flag| flag.name == name)).collect();
         let names: Vec<_> = rows?.into_iter().map(|flag| constant(&flag.name)).collect();

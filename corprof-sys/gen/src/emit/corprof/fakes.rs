@@ -65,7 +65,7 @@ pub(super) fn emit(model: &Model, fake: &Fake) -> Result<TokenStream, Error> {
     })
 }
 
-/// `name` and what it extends, the oldest first.
+/// `name` and the interfaces that it extends, the oldest first.
 fn lineage<'m>(model: &'m Model, name: &str) -> Result<Vec<&'m Interface>, Error> {
     let mut line = Vec::new();
     let mut wanted = name;

@@ -2,7 +2,7 @@
 //!
 //! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
 //! the vtable, `contract.rs` documentation of the Info methods, and the macros get a table of names; `contract_table.rs` and
-//! the `fake_*.rs` are what the fake CLR of `corprof::testing` rests on. Their meaning comes from `callbacks.toml`, their
+//! the `fake_*.rs` are for the fake CLR of `corprof::testing`. Their meaning comes from `callbacks.toml`, their
 //! rules from `contracts.toml`.
 
 mod contract;

@@ -85,12 +85,12 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     })
 }
 
-/// What the event is about, where it is something that the SDK keeps its books of; else 0.
+/// The event's subject, if the bookkeeping tracks it; else 0.
 fn subject(callback: &Callback<'_>) -> TokenStream {
     const SUBJECTS: [&str; 5] = ["moduleId", "classId", "threadId", "functionId", "thrownObjectId"];
     let params = &callback.method.params;
     let subject = match callback.method.name.as_str() {
-        // The function is the first, but what the SDK pins is the exception.
+        // The function is the first parameter, but the SDK pins the exception.
         "ExceptionCatcherEnter" => params.iter().find(|param| param.name == "objectId"),
         _ => params.first().filter(|param| SUBJECTS.contains(&param.name.as_str())),
     };
