@@ -19,7 +19,7 @@ use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
 use corprof::hooks::StackBoundary;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
-use corprof_export::{Frame as NamedFrame, Method, Mode, Output, Profile, Unit, application_name};
+use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
 
 /// The number of methods to print.
@@ -143,11 +143,11 @@ impl Hooks {
                 let all_threads = profile.thread(0, "all threads");
                 let nanoseconds = |time: Duration| time.as_nanos() as u64;
                 let paths = tree.paths().map(|CallPath { caller, function, totals, .. }| {
-                    (caller, NamedFrame::managed(function), nanoseconds(totals.cpu))
+                    (caller, Frame::managed(function), nanoseconds(totals.cpu))
                 });
                 let waits = tree.paths().enumerate().filter_map(|(place, CallPath { totals, .. })| {
                     let waited = nanoseconds(totals.exclusive - totals.cpu);
-                    (waited > 0).then(|| (Some(place), NamedFrame::native("[waits]"), waited))
+                    (waited > 0).then(|| (Some(place), Frame::native("[waits]"), waited))
                 });
                 profile.calls(all_threads, paths.chain(waits));
                 if let Some(earlier) = Output::new(path)?.write(&profile)?.kept {

@@ -1,8 +1,8 @@
-//! What must not compile, with the message that the user gets, and right beside it what must.
+//! Code that must not compile, with the user's message, and beside it code that must.
 //!
 //! A case is named by its mistake, has at most 15 lines and is found by being in its folder. After a change of messages:
-//! `TRYBUILD=overwrite cargo test -p corprof --test ui`, then read the difference with the eyes of somebody who does not
-//! know what is wrong.
+//! `TRYBUILD=overwrite cargo test -p corprof --test ui`, then read the difference as a user who does not
+//! know the mistake.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its files fails")]
 
 use std::process::Command;

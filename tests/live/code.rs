@@ -1,5 +1,5 @@
-//! The calls about code: native code, method bodies, tokens. The checks are the profiler's own; here is what it takes to
-//! believe them: that they were made, and that the application did not notice.
+//! The calls about code: native code, method bodies, tokens. The profiler checks the answers itself; this test checks
+//! that it made the calls, and that the application ran as without it.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};

@@ -47,8 +47,8 @@ fn agrees_with(
     let events = numbers(&outcome, "event ");
     for (event, counts) in &events {
         ensure!(counts.get("different") == Some(&0), "{event}: {outcome}");
-        // The runtime walks no stack while it unwinds. There the function is compared whose block is run, and what is called
-        // from the block has the whole stack compared.
+        // The runtime walks no stack while it unwinds. There only the function of the running block is compared; calls from the
+        // block have the whole stack compared.
         let unwinds = ["catch", "finally"].iter().any(|what| event.starts_with(what));
         ensure!(unwinds || counts.get("unwalkable") == Some(&0), "{event}: {outcome}");
         let count = |name| counts.get(name).copied().unwrap_or_default();
@@ -123,8 +123,8 @@ fn the_shadow_stack_is_the_stack_through_tail_calls_faults_and_filters_in_il() -
     Ok(())
 }
 
-/// On the slow path the stack pointers of hooks come another way, and all that depends on them must be the same. And what hooks
-/// find that walk the stack themselves.
+/// On the slow path the stack pointers of hooks come another way, with the same results. And hooks
+/// that walk the stack themselves.
 #[test]
 fn the_shadow_stack_is_the_stack_on_the_slow_path_too() -> Result<()> {
     for runtime in Runtime::all()? {

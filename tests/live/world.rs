@@ -1,5 +1,5 @@
-//! What the runtime says when it is asked about classes, objects, the heap, threads and so on, each from the weakest context
-//! that may ask; and the end of the profiler threads.
+//! The runtime's answers about classes, objects, the heap, threads and so on, each call from the weakest context
+//! that allows it; and the end of the profiler threads.
 
 use std::collections::BTreeMap;
 

@@ -103,8 +103,8 @@ impl Default for Walks {
     }
 }
 
-/// Both sides' turn, corprof's being the round that has just been. Either comes after as long a pause: who came right after the
-/// other would find everything in the processor's caches.
+/// Both sides' turn, corprof's being the round that has just been. Both come after equal pauses: the second of two without a
+/// pause would find everything in the processor's caches.
 fn turn(in_c: InC, round: &Round<'_, '_>, wanted: usize, first: &mut Option<Instant>, told: &mut String) {
     let deep: Vec<_> = round.samples().map(|sample| sample.frames().len()).filter(|&frames| frames >= DEEP).collect();
     let frames: usize = deep.iter().sum();

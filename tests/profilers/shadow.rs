@@ -217,7 +217,7 @@ impl Compared {
         self.compare_with(cx, event, running, shadow, block);
     }
 
-    /// Which finally block begins or ends: one whose stack is known, as the shadow stack is what it began with, or another.
+    /// Which finally block begins or ends: one with a known stack, as the shadow stack equals that at its begin, or another.
     fn block(cx: &InCallback<'_>, begins: bool, shadow: &[FunctionId]) -> Block {
         let look = |thread: &mut Thread| {
             if begins {

@@ -1,4 +1,4 @@
-//! Leaving by a `Detacher`: the order of its steps, what refuses it, and the moments at which it may be asked for.
+//! Detaching by a `Detacher`: the order of its steps, its refusals, and the moments at which it may be requested.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,7 +10,7 @@ use corprof::prelude::*;
 use corprof::sys;
 use corprof::testing::FakeClr;
 
-/// What happened, in order.
+/// The events, in order.
 type Log = Arc<Mutex<Vec<&'static str>>>;
 
 fn log(log: &Log, what: &'static str) {
@@ -36,13 +36,13 @@ impl Drop for LastToGo {
     }
 }
 
-/// Comes by an attach or at start-up, and has a thread.
+/// Loaded by an attach or at start-up, with a thread.
 #[derive(Profiler)]
 #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0061", no_export)]
 struct Leaver {
     log: Log,
     given: Mutex<Option<(Detacher, Info)>>,
-    /// What a class's load does.
+    /// The action at a class's load.
     at_load: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     last: LastToGo,
 }
@@ -308,7 +308,7 @@ fn what_the_runtime_alone_knows_is_kept_as_the_reason() {
     until("no answer", || matches!(detacher.state(), DetachState::Refused(_)));
     assert_eq!(*log.lock().unwrap(), LIFE);
     assert!(is_closed(&info));
-    clr.load_assembly("App"); // callbacks are made to nobody
+    clr.load_assembly("App"); // no profiler gets callbacks
     clr.shutdown();
     assert_eq!(log.lock().unwrap().len(), LIFE.len());
 }

@@ -1,4 +1,4 @@
-//! Exceptions are pinned where the runtime needs it, whoever asked for them, and not a moment longer.
+//! Exceptions are pinned where the runtime needs it, also without the profiler's callbacks, and no longer.
 
 use std::hint::black_box;
 
@@ -137,7 +137,7 @@ fn what_a_filter_throws_leaves_the_outer_exception_pinned() {
         steps.unwind();
         steps.catch(inner);
         assert_eq!(steps.pinned(&exceptions), [true, false, false]);
-        // Of its end the runtime does not tell.
+        // The runtime does not report its end.
         steps.throw(lost);
         assert_eq!(steps.pinned(&exceptions), [true, false, true]);
     });

@@ -1,4 +1,4 @@
-//! Names and exceptions, injected codes, unloading: what a profiler hears of and asks about.
+//! Names and exceptions, injected codes, unloading: callbacks, and calls about their arguments.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use corprof::prelude::*;
 use corprof::sys;
 use corprof::testing::{ClassSpec, FakeClr, Frame, FunctionSpec, Param};
 
-/// Writes down what it hears of, by name.
+/// Records its callbacks, by name.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0001", no_export)]
 struct Scribe(Mutex<Vec<String>>, Mutex<Option<Inert<ClassId>>>);
@@ -37,7 +37,7 @@ impl Callbacks for Scribe {
     }
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
         self.note(format!("jit {}", cx.names().function(function)));
-        // Nobody has asked for the class in these words: it is known from the function.
+        // No call named this class before: it is known from the function.
         let name = cx.names().csharp().function(function);
         if let Some(class) = cx.function_info(function).unwrap().class {
             let class = cx.names().csharp().class(class);
@@ -80,7 +80,7 @@ fn lines(clr: &FakeClr) -> Vec<String> {
 
 #[test]
 fn names_come_from_the_fake_world() {
-    // .NET 8, which does not tell the class of shared code.
+    // .NET 8, which does not report the class of shared code.
     let clr = FakeClr::builder().info_version(14).load::<Scribe>().unwrap();
     let app = clr.load_assembly("App");
     assert_eq!(lines(&clr), ["module App.dll", "assembly App"]);

@@ -36,7 +36,7 @@ fn calls_from_the_wrong_place_are_refused() {
             assert_eq!(info.SetEventMask2(gc, 0), sys::CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE);
             // Objects need a callback that a collection waits for.
             assert_eq!(info.GetClassFromObject(8, &mut class), sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
-            // What the fake has no answer for is let in or not all the same.
+            // Calls without an answer in the fake are accepted or refused all the same.
             let code = info.GetHandleFromThread(8, std::ptr::null_mut());
             assert_eq!(code, sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
             assert_eq!(info.ForceGC(), E_NOTIMPL);

@@ -1,4 +1,4 @@
-//! The sampler against what a real runtime does not show on demand.
+//! The sampler in situations that a real runtime does not produce on demand.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the sampler saw last.
+/// The sampler's last result.
 #[derive(Clone, Default)]
 struct Seen {
     report: Report,
@@ -105,7 +105,7 @@ fn stacks_are_seen_with_their_threads_and_the_others_are_classified() {
     // The main thread has no frames.
     let ThreadCounts { seen, walked, without_frames, unmoved, failed, .. } = report.threads;
     assert_eq!((seen, walked + without_frames + unmoved, failed), (2, 2, 0), "{report:?}");
-    // Only Linux counts exactly who has run.
+    // Only Linux counts exactly which threads have run.
     assert_eq!(unmoved > 0, cfg!(target_os = "linux"), "the worker has not run since it was walked: {report:?}");
     assert!(report.walks.count(E_FAIL) > 0 && report.walks.count(HRESULT(0)) > 0, "{}", report.walks);
     assert!(!clr.has_panicked());
@@ -210,7 +210,7 @@ fn a_refusal_that_does_not_pass_ends_the_sampler_and_makes_room_for_another() {
     end(clr);
 }
 
-/// Starts a sampler, and says what came of it.
+/// Starts a sampler, and returns the outcome.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0032", no_export)]
 struct Starts(Mutex<Option<Result<(), SamplerError>>>);

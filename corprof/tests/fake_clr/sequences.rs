@@ -77,7 +77,7 @@ fn an_assembly_takes_what_is_in_it_along() {
     use Event::*;
     let parts =
         [ModuleUnloadStarted, ClassUnloadStarted, ClassUnloadFinished, ModuleUnloadFinished, AssemblyUnloadFinished];
-    // Runtimes before .NET 8 do not tell that an assembly begins to go.
+    // Runtimes before .NET 8 do not report the begin of an assembly's unload.
     for (newest_info, first) in [(14, Some(AssemblyUnloadStarted)), (11, None)] {
         let clr = FakeClr::builder().info_version(newest_info).load::<Everything>().unwrap();
         let guest = clr.load_assembly("Guest");

@@ -1,4 +1,4 @@
-//! What a walk shows of a frame is good while it shows it.
+//! A walk's frame info is valid only while the walk shows that frame.
 use corprof::walk::Frame;
 use corprof::prelude::*;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! Nothing can be asked about what is not loaded yet, or not any more.
+//! No call accepts a thing that is not loaded yet, or not any more.
 use corprof::id::Inert;
 use corprof::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A hook holds collections up, so it may not wait for who is held up.
+//! A hook holds collections up, so it may not wait for a thread that waits for one.
 use corprof::{prelude::*, sync::Mutex};
 
 fn count(cx: &InHook<'_>, calls: &Mutex<u64>) {

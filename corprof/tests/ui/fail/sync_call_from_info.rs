@@ -1,4 +1,4 @@
-//! `Info` is for anybody: what needs a callback around it is not among its calls.
+//! `Info` is for all code: it lacks the calls that need a callback around them.
 use corprof::prelude::*;
 
 fn ask(info: &Info, assembly: AssemblyId) {

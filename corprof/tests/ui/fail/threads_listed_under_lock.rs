@@ -1,4 +1,4 @@
-//! Listing threads waits for a collection, which may wait for whoever wants the lock.
+//! Listing threads waits for a collection, which may wait for a thread that wants the lock.
 use corprof::{prelude::*, sync::Mutex};
 
 fn count(table: &Mutex<usize>, cx: &mut InTriggers<'_>) {

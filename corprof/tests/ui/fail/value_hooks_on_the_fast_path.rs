@@ -1,4 +1,4 @@
-//! Hooks that are told values are set by a call of their own.
+//! Hooks with values are set by a separate call.
 use corprof::hooks::{HookValues, ValueHooks};
 use corprof::prelude::*;
 

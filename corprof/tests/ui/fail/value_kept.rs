@@ -1,4 +1,4 @@
-//! What a hook is told is good in that hook: the next collection may move the object.
+//! A hook's values are valid in that hook only: the next collection may move the object.
 use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
 use corprof::hooks::values::Arguments;
 use corprof::hooks::values::Value;

@@ -1,4 +1,4 @@
-//! Hooks that are told values implement `ValueHooks`, which says what they are told.
+//! Hooks with values implement `ValueHooks`, which selects the values.
 use corprof::hooks::InSlowHook;
 use corprof::hooks::values::Arguments;
 use corprof::prelude::*;

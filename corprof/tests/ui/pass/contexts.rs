@@ -1,4 +1,4 @@
-//! What the cases about contexts, locks and objects forbid, done right.
+//! The correct forms of the cases about contexts, locks and objects.
 use corprof::profiler::Subscriber;
 use corprof::{prelude::*, sync::Mutex};
 

@@ -1,4 +1,4 @@
-//! What the cases about threads and handles forbid, done right.
+//! The correct forms of the cases about threads and handles.
 use corprof::{info::ObjectHandle, prelude::*, sync::Mutex};
 use std::{sync::Arc, time::Duration};
 

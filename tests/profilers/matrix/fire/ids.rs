@@ -149,8 +149,8 @@ pub(in super::super) fn gone(module: Inert<ModuleId>) {
     ids.passing = stay;
 }
 
-/// Before .NET 10 the runtime does not say over which classes shared code was made. What such code goes with has to be
-/// proved from where it lies, and now and then there is no proof yet: it is refused then, as the other answer could be a crash.
+/// Before .NET 10 the runtime does not report the classes over which shared code was made. Their life has to be
+/// proved from the place of the code. Without a proof corprof refuses the call, because it could crash.
 fn tells_shared_classes(cx: &InCallback<'_>) -> bool {
     cx.runtime_info().is_ok_and(|runtime| runtime.major >= 10)
 }
