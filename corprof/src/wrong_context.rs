@@ -2,7 +2,8 @@
 //!
 //! For a method that a context lacks, the compiler would only say "not found". So [`Info`], to which every context
 //! dereferences, has a hidden method for each of them, under a bound that it does not meet: the message begins with the cure,
-//! and the bound names the rule. These methods can never be called. A test (`tests/ledger.rs`) checks that none is missing.
+//! and the bound names the rule. These methods can never be called. Those for the runtime's calls are generated from the
+//! contract table (`generated/absent.rs`). A test (`tests/ledger.rs`) checks that none is missing.
 
 use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
 use crate::hooks::InSlowHook;
@@ -58,91 +59,43 @@ pub trait AtStartUp<'x> {}
 
 impl AtStartUp<'_> for InInitialize<'_> {}
 
-macro_rules! absent {
-    ($($bound:ident { $($method:ident($($argument:ident),*))* })*) => { $($(
-        impl Info {
-            #[doc(hidden)]
-            pub fn $method<R>(&self, $($argument: impl Sized),*) -> R
-            where
-                for<'x> Self: $bound<'x>,
-            {
-                $(drop($argument);)*
-                unreachable!("`Info` does not meet the bound")
-            }
-        }
-    )*)* };
+/// The body of a method that cannot be called: [`Info`] does not meet its bound.
+pub(crate) fn never<A, R>(_arguments: A) -> R {
+    unreachable!("`Info` does not meet the bound")
 }
 
-// Without `wait` and `is_stopping`: a message about profiler threads would surprise users who misspell another method.
-absent! {
-    InCallbackContext {
-        app_domain_static_address(class, field, app_domain)
-        array_object_info(object)
-        assembly_info(assembly)
-        box_class_layout(class)
-        class_of(object)
-        create_handle(object, kind)
-        enumerate_non_gc_objects()
-        enumerate_object_references(object, visit)
-        function_from_token(module, method)
-        generation_bounds()
-        handle_from_thread(thread)
-        il_to_native_mapping(code)
-        in_memory_symbols_length(module)
-        initialize_current_thread()
-        is_frozen_object(object)
-        jitted_functions()
-        loh_object_size_threshold()
-        metadata(module)
-        metadata_emit(module)
-        names()
-        notified_exception_clause_info()
-        object_generation(object)
-        object_size(object)
-        os_thread_id(thread)
-        read_in_memory_symbols(module, offset, bytes)
-        runtime_info()
-        rva_static_address(class, field)
-        stack_boundary()
-        static_field_info(class, field)
-        string_layout()
-        thread_static_address(class, field, app_domain, thread)
-        walk_own_stack(visit)
-        walk_own_stack_with_registers(visit)
-        with_hook_thread(look)
+// The other methods of contexts: those that are no call of the runtime. Without `wait` and `is_stopping`: a message about
+// profiler threads would surprise users who misspell another method.
+impl Info {
+    #[doc(hidden)]
+    pub fn names<R>(&self) -> R
+    where
+        for<'x> Self: InCallbackContext<'x>,
+    {
+        never(())
     }
-    MayTriggerGc {
-        app_domain_info(app_domain)
-        app_domains_containing_module(module)
-        apply_meta_data(module)
-        class_from_token(module, definition, type_args)
-        enum_modules()
-        enum_threads()
-        enumerate_gc_heap_objects(visit)
-        event_pipe_add_provider_to_session(session, provider)
-        event_pipe_create_provider(name)
-        event_pipe_create_provider_with(name)
-        event_pipe_define_event(provider, event)
-        event_pipe_start_session(providers, rundown)
-        event_pipe_stop_session(session)
-        function_from_token_and_type_args(class, method, type_args)
-        function_version_from_ip(ip)
-        jitted_function_versions()
-        native_code_ranges(code)
-        ngen_inliners(inliners, inlinee_module, inlinee)
-        rejit_ids(function)
-        set_il_function_body(module, method, body)
-        set_il_instrumented_code_map(function, is_first, map)
-        spawn_profiler_thread(name, run)
+
+    #[doc(hidden)]
+    pub fn stack_boundary<R>(&self) -> R
+    where
+        for<'x> Self: InCallbackContext<'x>,
+    {
+        never(())
     }
-    AtStartUp {
-        hook_functions(hooks)
-        hook_functions_with_values(hooks)
+
+    #[doc(hidden)]
+    pub fn with_hook_thread<R>(&self, look: impl Sized) -> R
+    where
+        for<'x> Self: InCallbackContext<'x>,
+    {
+        never((look,))
     }
-    OnProfilerThread {
-        force_gc()
-        request_rejit(methods)
-        request_rejit_with_inliners(methods, asks_for_inliners)
-        request_revert(methods)
+
+    #[doc(hidden)]
+    pub fn spawn_profiler_thread<R>(&self, name: impl Sized, run: impl Sized) -> R
+    where
+        for<'x> Self: MayTriggerGc<'x>,
+    {
+        never((name, run))
     }
 }

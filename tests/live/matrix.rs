@@ -235,7 +235,7 @@ const OF_OBJECTS: &[&str] = &[
 fn no_call_by_shared_reference_lets_a_collection_in_or_waits_for_one() -> Result<()> {
     let contracts = contract::contracts();
     let offered = contract::offered(&contracts);
-    let is_by_reference = |row: &&&InfoRow| !contract::may_move_objects(row);
+    let is_by_reference = |row: &&&InfoRow| !row.may_move_objects();
     let expected: BTreeSet<&str> = offered.iter().filter(is_by_reference).map(|row| row.method.as_str()).collect();
     for runtime in Runtime::all()? {
         for check in ["leaves", "waits"] {
@@ -307,7 +307,7 @@ fn calls_past_the_contexts_are_refused_as_the_table_says() -> Result<()> {
                 .collect();
             let triggering: BTreeSet<&str> = offered
                 .iter()
-                .filter(|row| row.entry == Entry::Sync && contract::ever_triggers(row) && there(row))
+                .filter(|row| row.entry == Entry::Sync && row.ever_triggers() && there(row))
                 .map(|row| row.method.as_str())
                 .collect();
             let init_only: BTreeSet<&str> = contracts

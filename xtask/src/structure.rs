@@ -27,7 +27,7 @@ const ORDER: [&[&str]; 30] = [
     &["adapter", "generated::thunks"],
     &["prelude"],
     &["profiler", "generated::callbacks"],
-    &["wrong_context"],
+    &["wrong_context", "generated::absent"],
     &["calls"],
     &["hooks"],
     &["tracker"],

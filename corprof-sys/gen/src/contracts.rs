@@ -38,6 +38,17 @@ pub enum Entry {
     None,
 }
 
+/// A context: the type that has a method of corprof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[allow(missing_docs, reason = "the names of the types in corprof")]
+pub enum Context {
+    Info,
+    InCallback,
+    InTriggers,
+    InInitialize,
+    ProfilerThread,
+}
+
 /// Whether a call may start a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,7 +187,50 @@ pub struct InfoRow {
     pub versions: Vec<InfoVersion>,
     pub platform: String,
     pub note: Option<String>,
+    #[serde(default)]
+    pub offered: Vec<String>,
+    pub context: Option<Context>,
+    pub context_reason: Option<String>,
+    pub step_of: Option<String>,
+    pub replaced_by: Option<String>,
+    pub never: Option<String>,
     pub source: String,
+}
+
+impl InfoRow {
+    /// The context that offers the call.
+    pub fn context(&self) -> Context {
+        let by_rule = match self.entry {
+            // Older runtimes count: if one of them takes the call for a triggering one, it is one on all.
+            _ if self.may_move_objects() => Context::InTriggers,
+            Entry::Async | Entry::None => Context::Info,
+            Entry::Sync => Context::InCallback,
+            Entry::InitOnly => Context::InInitialize,
+        };
+        self.context.unwrap_or(by_rule)
+    }
+
+    /// Whether a collection may move objects during the call, on some runtime: it starts one, or lets one in.
+    pub fn may_move_objects(&self) -> bool {
+        self.ever_triggers() || self.lets_gc_in == Some(true)
+    }
+
+    /// Whether any runtime takes the call for one that may start a collection.
+    pub fn ever_triggers(&self) -> bool {
+        self.triggers || self.versions.iter().any(|version| version.triggers == Some(true))
+    }
+
+    /// The mistake in the keys that say how corprof offers the call, if there is one.
+    fn wrong_offer(&self) -> Option<&'static str> {
+        let ways = [!self.offered.is_empty(), self.step_of.is_some(), self.replaced_by.is_some(), self.never.is_some()];
+        if ways.into_iter().filter(|&is_there| is_there).count() != 1 {
+            return Some("needs one of offered, step_of, replaced_by, never");
+        }
+        if self.context.is_some() != self.context_reason.is_some() {
+            return Some("has a context without a context_reason, or the reverse");
+        }
+        None
+    }
 }
 
 /// A difference up to a release.
@@ -278,6 +332,9 @@ impl Contracts {
                     "[[info]] {}: says not whether it lets a collection in, or not who says so",
                     row.method
                 ));
+            }
+            if let Some(problem) = row.wrong_offer() {
+                problems.push(format!("[[info]] {}: {problem}", row.method));
             }
         }
         if problems.is_empty() { Ok(()) } else { Err(Error::Facts { file: "contracts.toml", problems }) }

@@ -1,7 +1,7 @@
 //! Expressions: values of enumerators, conditions of the preprocessor, bodies of macros.
 //!
-//! The operators of C that the inputs use, with C's precedence. Values are computed in 128 bits, so that what does not
-//! fit 32 bits is noticed where it is used instead of wrapped here.
+//! The operators of C that the inputs use, with C's precedence. Values are computed in 128 bits, so that an overflow of
+//! 32 bits is detected where the value is used, instead of wrapped here.
 
 use winnow::combinator::{alt, cut_err, delimited, fail, opt, preceded, separated, terminated};
 use winnow::prelude::*;

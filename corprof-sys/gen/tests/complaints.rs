@@ -147,6 +147,10 @@ fn contracts_that_disagree() {
     assert_eq!(value, ["[[flag]] COR_PRF_MONITOR_GC: 0x1, but the IDL has 0x80"]);
     let silent = problems(&|contracts| contracts.info[0].lets_gc_in = None);
     assert_eq!(silent, ["[[info]] GetModuleInfo: says not whether it lets a collection in, or not who says so"]);
+    let twice = problems(&|contracts| contracts.info[0].offered.push("module_info(module)".to_owned()));
+    assert_eq!(twice, ["[[info]] GetModuleInfo: needs one of offered, step_of, replaced_by, never"]);
+    let reason = problems(&|contracts| contracts.info[0].context = Some(corprof_gen::contracts::Context::Info));
+    assert_eq!(reason, ["[[info]] GetModuleInfo: has a context without a context_reason, or the reverse"]);
     let newer = problems(&|contracts| contracts.flag[6].in_idl = true);
     assert_eq!(newer, ["[[flag]] COR_PRF_HIGH_NEWER: COR_PRF_HIGH_MONITOR has no such flag"]);
 }

@@ -127,7 +127,7 @@ pub(crate) const NAMES: [&str; 112usize] = [
     "EnumerateGCHeapObjects",
 ];
 
-///What the fake CLR answers: each method of `ICorProfilerInfo15`, after it has been let in.
+///The answers of the fake CLR: each method of `ICorProfilerInfo15`, after the call was accepted.
 ///
 /// # Safety
 /// Of every method: its pointers are as the IDL has them, or null.
@@ -991,7 +991,7 @@ pub(crate) trait InfoAnswers {
     }
 }
 
-/// What a profiler calls.
+/// The vtable that a profiler calls.
 pub(crate) const VTABLE: &ICorProfilerInfo15_Vtbl = &V15;
 const V1: ICorProfilerInfo_Vtbl = ICorProfilerInfo_Vtbl {
     base__: IUnknown_Vtbl {

@@ -85,7 +85,7 @@ pub(crate) const NAMES: [&str; 70usize] = [
     "EnumMethodSpecs",
 ];
 
-///What the fake CLR answers: each method of `IMetaDataImport2`, after it has been let in.
+///The answers of the fake CLR: each method of `IMetaDataImport2`, after the call was accepted.
 ///
 /// # Safety
 /// Of every method: its pointers are as the IDL has them, or null.
@@ -756,7 +756,7 @@ pub(crate) trait ImportAnswers {
     }
 }
 
-/// What a profiler calls.
+/// The vtable that a profiler calls.
 pub(crate) const VTABLE: &IMetaDataImport2_Vtbl = &V2;
 const V1: IMetaDataImport_Vtbl = IMetaDataImport_Vtbl {
     base__: IUnknown_Vtbl {

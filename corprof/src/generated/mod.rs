@@ -1,6 +1,7 @@
 //! What `cargo xtask generate` writes from corprof.idl, contracts.toml and callbacks.toml. The generator is in
 //! corprof-sys/gen.
 
+mod absent;
 pub(crate) mod callbacks;
 pub(crate) mod contract;
 #[cfg(feature = "testing")]

@@ -17,7 +17,7 @@ use crate::profiler::Profiler;
 use crate::session::wire;
 
 impl<P: Profiler> Adapter<P> {
-    /// What the runtime calls.
+    /// The vtable that the runtime calls.
     pub(crate) const VTABLE: &'static ICorProfilerCallback11_Vtbl = &Self::V11;
     const V1: ICorProfilerCallback_Vtbl = ICorProfilerCallback_Vtbl {
         base__: IUnknown_Vtbl {

@@ -111,7 +111,7 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
         family("errors", "Result codes and their names.", Input::Corerror, codes::emit(model)),
         family(
             "supplement",
-            "What the other files use without declaring it.",
+            "Types that the other files use without declaring them.",
             Input::Supplement,
             supplement.into_iter().collect(),
         ),

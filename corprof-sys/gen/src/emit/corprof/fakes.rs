@@ -32,7 +32,8 @@ pub(super) fn emit(model: &Model, fake: &Fake) -> Result<TokenStream, Error> {
     let names = methods.iter().map(|method| &method.name);
     let (tables, newest, last) = tables(&line, &face);
     let count = methods.len();
-    let about = format!("What the fake CLR answers: each method of `{}`, after it has been let in.", fake.interface);
+    let about =
+        format!("The answers of the fake CLR: each method of `{}`, after the call was accepted.", fake.interface);
     Ok(quote! {
         #![allow(non_snake_case, reason = "methods and parameters have their names in the IDL")]
         #![allow(unsafe_op_in_unsafe_fn, reason = "a thunk is nothing but the one call")]
@@ -58,7 +59,7 @@ pub(super) fn emit(model: &Model, fake: &Fake) -> Result<TokenStream, Error> {
             #(#defaults)*
         }
 
-        /// What a profiler calls.
+        /// The vtable that a profiler calls.
         pub(crate) const VTABLE: &#newest = &#last;
         #tables
         #(#thunks)*

@@ -1,10 +1,12 @@
 //! The callbacks and flags to files of `corprof` and `corprof-macros`.
 //!
 //! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
-//! the vtable, `contract.rs` documentation of the Info methods, and the macros get a table of names; `contract_table.rs` and
-//! the `fake_*.rs` are for the fake CLR of `corprof::testing`. Their meaning comes from `callbacks.toml`, their
+//! the vtable, `contract.rs` documentation of the Info methods, `absent.rs` the compiler's messages for those that a context
+//! lacks, and the macros get a table of names; `contract_table.rs` and the `fake_*.rs` are for the fake CLR of
+//! `corprof::testing`. Their meaning comes from `callbacks.toml`, their
 //! rules from `contracts.toml`.
 
+mod absent;
 mod contract;
 mod contract_table;
 mod events;
@@ -46,12 +48,17 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
         )?,
         file(
             "corprof/src/generated/contract.rs",
-            "What the contract table says of each Info method.",
+            "The rules of each Info method, for its documentation.",
             contract::emit(&context.contracts),
         )?,
         file(
+            "corprof/src/generated/absent.rs",
+            "The calls that `Info` lacks, for the compiler's messages.",
+            absent::emit(&context.contracts)?,
+        )?,
+        file(
             "corprof/src/generated/contract_table.rs",
-            "What contracts.toml says, for the fake CLR.",
+            "The rules of contracts.toml, for the fake CLR.",
             contract_table::emit(&callbacks, &context.contracts)?,
         )?,
         file(

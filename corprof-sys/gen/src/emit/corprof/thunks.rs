@@ -138,7 +138,7 @@ fn vtable(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStream, Erro
     }
     Ok(quote! {
         impl<P: Profiler> Adapter<P> {
-            /// What the runtime calls.
+            /// The vtable that the runtime calls.
             pub(crate) const VTABLE: &'static #newest = &#base;
             #tables
         }
