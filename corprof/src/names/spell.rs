@@ -3,11 +3,11 @@
 //! The text is written from left to right into one buffer. An unknown part is replaced by text in angle brackets with the
 //! reason, and the speller remembers that the name is incomplete and not worth keeping. Names may be endless (metadata and type
 //! arguments come from the profiled program, and nest without limit), so both the depth and the work spent on one name are
-//! limited; an ellipsis replaces the rest. `types` spells the types of signatures.
+//! limited; an ellipsis replaces the rest. `limits` writes the pieces, `types` spells the types of signatures.
 
+mod limits;
 mod types;
 
-use std::fmt::{Display, Write};
 use std::mem;
 
 use super::Name;
@@ -23,12 +23,8 @@ use crate::metadata::signature::{Primitive, SignatureError};
 use crate::metadata::{MethodDef, Table, Token, TypeDef, TypeRef};
 use crate::session::names::Named;
 
-/// The nesting limit for types in one name: type arguments, arrays, specs within specs.
-const MAX_DEPTH: usize = 48;
 /// The limit on enclosing types. A longer chain is a cycle in broken metadata.
 const MAX_LEVELS: usize = 32;
-/// The limit on bytes of text written for one name, intermediate ones included.
-const MAX_WORK: usize = 64 * 1024;
 /// The class of global methods, for which metadata use nil as often as this name.
 const GLOBAL: &str = "<Module>";
 /// Enough for nearly every name.
@@ -432,59 +428,6 @@ impl<'s, S: Source> Speller<'s, S> {
         });
         self.push(&name);
         self.text.push('>');
-    }
-
-    /// Goes one level down, unless that is too deep.
-    fn nested(&mut self, spell: impl FnOnce(&mut Self)) {
-        if self.cut || self.depth >= MAX_DEPTH {
-            self.cut = true;
-            self.text.push_str(ELLIPSIS);
-            return;
-        }
-        self.depth += 1;
-        let start = self.text.len();
-        spell(self);
-        self.depth -= 1;
-        // Text built from parts counts again: each level of nesting may keep a copy of it.
-        self.work = self.work.saturating_add(self.text.len().saturating_sub(start));
-    }
-
-    /// Counts this much text. Returns `false` if the name is already too long.
-    fn has_room(&mut self, length: usize) -> bool {
-        self.work = self.work.saturating_add(length);
-        self.cut |= self.work > MAX_WORK;
-        !self.cut
-    }
-
-    /// Appends text, unless the name is already too long.
-    fn push(&mut self, piece: &str) {
-        let piece = if self.has_room(piece.len()) { piece } else { ELLIPSIS };
-        self.text.push_str(piece);
-    }
-
-    /// The same for a name from the runtime.
-    fn push_name(&mut self, name: &Units) {
-        if self.has_room(name.len()) {
-            name.push_to(&mut self.text);
-        } else {
-            self.text.push_str(ELLIPSIS);
-        }
-    }
-
-    fn unknown_id(&mut self, what: &str, id: usize, error: &Error) {
-        self.unknown_because(what, &format_args!("{id:#x}"), &code_name(error));
-    }
-
-    fn unknown(&mut self, what: &str, token: impl Into<Token>, error: &Error) {
-        self.unknown_because(what, &token.into(), &code_name(error));
-    }
-
-    fn unknown_because(&mut self, what: &str, which: &dyn Display, why: &dyn Display) {
-        self.missing = true;
-        let start = self.text.len();
-        // Writing to a string cannot fail.
-        let _ = write!(self.text, "<unknown {what} {which}: {why}>");
-        self.has_room(self.text.len() - start);
     }
 }
 
