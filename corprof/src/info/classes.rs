@@ -28,11 +28,10 @@ impl Info {
                 Err(code) => return Err(Error::new(code, CLASS_INFO)),
             }
         }
-        match self.class_info_slow(class) {
-            Ok(ClassInfo { module, token, parent, type_args }) => Ok(ClassInfo { module, token, parent, type_args }),
-            Err(sys::COR_E_OBJECTDISPOSED) => Err(dead::<ClassId>(CLASS_INFO)),
-            Err(code) => Err(Error::new(code, CLASS_INFO)),
-        }
+        self.class_info_slow(class).map_err(|code| match code {
+            sys::COR_E_OBJECTDISPOSED => dead::<ClassId>(CLASS_INFO),
+            code => Error::new(code, CLASS_INFO),
+        })
     }
 
     /// Like [`class_info`](Self::class_info), for any class.

@@ -27,14 +27,10 @@ impl Info {
                 Err(code) => return Err(Error::new(code, FUNCTION_INFO)),
             }
         }
-        // Rebuilt field by field so that the fast path returns in registers (1.19 → 1.08 of C).
-        match self.function_info_slow(function) {
-            Ok(FunctionInfo { class, module, token, type_args }) => {
-                Ok(FunctionInfo { class, module, token, type_args })
-            }
-            Err(sys::COR_E_OBJECTDISPOSED) => Err(dead::<FunctionId>(FUNCTION_INFO)),
-            Err(code) => Err(Error::new(code, FUNCTION_INFO)),
-        }
+        self.function_info_slow(function).map_err(|code| match code {
+            sys::COR_E_OBJECTDISPOSED => dead::<FunctionId>(FUNCTION_INFO),
+            code => Error::new(code, FUNCTION_INFO),
+        })
     }
 
     /// Like [`function_info`](Self::function_info), for any function.
