@@ -45,6 +45,7 @@ pub mod args;
 pub mod calls;
 pub mod context;
 pub mod detach;
+pub mod edit;
 pub mod error;
 pub mod event_mask;
 mod ffi;

@@ -68,6 +68,30 @@ pub(crate) fn never<A, R>(_arguments: A) -> R {
 // profiler threads would surprise users who misspell another method.
 impl Info {
     #[doc(hidden)]
+    pub fn edit_method<R>(&self, module: impl Sized, method: impl Sized, edit: impl Sized) -> R
+    where
+        for<'x> Self: MayTriggerGc<'x>,
+    {
+        never((module, method, edit))
+    }
+
+    #[doc(hidden)]
+    pub fn edit_once<R>(&self, function: impl Sized, edit: impl Sized) -> R
+    where
+        for<'x> Self: MayTriggerGc<'x>,
+    {
+        never((function, edit))
+    }
+
+    #[doc(hidden)]
+    pub fn set_checked_body<R>(&self, body: impl Sized) -> R
+    where
+        for<'x> Self: MayTriggerGc<'x>,
+    {
+        never(body)
+    }
+
+    #[doc(hidden)]
     pub fn names<R>(&self) -> R
     where
         for<'x> Self: InCallbackContext<'x>,

@@ -102,13 +102,16 @@ fn shown(signature: &syn::Signature) -> String {
     format!("{}({})", signature.ident, parameters.collect::<Vec<_>>().join(", "))
 }
 
-/// Methods of contexts that are no calls of the runtime. The first four have their messages in src/wrong_context.rs; a message
+/// Methods of contexts that are no calls of the runtime. The first seven have their messages in src/wrong_context.rs; a message
 /// about the others would surprise users who misspell another method.
 const NO_CALLS: &[(&str, Context)] = &[
     ("names()", Context::InCallback),
     ("stack_boundary()", Context::InCallback),
     ("with_hook_thread(look)", Context::InCallback),
     ("spawn_profiler_thread(name, run)", Context::InTriggers),
+    ("edit_method(module, method, edit)", Context::InTriggers),
+    ("edit_once(function, edit)", Context::InTriggers),
+    ("set_checked_body(body)", Context::InTriggers),
     ("detacher()", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),

@@ -13,6 +13,7 @@ mod decoded;
 mod detach;
 #[cfg(target_os = "linux")]
 mod diagnostics;
+mod edits;
 mod event_pipe;
 mod examples;
 mod exceptions;

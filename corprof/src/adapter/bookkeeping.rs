@@ -57,6 +57,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.liveness().module_gone(subject);
             info.known_names().evict_all();
             info.original_bodies().module_gone(subject);
+            info.defined_rows().module_gone(subject);
         }
         Event::ClassUnloadStarted => info.liveness().class_going(info.runtime(), subject),
         Event::ThreadCreated => {

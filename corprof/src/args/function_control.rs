@@ -1,10 +1,50 @@
 //! The result of `get_rejit_parameters`.
 
-use corprof_sys as sys;
+use std::fmt;
+use std::marker::PhantomData;
 
-use super::FunctionControl;
+use corprof_sys as sys;
+use windows_core::Ref;
+
 use crate::error::{Error, Result};
+use crate::id::ModuleId;
 use crate::il_body::{IlMapEntry, check_body};
+use crate::metadata::MethodDef;
+
+/// Takes the result of [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters); valid until the callback returns.
+#[derive(Clone, Copy)]
+pub struct FunctionControl<'cb> {
+    raw: &'cb sys::ICorProfilerFunctionControl,
+    /// The method that the runtime asks about.
+    module: usize,
+    method: u32,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl<'cb> FunctionControl<'cb> {
+    pub(crate) fn new(raw: &'cb Ref<'_, sys::ICorProfilerFunctionControl>, module: usize, method: u32) -> Option<Self> {
+        raw.as_ref().map(|raw| Self { raw, module, method, _not_send: PhantomData })
+    }
+
+    /// The interface itself, for calls that have no safe form yet.
+    ///
+    /// # Safety
+    /// Do not keep a copy: it ends with the callback.
+    pub unsafe fn as_raw(self) -> &'cb sys::ICorProfilerFunctionControl {
+        self.raw
+    }
+
+    /// Whether the runtime asks about this method.
+    pub(crate) fn is_for(self, module: ModuleId, method: MethodDef) -> bool {
+        self.module == module.as_raw() && self.method == method.as_raw()
+    }
+}
+
+impl fmt::Debug for FunctionControl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionControl").finish_non_exhaustive()
+    }
+}
 
 /// The calls belong to `get_rejit_parameters`, which receives the only `FunctionControl`.
 impl FunctionControl<'_> {

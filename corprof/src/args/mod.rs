@@ -17,6 +17,7 @@ pub use arrays::{
 };
 pub use assembly_references::AssemblyReference;
 pub use event_pipe::EventPipeEvent;
+pub use function_control::FunctionControl;
 pub use reasons::{GcReason, Generation, Generations, JitCache, RootKind, SuspendReason, TransitionReason};
 
 macro_rules! borrowed_interfaces {
@@ -51,8 +52,6 @@ macro_rules! borrowed_interfaces {
 }
 
 borrowed_interfaces! {
-    /// Takes the result of [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters); valid until the callback returns.
-    FunctionControl: ICorProfilerFunctionControl;
     /// Takes the result of [`get_assembly_references`](crate::Callbacks::get_assembly_references); valid until the callback
     /// returns.
     AssemblyReferenceProvider: ICorProfilerAssemblyReferenceProvider;

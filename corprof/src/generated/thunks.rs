@@ -1562,7 +1562,7 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
             if let (Some(module), Some(method), Some(control)) = (
                 wire::from_wire(cx, moduleId),
                 Some(MethodDef::from_raw(methodId)),
-                FunctionControl::new(&pFunctionControl),
+                FunctionControl::new(&pFunctionControl, moduleId, methodId),
             ) {
                 profiler.get_rejit_parameters(cx, module, method, control)
             }

@@ -18,7 +18,8 @@ impl Info {
     ///
     /// A body set by [`set_il_function_body`](InTriggers::set_il_function_body) does not change this result, nor does a ReJIT
     /// request. So a rewritten body is the same each time: `jit_compilation_started` comes again for each tier and for on-stack
-    /// replacement, and code that is added to an already rewritten body would run twice, or be invalid. For the body that would
+    /// replacement, and code that is added to an already rewritten body would run twice, or be invalid
+    /// ([`edit_once`](InTriggers::edit_once) edits the first time only). For the body that would
     /// be compiled now, see [`current_il_function_body`](Self::current_il_function_body).
     #[doc = contract!(GetILFunctionBody)]
     ///

@@ -7,10 +7,11 @@
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness` tracks which
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
-//! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced. `wire.rs` converts
-//! the arguments of callbacks.
+//! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
+//! tokens of rows that edits have added. `wire.rs` converts the arguments of callbacks.
 
 mod calls;
+mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
 mod event_pipe_sessions;
@@ -40,6 +41,7 @@ use crate::error::Result;
 use crate::event_mask::Phase;
 
 pub(crate) use calls::{Call, Calls};
+pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_pipe_sessions::Sessions;
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
@@ -80,6 +82,7 @@ struct Session {
     event_pipe_sessions: Sessions,
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
+    defined_rows: DefinedRows,
     prevents_detach: OnceLock<&'static str>,
 }
 
@@ -98,6 +101,7 @@ impl Info {
             event_pipe_sessions: Sessions::default(),
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
+            defined_rows: DefinedRows::default(),
             prevents_detach: OnceLock::new(),
         })))
     }
@@ -164,6 +168,11 @@ impl Info {
     /// The original bodies of methods whose body the profiler has replaced.
     pub(crate) fn original_bodies(&self) -> &OriginalBodies {
         &self.0.original_bodies
+    }
+
+    /// The metadata rows that edits of method bodies have defined.
+    pub(crate) fn defined_rows(&self) -> &DefinedRows {
+        &self.0.defined_rows
     }
 
     /// The profiler's gate, and its state after a panic.

@@ -1,0 +1,154 @@
+//! Makes edits, and hands their results to the runtime.
+
+use std::fmt;
+use std::sync::Arc;
+
+use corprof_il::body::Encoded;
+
+use super::{EditError, MethodEdit, Refusal};
+use crate::args::FunctionControl;
+use crate::context::InTriggers;
+use crate::error::{E_INVALIDARG, Error, Result};
+use crate::id::{FunctionId, ModuleId};
+use crate::info::IlMapEntry;
+use crate::metadata::MethodDef;
+use crate::session::liveness::Lifeline;
+
+/// A body that was edited and verified, for one method. A clone costs nothing.
+///
+/// It may be kept, and handed to the runtime on any thread; after the end of the module it is refused.
+#[derive(Clone)]
+pub struct CheckedBody {
+    lifeline: Lifeline,
+    module: ModuleId,
+    method: MethodDef,
+    body: Arc<Encoded>,
+}
+
+impl CheckedBody {
+    /// The module that the method belongs to.
+    pub const fn module(&self) -> ModuleId {
+        self.module
+    }
+
+    /// The method.
+    pub const fn method(&self) -> MethodDef {
+        self.method
+    }
+
+    /// Header, code, and the sections with exception clauses.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body.bytes
+    }
+
+    /// Where the instructions of the old body are in the new one, for debuggers.
+    pub fn il_map(&self) -> Vec<IlMapEntry> {
+        let entry = |&(old_offset, new_offset)| IlMapEntry { old_offset, new_offset, is_accurate: true };
+        self.body.map.iter().map(entry).collect()
+    }
+}
+
+impl fmt::Debug for CheckedBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("CheckedBody");
+        fields.field("module", &self.module).field("method", &self.method);
+        fields.field("bytes", &self.body.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+impl InTriggers<'_> {
+    /// Edits the body that `method` in `module` was loaded with, and verifies the result. Nothing reaches the runtime yet but
+    /// rows of metadata.
+    ///
+    /// Rows that are added after `module_load_finished` take effect by `ApplyMetaData`, which this calls.
+    ///
+    /// Call class: as [`metadata_emit`](crate::InCallback::metadata_emit) and [`apply_meta_data`](Self::apply_meta_data): **sync**,
+    /// allowed after attach, may start a GC.
+    ///
+    /// # Errors
+    /// [`EditError`]: the runtime's errors, refusals by name, and the breaches of rules. The closure's own errors are returned.
+    pub fn edit_method(
+        &mut self,
+        module: ModuleId,
+        method: MethodDef,
+        edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
+    ) -> Result<CheckedBody, EditError> {
+        const CALL: &str = "edit_method";
+        let lifeline = Lifeline::of(self.liveness(), &self.pin(module, CALL)?);
+        let (body, has_new_rows) = {
+            // Its metadata end here, before the call that may start a GC.
+            let mut method = MethodEdit::open(self, lifeline.clone(), module, method)?;
+            edit(&mut method)?;
+            method.finish()?
+        };
+        if has_new_rows {
+            self.apply_meta_data(module)?;
+        }
+        Ok(CheckedBody { lifeline, module, method, body: Arc::new(body) })
+    }
+
+    /// Replaces the body of a method by an edited one, for all later compilations.
+    ///
+    /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the verifier
+    /// does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]).
+    ///
+    /// # Errors
+    /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module.
+    pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
+        // The module of this body, not the next one at its address, from here to the end of the call.
+        let _loaded = body.lifeline.pin("SetILFunctionBody")?;
+        // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What was
+        // inserted is of known types, or its author has promised so in `body_mut`.
+        unsafe { self.set_il_function_body(body.module, body.method, body.bytes()) }
+    }
+
+    /// Edits and replaces the body of a function, unless the profiler has replaced it before; returns whether it did.
+    ///
+    /// Call it in `jit_compilation_started` of the function itself, which comes again for each tier, for on-stack replacement and
+    /// for each instantiation of a generic method: they all have one body, which is edited once.
+    ///
+    /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
+    ///
+    /// # Errors
+    /// As [`edit_method`](Self::edit_method) and [`set_checked_body`](Self::set_checked_body).
+    pub fn edit_once(
+        &mut self,
+        function: FunctionId,
+        edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
+    ) -> Result<bool, EditError> {
+        if self.is_function_dynamic(function)? {
+            return Err(Refusal::DynamicMethod.into());
+        }
+        let info = self.function_info(function)?;
+        if self.original_bodies().of(info.module.as_raw(), info.token.as_raw()).is_some() {
+            return Ok(false);
+        }
+        let body = self.edit_method(info.module, info.token, edit)?;
+        self.set_checked_body(&body)?;
+        Ok(true)
+    }
+}
+
+impl FunctionControl<'_> {
+    /// Sets the new body of the function to an edited one, and its map for debuggers. The bytes are copied.
+    ///
+    /// Edit on a profiler thread before the request, and only hand over here: other threads that call the method wait meanwhile.
+    ///
+    /// # Errors
+    /// `E_INVALIDARG`: the body is of another method than the request. `COR_E_OBJECTDISPOSED` after the end of the module.
+    /// Otherwise as [`set_il_function_body`](Self::set_il_function_body). Without debugger support in the runtime the map is left
+    /// out.
+    pub fn set_checked_body(self, body: &CheckedBody) -> Result<()> {
+        const CALL: &str = "ICorProfilerFunctionControl::SetILFunctionBody";
+        if !self.is_for(body.module, body.method) {
+            return Err(Error::new(E_INVALIDARG, CALL).about("edited body", "it was made for another method"));
+        }
+        let _loaded = body.lifeline.pin(CALL)?;
+        // SAFETY: as in `InTriggers::set_checked_body`; the request is for this very method.
+        unsafe { self.set_il_function_body(body.bytes()) }?;
+        match self.set_il_instrumented_code_map(&body.il_map()) {
+            Err(error) if error.code() == corprof_sys::CORPROF_E_DEBUGGING_DISABLED => Ok(()),
+            answer => answer,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a method was not edited.
+
+use corprof_il::body;
+use corprof_il::signature;
+use corprof_il::verify::IlError;
+
+use crate::error::Error;
+
+/// Why a method was not edited. Its old body goes on in every case.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditError {
+    /// The runtime refused a call; `CORPROF_E_FUNCTION_NOT_IL` for a method without a body.
+    #[error(transparent)]
+    Runtime(#[from] Error),
+    /// Such methods cannot be edited.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The method's own body cannot be read.
+    #[error("the method's own body cannot be parsed: {0}")]
+    Parse(#[from] body::ParseError),
+    /// The method's own body breaks rules, so nothing can be said of an edited one.
+    #[error("the method's own body breaks {}", list(.0))]
+    Original(Vec<IlError>),
+    /// The edited body breaks rules: all that were found.
+    #[error("the edited body breaks {}", list(.0))]
+    Rejected(Vec<IlError>),
+    /// The edit names an instruction or region that the body does not have.
+    #[error(transparent)]
+    Edit(#[from] body::EditError),
+    /// An instruction was given an operand that it does not take.
+    #[error(transparent)]
+    Operand(#[from] body::WrongOperand),
+    /// The edited body does not fit the format.
+    #[error("the edited body cannot be written: {0}")]
+    Encode(#[from] body::EncodeError),
+    /// The signature of a method, of local variables or of a type does not fit the format.
+    #[error("a signature cannot be written: {0}")]
+    Signature(#[from] signature::EncodeError),
+    /// The closure's own reason.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl EditError {
+    /// All breaches of rules, each with instruction, found and expected; none for other reasons.
+    pub fn breaches(&self) -> &[IlError] {
+        match self {
+            Self::Original(errors) | Self::Rejected(errors) => errors,
+            _ => &[],
+        }
+    }
+}
+
+fn list(errors: &[IlError]) -> String {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    format!("{} of the rules: {}", errors.len(), lines.join("; "))
+}
+
+/// Why a method cannot be edited at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The application makes the module at run time (`AssemblyBuilder`), and goes on changing it.
+    #[error("the module is dynamic: the application still adds to it")]
+    DynamicModule,
+    /// The function is a `DynamicMethod` or a stub of the runtime: it has no token, and is freed with its object.
+    #[error("a dynamic method, or a stub of the runtime, has no body that could be replaced")]
+    DynamicMethod,
+    /// The signature of the method, or that of its local variables, cannot be read.
+    #[error("the method's signatures cannot be read")]
+    BadSignature,
+    /// The instruction to change is no `ldstr`.
+    #[error("the instruction loads no literal string")]
+    NoString,
+    /// The module refers to no assembly of this name, and defines no such type.
+    #[error("the module does not refer to this assembly: define a reference by `metadata_emit` first")]
+    NoAssembly,
+    /// A method has at most 65,535 local variables.
+    #[error("too many local variables")]
+    TooManyLocals,
+}

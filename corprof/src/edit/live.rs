@@ -1,0 +1,309 @@
+//! The metadata of a loaded module, as the verifier asks for them.
+//!
+//! What types of other modules are is not looked up there, only what their names tell: it stays unknown, and nothing is refused
+//! because of it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use corprof_il::verify::{Category, FieldInfo, MethodContext, MethodInfo, Resolve, TypeInfo, WellKnown};
+use corprof_sys as sys;
+
+use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Signature, Type};
+use crate::metadata::{
+    FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec, StandAloneSignature, Table, Token, TypeDef,
+    TypeDefOrRef, TypeRef, TypeSpec, UserString,
+};
+
+/// How deep types can be nested before they are given up.
+const MOST_HOPS: usize = 16;
+
+/// `MethodImplAttributes`: the runtime itself suspends the method.
+const IMPL_ASYNC: u32 = 0x2000;
+
+pub(super) struct LiveMetadata<'a> {
+    import: &'a MetadataImport<'a>,
+    /// Whether it is the library that defines `System.Object`.
+    is_core: bool,
+}
+
+impl<'a> LiveMetadata<'a> {
+    pub(super) fn new(import: &'a MetadataImport<'a>) -> Self {
+        let object = import.find_type_def("System.Object", None).ok().flatten();
+        let object = object.and_then(|object| import.type_def(object).ok());
+        Self { import, is_core: object.is_some_and(|object| object.extends.is_none_or(|base| base.token().is_nil())) }
+    }
+
+    /// The facts about a method that the verifier needs; `None` if its signature cannot be read.
+    pub(super) fn context(&self, method: MethodDef) -> Option<MethodContext> {
+        let props = self.import.method(method).ok()?;
+        let signature = MethodSignature::decode(&props.signature).ok()?;
+        let is_suspended = props.impl_flags.bits() & IMPL_ASYNC != 0;
+        let mut context = MethodContext::new(Some(TypeDefOrRef::Def(props.class)), signature);
+        if is_suspended {
+            context.returns = self.awaited(&context.signature.return_type);
+        }
+        context.references = self.references(method, Type::MethodParameter);
+        context.references.extend(self.references(props.class, Type::TypeParameter));
+        Some(context)
+    }
+
+    /// What a method that the runtime suspends returns in its body: `T` of `Task<T>`, nothing of `Task`.
+    fn awaited(&self, signature: &Type) -> Option<Type> {
+        let (token, argument) = match signature.unmodified() {
+            Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),
+            Type::Class(token) | Type::ValueType(token) => (*token, None),
+            _ => return None,
+        };
+        let name = self.name(token.token())?;
+        let name = name.strip_prefix("System.Threading.Tasks.")?;
+        let is_task = ["Task", "Task`1", "ValueTask", "ValueTask`1"].contains(&name);
+        is_task.then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
+    }
+
+    /// The generic parameters that only reference types can stand for, or perhaps only such, if a constraint is a type of
+    /// another module.
+    fn references(&self, owner: impl Into<Token>, parameter: fn(u32) -> Type) -> Vec<Type> {
+        let params = self.import.generic_params(owner).unwrap_or_default();
+        let found = params.into_iter().filter(|param| {
+            let constraints = || self.import.generic_param_constraints(param.token).unwrap_or_default();
+            param.flags.contains(sys::gpReferenceTypeConstraint)
+                || constraints().into_iter().any(|constraint| self.is_class_constraint(constraint))
+        });
+        found.map(|param| parameter(param.index)).collect()
+    }
+
+    fn is_class_constraint(&self, token: Token) -> bool {
+        let token = match self.type_spec(token) {
+            Some(Type::Generic { value_type: false, definition, .. }) => definition.token(),
+            Some(_) => return false,
+            None => token,
+        };
+        let is_interface =
+            |definition| self.import.type_def(definition).is_ok_and(|props| props.flags.contains(sys::tdInterface));
+        let is_base = |name: String| matches!(&*name, "System.Object" | "System.ValueType" | "System.Enum");
+        match token.table() {
+            Some(Table::TypeDef) => {
+                !is_interface(TypeDef::from_raw(token.as_raw())) && !self.name(token).is_some_and(is_base)
+            }
+            Some(Table::TypeRef) => !self.name(token).is_some_and(is_base),
+            _ => false,
+        }
+    }
+
+    /// The name of a type, without the enclosing ones.
+    fn name(&self, token: Token) -> Option<String> {
+        match token.table()? {
+            Table::TypeDef => self.import.type_def(TypeDef::from_raw(token.as_raw())).ok().map(|props| props.name),
+            Table::TypeRef => self.import.type_ref(TypeRef::from_raw(token.as_raw())).ok().map(|props| props.name),
+            _ => None,
+        }
+    }
+
+    fn of_definition(&self, definition: TypeDef) -> Option<TypeInfo> {
+        let props = self.import.type_def(definition).ok()?;
+        let is_top = self.import.enclosing_class(definition).ok().flatten().is_none();
+        let name = props.name.strip_prefix("System.").filter(|_| self.is_core && is_top);
+        let base = props.extends.and_then(|base| self.name(base.token()));
+        let category = match base.as_deref() {
+            _ if props.flags.contains(sys::tdInterface) || name == Some("Enum") => Category::Reference,
+            Some("System.Enum") => self.enum_type(definition).map_or(Category::Unknown, Category::Enum),
+            Some("System.ValueType") => Category::Value,
+            _ => Category::Reference,
+        };
+        let identity = definition.as_raw().into();
+        Some(TypeInfo { identity, category, well_known: name.and_then(WellKnown::from_name) })
+    }
+
+    /// The primitive type under an enumeration: that of its one instance field.
+    fn enum_type(&self, definition: TypeDef) -> Option<Primitive> {
+        for field in self.import.fields(definition).ok()? {
+            let props = self.import.field(field).ok()?;
+            if !props.flags.contains(sys::fdStatic) {
+                return match Type::decode_field(&props.signature).ok()? {
+                    Type::Primitive(primitive) => Some(primitive),
+                    _ => None,
+                };
+            }
+        }
+        None
+    }
+
+    fn of_reference(&self, reference: TypeRef) -> Option<TypeInfo> {
+        let mut hasher = DefaultHasher::new();
+        let mut at = reference;
+        for hop in 0..MOST_HOPS {
+            let props = self.import.type_ref(at).ok()?;
+            props.name.hash(&mut hasher);
+            match props.scope.table() {
+                Some(Table::TypeRef) => at = TypeRef::from_raw(props.scope.as_raw()),
+                Some(Table::AssemblyRef) => {
+                    props.scope.as_raw().hash(&mut hasher);
+                    let name = props.name.strip_prefix("System.").filter(|_| hop == 0);
+                    let well_known = name.and_then(WellKnown::from_name);
+                    let identity = 1 << 63 | hasher.finish();
+                    return Some(TypeInfo { identity, category: Category::Unknown, well_known });
+                }
+                Some(Table::Module) if hop == 0 => {
+                    let definition = self.import.find_type_def(&props.name, None).ok().flatten()?;
+                    return self.of_definition(definition);
+                }
+                _ => break,
+            }
+        }
+        Some(TypeInfo { identity: 1 << 63 | hasher.finish(), category: Category::Unknown, well_known: None })
+    }
+
+    /// The type that has a member, and whether it is one of this module.
+    fn parent(&self, token: Token) -> Option<Option<TypeDefOrRef>> {
+        Some(match token.table()? {
+            // A call with more arguments than the definition has.
+            Table::MethodDef => {
+                let method = self.import.method(MethodDef::from_raw(token.as_raw())).ok()?;
+                Some(TypeDefOrRef::Def(method.class))
+            }
+            Table::ModuleRef => None,
+            _ => TypeDefOrRef::from_token(token),
+        })
+    }
+}
+
+impl Resolve for LiveMetadata<'_> {
+    fn type_info(&self, token: Token) -> Option<TypeInfo> {
+        match token.table()? {
+            Table::TypeDef => self.of_definition(TypeDef::from_raw(token.as_raw())),
+            Table::TypeRef => self.of_reference(TypeRef::from_raw(token.as_raw())),
+            _ => None,
+        }
+    }
+
+    fn type_spec(&self, token: Token) -> Option<Type> {
+        if token.table() != Some(Table::TypeSpec) {
+            return None;
+        }
+        Type::decode(&self.import.type_spec(TypeSpec::from_raw(token.as_raw())).ok()?).ok()
+    }
+
+    fn method(&self, token: Token) -> Option<MethodInfo> {
+        match token.table()? {
+            Table::MethodDef => {
+                let props = self.import.method(MethodDef::from_raw(token.as_raw())).ok()?;
+                Some(MethodInfo {
+                    owner: Some(TypeDefOrRef::Def(props.class)),
+                    signature: MethodSignature::decode(&props.signature).ok()?,
+                    is_constructor: props.name == ".ctor",
+                    is_abstract: props.flags.contains(sys::mdAbstract),
+                    is_virtual: Some(props.flags.contains(sys::mdVirtual)),
+                })
+            }
+            Table::MemberRef => {
+                let props = self.import.member_ref(MemberRef::from_raw(token.as_raw())).ok()?;
+                Some(MethodInfo {
+                    owner: self.parent(props.parent)?,
+                    signature: MethodSignature::decode(&props.signature).ok()?,
+                    is_constructor: props.name == ".ctor",
+                    is_abstract: false,
+                    is_virtual: None,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn method_spec(&self, token: Token) -> Option<(Token, Vec<Type>)> {
+        if token.table() != Some(Table::MethodSpec) {
+            return None;
+        }
+        let props = self.import.method_spec(MethodSpec::from_raw(token.as_raw())).ok()?;
+        Some((props.parent, Type::decode_method_spec(&props.signature).ok()?))
+    }
+
+    fn field(&self, token: Token) -> Option<FieldInfo> {
+        match token.table()? {
+            Table::FieldDef => {
+                let props = self.import.field(FieldDef::from_raw(token.as_raw())).ok()?;
+                Some(FieldInfo {
+                    owner: Some(TypeDefOrRef::Def(props.class)),
+                    ty: Type::decode_field(&props.signature).ok()?,
+                    is_static: Some(props.flags.contains(sys::fdStatic)),
+                })
+            }
+            Table::MemberRef => {
+                let props = self.import.member_ref(MemberRef::from_raw(token.as_raw())).ok()?;
+                let ty = Type::decode_field(&props.signature).ok()?;
+                Some(FieldInfo { owner: self.parent(props.parent)?, ty, is_static: None })
+            }
+            _ => None,
+        }
+    }
+
+    fn signature(&self, token: Token) -> Option<Signature> {
+        if token.table() != Some(Table::StandAloneSignature) {
+            return None;
+        }
+        Signature::decode(&self.import.signature(StandAloneSignature::from_raw(token.as_raw())).ok()?).ok()
+    }
+
+    fn has_string(&self, token: Token) -> bool {
+        token.table() == Some(Table::UserString)
+            && self.import.user_string_units(UserString::from_raw(token.as_raw())).is_ok()
+    }
+
+    fn delegate(&self, token: Token) -> Option<MethodSignature> {
+        if token.table() == Some(Table::TypeRef) {
+            let props = self.import.type_ref(TypeRef::from_raw(token.as_raw())).ok()?;
+            return well_known_delegate(&props.name);
+        }
+        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()))?;
+        let base = self.import.type_def(definition).ok()?.extends?;
+        if self.name(base.token())? != "System.MulticastDelegate" {
+            return None;
+        }
+        let invoke = *self.import.methods_named(definition, "Invoke").ok()?.first()?;
+        MethodSignature::decode(&self.import.method(invoke).ok()?.signature).ok()
+    }
+}
+
+/// `Invoke` of the delegates that most code uses, which other modules define.
+fn well_known_delegate(name: &str) -> Option<MethodSignature> {
+    let name = name.strip_prefix("System.")?;
+    let (name, count) = match name.split_once('`') {
+        Some((name, count)) => (name, count.parse::<u32>().ok().filter(|count| (1..=17).contains(count))?),
+        None => (name, 0),
+    };
+    let (parameters, return_type) = match (name, count) {
+        ("Action", 0..=16) => (count, Type::Primitive(Primitive::Void)),
+        ("Func", 1..) => (count - 1, Type::TypeParameter(count - 1)),
+        ("Predicate", 1) => (1, Type::Primitive(Primitive::Bool)),
+        ("Converter", 2) => (1, Type::TypeParameter(1)),
+        _ => return None,
+    };
+    Some(MethodSignature {
+        convention: CallingConvention::Default,
+        has_this: true,
+        explicit_this: false,
+        generic_parameters: 0,
+        return_type,
+        parameters: (0..parameters).map(Type::TypeParameter).collect(),
+        sentinel: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delegates_are_known_by_name() {
+        let shape = |name| well_known_delegate(name).map(|invoke| (invoke.parameters.len(), invoke.return_type));
+        assert_eq!(shape("System.Action"), Some((0, Type::Primitive(Primitive::Void))));
+        assert_eq!(shape("System.Action`16"), Some((16, Type::Primitive(Primitive::Void))));
+        assert_eq!(shape("System.Func`1"), Some((0, Type::TypeParameter(0))));
+        assert_eq!(shape("System.Func`17"), Some((16, Type::TypeParameter(16))));
+        assert_eq!(shape("System.Predicate`1"), Some((1, Type::Primitive(Primitive::Bool))));
+        for other in
+            ["Action", "System.Action`17", "System.Func", "System.Func`18", "System.Func`x", "System.EventHandler"]
+        {
+            assert_eq!(shape(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! [`MethodEdit`]: a body together with the metadata of its module.
+
+use std::cell::Cell;
+use std::fmt;
+
+use corprof_il::Body;
+use corprof_il::body::Encoded;
+use corprof_il::verify::{MethodContext, Verifier};
+use corprof_sys as sys;
+
+use super::live::LiveMetadata;
+use super::{EditError, Refusal};
+use crate::context::InTriggers;
+use crate::id::ModuleId;
+use crate::metadata::signature::{Signature, Type};
+use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
+use crate::session::liveness::Lifeline;
+
+/// A body that is being edited, in its module. [`InTriggers::edit_method`] lends it to a closure.
+pub struct MethodEdit<'cb> {
+    cx: &'cb InTriggers<'cb>,
+    lifeline: Lifeline,
+    emit: MetadataEmit<'cb>,
+    import: MetadataImport<'cb>,
+    module: ModuleId,
+    method: MethodDef,
+    context: MethodContext,
+    body: Body,
+    locals: Vec<Type>,
+    has_new_locals: bool,
+    has_new_rows: Cell<bool>,
+}
+
+/// A local variable that an edit has added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Local(u16);
+
+impl Local {
+    /// Its number, for `ldloc` and `stloc`.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+}
+
+impl<'cb> MethodEdit<'cb> {
+    pub(super) fn open(
+        cx: &'cb InTriggers<'cb>,
+        lifeline: Lifeline,
+        module: ModuleId,
+        method: MethodDef,
+    ) -> Result<Self, EditError> {
+        if method.as_raw() & 0x00ff_ffff == 0 {
+            return Err(Refusal::DynamicMethod.into());
+        }
+        if cx.module_info(module)?.flags.contains(sys::COR_PRF_MODULE_DYNAMIC) {
+            return Err(Refusal::DynamicModule.into());
+        }
+        let body = Body::parse(&cx.il_function_body(module, method)?)?;
+        let emit = cx.metadata_emit(module)?;
+        let import = emit.import()?;
+        let live = LiveMetadata::new(&import);
+        let context = live.context(method).ok_or(Refusal::BadSignature)?;
+        Verifier::new(&live).verify(&body, &context).map_err(EditError::Original)?;
+        let locals = match body.locals().filter(|token| token.table() == Some(Table::StandAloneSignature)) {
+            Some(token) => {
+                let blob = import.signature(StandAloneSignature::from_raw(token.as_raw()))?;
+                let Ok(Signature::Locals(locals)) = Signature::decode(&blob) else {
+                    return Err(Refusal::BadSignature.into());
+                };
+                locals
+            }
+            None => Vec::new(),
+        };
+        let (has_new_locals, has_new_rows) = (false, Cell::new(false));
+        Ok(Self { cx, lifeline, emit, import, module, method, context, body, locals, has_new_locals, has_new_rows })
+    }
+
+    /// The body as it is now.
+    pub const fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The body, to be changed by hand-written instructions.
+    ///
+    /// The result is verified all the same: the flow of control, and how many values of which kinds are on the stack.
+    ///
+    /// # Safety
+    /// What the verifier does not prove must hold: each object is of the class that the instruction expects that takes it, each
+    /// address is one that may be read or written so, and each token that was made for this body means what its code takes it
+    /// for. Code that breaks this corrupts the process. An address that the code contains must stay valid as long as the process
+    /// runs.
+    pub const unsafe fn body_mut(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// Adds a local variable; returns its number for `ldloc` and `stloc`.
+    ///
+    /// It holds references and structs with references at null until it is written; others may begin with any value, if the
+    /// method does not ask for zeroes ([`Body::init_locals`]).
+    ///
+    /// # Errors
+    /// [`Refusal::TooManyLocals`].
+    pub fn add_local(&mut self, ty: Type) -> Result<Local, EditError> {
+        // 65,535 is no index.
+        let number = u16::try_from(self.locals.len()).ok().filter(|number| *number < u16::MAX);
+        let number = number.ok_or(Refusal::TooManyLocals)?;
+        self.locals.push(ty);
+        self.has_new_locals = true;
+        Ok(Local(number))
+    }
+
+    /// The module that the method belongs to.
+    pub const fn module(&self) -> ModuleId {
+        self.module
+    }
+
+    /// The method.
+    pub const fn method(&self) -> MethodDef {
+        self.method
+    }
+
+    /// The metadata of the module, including rows that were added.
+    pub const fn metadata(&self) -> &MetadataImport<'cb> {
+        &self.import
+    }
+
+    /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each time.
+    pub fn emit(&self) -> &MetadataEmit<'cb> {
+        self.note_row();
+        &self.emit
+    }
+
+    pub(super) const fn context(&self) -> &'cb InTriggers<'cb> {
+        self.cx
+    }
+
+    pub(super) const fn lifeline(&self) -> &Lifeline {
+        &self.lifeline
+    }
+
+    pub(super) fn note_row(&self) {
+        self.has_new_rows.set(true);
+    }
+
+    pub(super) const fn code_mut(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// Verifies and writes the edited body; says as well whether rows were added to the metadata.
+    pub(super) fn finish(mut self) -> Result<(Encoded, bool), EditError> {
+        if self.has_new_locals {
+            let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
+            self.body.set_locals(Some(token.into()));
+        }
+        let live = LiveMetadata::new(&self.import);
+        Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
+        Ok((self.body.encode_mapped()?, self.has_new_rows.get()))
+    }
+}
+
+impl fmt::Debug for MethodEdit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MethodEdit").field("module", &self.module).field("method", &self.method).finish_non_exhaustive()
+    }
+}

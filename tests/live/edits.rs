@@ -1,0 +1,64 @@
+//! Edited bodies: the program's output shows that they run, once, in both modes of the compiler; refused ones are not run.
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+const LIBRARY: &str = "edits";
+
+/// Runs the program under a profiler, optimised at once and by tiers.
+fn in_both_modes(profiler: &str, args: &[&str], check: impl Fn(&Outcome) -> Result<()>) -> Result<()> {
+    for runtime in Runtime::all()? {
+        for tiered in ["0", "1"] {
+            let run = Run::new(&runtime, "Edits").args(args).env("COMPlus_TieredCompilation", tiered);
+            let outcome = run.profiler_named(LIBRARY, profiler).run()?;
+            outcome.exited_with(0)?;
+            ensure!(!outcome.stderr.contains("panicked"), "tiered {tiered}: {outcome}");
+            check(&outcome)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the program prints behind the greetings: numbers of calls and rounds, a method that was not changed, and two that
+/// cannot be.
+const REST: &str = "goodbye Int32, goodbye String\n\
+                    300000, 300001 rounds, 100000 calls\n\
+                    as it was\n\
+                    dynamic method, dynamic module\n";
+
+#[test]
+fn methods_are_edited_when_they_are_compiled() -> Result<()> {
+    in_both_modes("WhenCompiled", &[], |outcome| {
+        ensure!(outcome.stdout == format!("goodbye\n{REST}"), "{outcome}");
+        let lines: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("edits| ")).collect();
+        for expected in [
+            "Loop: true",
+            "Seen: true",
+            "dynamic: a dynamic method, or a stub of the runtime, has no body that could be replaced",
+            "BuiltMethod: None: the module is dynamic: the application still adds to it",
+            "100000 calls",
+        ] {
+            ensure!(lines.contains(&expected), "not told: {expected}: {outcome}");
+        }
+        // Once for the class, and once for all instantiations of the generic class; then it comes again.
+        ensure!(lines.iter().filter(|line| **line == "Greet: true").count() == 2, "{outcome}");
+        ensure!(lines.contains(&"Greet: false"), "{outcome}");
+        let refused = "Unsound: Some(StackUnexpected): the edited body breaks ";
+        ensure!(lines.iter().any(|line| line.starts_with(refused)), "{outcome}");
+        Ok(())
+    })
+}
+
+#[test]
+fn methods_are_edited_by_rejit() -> Result<()> {
+    in_both_modes("ByReJit", &["wait"], |outcome| {
+        let expected = format!("hello\ngoodbye\n{}", REST.replace("goodbye ", "hello "));
+        ensure!(outcome.stdout == expected, "{outcome}");
+        for expected in ["edits| 3 requested: Ok(())", "edits| Unsound: Some(StackUnexpected)", "edits| given: Ok(())"]
+        {
+            ensure!(outcome.stderr.contains(expected), "not told: {expected}: {outcome}");
+        }
+        ensure!(!outcome.stderr.contains("not compiled"), "{outcome}");
+        Ok(())
+    })
+}
