@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// All built-in profilers.
-pub const ALL: [Bundled; 7] = [
+pub const ALL: [Bundled; 8] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
@@ -62,6 +62,12 @@ pub const ALL: [Bundled; 7] = [
         name: "stacks",
         profiler: "Stacks",
         summary: "attached by `corprof stacks`: shows the stacks of all threads",
+        output: None,
+    },
+    Bundled {
+        name: "top",
+        profiler: "Top",
+        summary: "attached by `corprof top`: counts the processor time of methods",
         output: None,
     },
 ];

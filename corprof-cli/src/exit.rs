@@ -26,8 +26,8 @@ pub const TABLE: &str = "\
 Exit codes:
 
     0  success; no check failed
-    1  `il check` refused a body, the runtime refused the profiler of `attach`, `stacks`
-       or `record -p` or would have refused it, or `doctor` has findings
+    1  `il check` refused a body, the runtime refused the profiler of `attach`, `stacks`,
+       `top` or `record -p` or would have refused it, or `doctor` has findings
     2  the command line is wrong
     3  the command could not do its work: no such process, an unreadable file
 

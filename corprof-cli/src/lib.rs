@@ -27,6 +27,7 @@ pub mod select;
 mod signals;
 pub mod stacks;
 pub mod stop;
+pub mod top;
 mod visit;
 pub mod witness;
 
@@ -49,6 +50,7 @@ enum Command {
     Run(run::Args),
     Record(record::Args),
     Stacks(stacks::Args),
+    Top(top::Args),
     Ps(ps::Args),
     Attach(attach::Args),
     Doctor(doctor::Args),
@@ -78,6 +80,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(args),
         Command::Record(args) => record::run(args),
         Command::Stacks(args) => stacks::run(args),
+        Command::Top(args) => top::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Doctor(args) => doctor::run(args),

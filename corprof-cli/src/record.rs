@@ -94,14 +94,16 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// Parses a number of seconds above 0.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     /// A year: the sampler takes no more.
     const MOST: f64 = 365.0 * 24.0 * 60.0 * 60.0;
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= MOST);
     seconds.ok_or_else(|| "give a number of seconds above 0, such as 30 or 0.5".to_owned())
 }
 
-fn hertz(text: &str) -> Result<f64, String> {
+/// Parses a rate.
+pub(crate) fn hertz(text: &str) -> Result<f64, String> {
     let hertz = text.parse().ok().filter(|hertz| (0.01..=10_000.0).contains(hertz));
     hertz.ok_or_else(|| "give a number from 0.01 to 10000".to_owned())
 }

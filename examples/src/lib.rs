@@ -26,6 +26,9 @@ pub mod stacks;
 #[path = "../timer.rs"]
 pub mod timer;
 #[cfg(corprof_bundle)]
+#[path = "../top.rs"]
+pub mod top;
+#[cfg(corprof_bundle)]
 #[path = "../tracer.rs"]
 pub mod tracer;
 
@@ -37,5 +40,6 @@ corprof::export!(
     sampler::SamplerProfiler,
     stacks::Stacks,
     timer::Timer,
+    top::Top,
     tracer::Tracer,
 );

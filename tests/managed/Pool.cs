@@ -1,10 +1,10 @@
 // A pool of threads that wait for work and do it in short pieces, in known shares: 60 %, 30 % and 10 % of the time.
 //
-//     Pool [MILLISECONDS = 1000] [THREADS = 8] [TURNS = 20000]
+//     Pool [MILLISECONDS = 1000] [THREADS = 8] [TURNS = 20000] [ready]
 //
 // A piece is ten calls of the same method, of TURNS turns, in some random order: six come by Sixty, three by Thirty and one by
 // Ten; then its thread waits for the next one. As many pieces are under way as there are threads, so that a full machine has
-// no thread that is always at work.
+// no thread that is always at work. With `ready` it says so when its threads have been started.
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
@@ -37,6 +37,7 @@ static class Pool
             clients[i] = new Thread(() => Asks(seed, milliseconds)) { Name = "client " + i };
             clients[i].Start();
         }
+        if (args.Length > 3) Console.WriteLine(args[3]);
         foreach (Thread client in clients) client.Join();
         lock (gate)
         {

@@ -9,6 +9,7 @@ mod ps;
 mod record;
 mod run;
 mod stacks;
+mod top;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,330 @@
+//! `corprof top`: which methods of a process use the processor now, by the built-in profiler of that name.
+
+mod counts;
+mod lease;
+mod rates;
+mod table;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, anyhow, bail};
+use corprof_diagnostics::Process;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use serde_json::{Value, json};
+
+use self::counts::{Column, Counts, Snapshot};
+use self::lease::Lease;
+use self::rates::Session;
+use self::table::{Condition, Pressed, View};
+use crate::exit::Outcome;
+use crate::inspect;
+use crate::record::{hertz, seconds};
+use crate::signals::Signals;
+use crate::visit::{self, Place};
+
+/// The time that the percentages of the live table are of.
+const WINDOW: Duration = Duration::from_secs(5);
+/// The duration without a terminal.
+const DURATION: f64 = 5.0;
+/// The rows of the printed table.
+const ROWS: usize = 30;
+/// The time limit for numbers of a process that has not ended.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The time without new numbers after which the table says so.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The interval at which the terminal is asked for keys and the process for numbers.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Show which methods of a process use the processor, live.
+///
+/// Attaches the built-in sampler until `q`, Esc or Ctrl-C, and shows a table: the processor time of each method itself (own), and
+/// with the methods that it calls (total). Percentages are of one processor and of the last 5 seconds; the other columns are seconds
+/// since the start. The lines above have rates of allocations, exceptions and collections (of generation 0, 1 and 2), which the
+/// runtime sends each second. The process needs no preparation, and must not have another profiler. If this command is killed, the
+/// sampler detaches by itself within a minute.
+///
+/// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates are averages.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof top 4711
+  corprof top 4711 --sort total
+  corprof top 4711 --once --duration 30 --rows 10
+  corprof top 4711 --json | jq -r '.methods[] | select(.own_seconds > 1) | .method'
+
+Keys: q, Esc or Ctrl-C quit; 1 to 4 sort by a column; p or space pauses the display; arrows and page keys scroll.
+
+Exits with 1 if the runtime refused the profiler, and with 3 if there is no such process, it is not a .NET process, it belongs to
+another user, or it sent no numbers. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it
+    pid: u32,
+
+    /// Print one table and end
+    #[arg(long)]
+    once: bool,
+
+    /// Print one JSON document and end: methods with times in seconds, and what the runtime counted in that time (`events`)
+    #[arg(long)]
+    json: bool,
+
+    /// End after this many seconds [default without a terminal: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// The column to sort by: own and total of the last seconds, or the sums since the start
+    #[arg(long, value_enum, value_name = "COLUMN", default_value = "own")]
+    sort: Column,
+
+    /// The most methods to print [default: 30; with --json: all]
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+
+    /// Samplings per second
+    #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = hertz)]
+    rate: f64,
+
+    /// The highest overhead of sampling, in per cent of the application's time: above it, samplings are skipped
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    budget: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.01..=100.0).contains(percent));
+    percent.ok_or_else(|| "give a number from 0.01 to 100".to_owned())
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process is not there, the runtime refuses, or it sends no numbers.
+pub fn run(args: &Args) -> Outcome {
+    let is_live = !args.once && !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
+    let process = Process::open(args.pid)?;
+    let place = Place::new(&process)?;
+    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let out = place.file("top");
+    let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
+    let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
+    let settings = [("TOP_OUT", out.as_os_str()), ("TOP_HZ", rate.as_ref()), ("TOP_BUDGET", budget.as_ref())];
+    place.attach(&process, "top", &settings)?;
+    let mut watched = Watched {
+        pid: args.pid,
+        place: &place,
+        file: place.of_process(&out, ""),
+        written: None,
+        counts: Counts::new(is_live.then_some(WINDOW)),
+        lease,
+        session: Session::start(process.client()),
+        news: Instant::now(),
+    };
+    let shown = if is_live { live(args, &mut watched, &mut signals) } else { once(args, &mut watched, &mut signals) };
+    let is_lost = watched.lease.is_lost();
+    // The end of the lease has the profiler detach; meanwhile the session ends.
+    drop(watched);
+    if !is_lost {
+        visit::tell("top", args.pid, &place.wait(&out, &mut signals));
+    }
+    shown?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The process, and what is known of it.
+struct Watched<'p> {
+    pid: u32,
+    place: &'p Place,
+    /// The profiler's file, and when it wrote the one that was read last.
+    file: PathBuf,
+    written: Option<SystemTime>,
+    counts: Counts,
+    // Dropped in this order.
+    lease: Lease,
+    session: Session,
+    /// When the last numbers came.
+    news: Instant,
+}
+
+impl Watched<'_> {
+    /// Reads the profiler's file if it is a new one. Whether there were new numbers.
+    fn look(&mut self) -> Result<bool> {
+        if self.lease.is_lost() {
+            bail!(
+                "the profiler has left process {}, because this command was stopped for more than 30 s. Start it again",
+                self.pid
+            );
+        }
+        // There is no file before the first second is over.
+        let Ok(written) = fs::metadata(&self.file).and_then(|metadata| metadata.modified()) else { return Ok(false) };
+        if self.written.replace(written) == Some(written) {
+            return Ok(false);
+        }
+        let text = fs::read_to_string(&self.file).context("cannot read the numbers of the profiler")?;
+        let snapshot = Snapshot::parse(&text).with_context(|| {
+            format!("the profiler has written an unknown format:\n{}", text.lines().next().unwrap_or(""))
+        })?;
+        let is_new = self.counts.add(snapshot);
+        if is_new {
+            self.news = Instant::now();
+        }
+        Ok(is_new)
+    }
+
+    fn condition(&self, has_ended: bool) -> Condition {
+        let silence = self.news.elapsed();
+        match () {
+            () if has_ended => Condition::Ended,
+            () if self.written.is_none() => Condition::Starts,
+            () if silence > SILENCE => Condition::Silent(silence),
+            () => Condition::Runs,
+        }
+    }
+
+    /// Whether numbers of this duration have come.
+    fn is_over(&self, duration: Option<f64>) -> bool {
+        duration.is_some_and(|seconds| self.counts.last().elapsed.as_secs_f64() >= seconds)
+    }
+}
+
+/// Collects numbers for a time, and prints them.
+fn once(args: &Args, watched: &mut Watched<'_>, signals: &mut Signals) -> Result<()> {
+    let duration = args.duration.unwrap_or(DURATION);
+    let pid = args.pid;
+    eprintln!("corprof: counting processor time in process {pid} for {duration} s");
+    let has_ended = loop {
+        // Asked before the file: a process may write the file and end right afterwards.
+        let has_ended = watched.place.has_ended();
+        watched.look()?;
+        if has_ended || watched.is_over(Some(duration)) || signals.is_interrupted() {
+            break has_ended;
+        }
+        if watched.news.elapsed() > PATIENCE {
+            bail!("process {pid} has sent no numbers for {} s. Is it stopped?", PATIENCE.as_secs());
+        }
+        thread::sleep(LOOK);
+    };
+    if watched.written.is_none() {
+        let why = if has_ended { "the process ended" } else { "the command was interrupted" };
+        bail!("there are no numbers of process {pid}: {why} within the first second");
+    }
+    if has_ended {
+        eprintln!("corprof: process {pid} has ended");
+    }
+    let mut out = io::stdout().lock();
+    let (counts, delivered) = (&watched.counts, watched.session.delivered());
+    if args.json {
+        let document = document(args, has_ended, counts, &delivered);
+        return Ok(writeln!(out, "{document}")?);
+    }
+    writeln!(out, "process {pid}: {}", inspect::command_line(pid).as_deref().unwrap_or("?"))?;
+    write!(out, "{}", table::text(counts, &delivered, args.sort, args.rows.unwrap_or(ROWS)))?;
+    Ok(out.flush()?)
+}
+
+/// The numbers as JSON. Times are in seconds; `events` is null if the runtime has sent none.
+fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::Delivered) -> Value {
+    let last = counts.last();
+    let rows = counts.rows(args.sort);
+    let methods = rows.iter().take(args.rows.unwrap_or(usize::MAX)).map(|row| {
+        let [own, total] = [row.times.own, row.times.total].map(|time| time.as_secs_f64());
+        json!({ "method": row.name, "own_seconds": own, "total_seconds": total })
+    });
+    let events = delivered.rates.as_ref().map(|rates| {
+        json!({
+            "seconds": rates.allocated.seconds,
+            "allocated_bytes": rates.allocated.sum,
+            "exceptions": rates.exceptions.sum,
+            "collections": rates.collections.map(|counter| counter.sum),
+            "gc_percent": rates.gc_percent,
+            "heap_mb": rates.heap_mb,
+        })
+    });
+    json!({
+        "pid": args.pid,
+        "command": inspect::command_line(args.pid),
+        "has_ended": has_ended,
+        "seconds": last.elapsed.as_secs_f64(),
+        "processor_seconds": last.processor.as_secs_f64(),
+        "suspended_seconds": last.suspended.as_secs_f64(),
+        "samplings": last.rounds,
+        "threads": last.threads,
+        "events": events,
+        "events_problem": delivered.problem,
+        "methods": methods.collect::<Vec<_>>(),
+    })
+}
+
+/// The terminal in its own screen and without echo. Dropping this value restores it; so does a panic.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self> {
+        let opened = ratatui::try_init().map(Self);
+        if opened.is_err() {
+            // It may have been changed in part.
+            let _ = ratatui::try_restore();
+        }
+        opened.context("cannot draw into the terminal: use --once")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// Shows the table until a key ends it.
+fn live(args: &Args, watched: &mut Watched<'_>, signals: &mut Signals) -> Result<()> {
+    let mut view = View::new(args.pid, inspect::command_line(args.pid).as_deref(), args.sort);
+    let mut screen = Screen::open()?;
+    let mut shown = None;
+    let has_ended = loop {
+        let has_ended = watched.place.has_ended();
+        let is_new = watched.look()?;
+        let condition = watched.condition(has_ended);
+        if is_new || shown != Some(condition) {
+            shown = Some(condition);
+            view.update(condition, &watched.counts, &watched.session.delivered());
+            screen.0.draw(|frame| view.draw(frame))?;
+        }
+        if watched.is_over(args.duration) || signals.is_interrupted() || is_quit(&mut view, &mut screen, watched)? {
+            break has_ended;
+        }
+    };
+    drop(screen);
+    if has_ended {
+        eprintln!("corprof: process {} has ended", args.pid);
+    }
+    Ok(())
+}
+
+/// Waits a moment for keys. Whether one of them ends the command.
+fn is_quit(view: &mut View, screen: &mut Screen, watched: &Watched<'_>) -> Result<bool> {
+    let mut wait = LOOK;
+    while event::poll(wait).map_err(|error| anyhow!(error).context("cannot read keys"))? {
+        wait = Duration::ZERO;
+        let pressed = match event::read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => view.press(key),
+            Event::Resize(..) => Pressed::Change,
+            _ => Pressed::Nothing,
+        };
+        match pressed {
+            Pressed::Quit => return Ok(true),
+            Pressed::Change => {
+                view.update(
+                    watched.condition(watched.place.has_ended()),
+                    &watched.counts,
+                    &watched.session.delivered(),
+                );
+                screen.0.draw(|frame| view.draw(frame))?;
+            }
+            Pressed::Nothing => {}
+        }
+    }
+    Ok(false)
+}

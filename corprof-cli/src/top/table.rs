@@ -1,0 +1,389 @@
+//! The table: its numbers as text, and how it is drawn and controlled in a terminal.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Cell, Row as Cells, Table};
+
+use super::counts::{Column, Counts, Row, sort};
+use super::rates::{Counter, Delivered};
+
+/// The columns before the method: keyword of `--sort`, title, width.
+const COLUMNS: [(Column, &str, u16); 4] = [
+    (Column::Own, "own %", 7),
+    (Column::Total, "total %", 8),
+    (Column::OwnSum, "own s", 9),
+    (Column::TotalSum, "total s", 9),
+];
+/// The rows that a page key scrolls.
+const PAGE: usize = 10;
+const HELP: &str = " q detach and quit   1 2 3 4 sort by column   p pause   ↑ ↓ scroll ";
+
+/// The condition of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// The profiler has not written yet.
+    Starts,
+    Runs,
+    /// The profiler has not written for this long.
+    Silent(Duration),
+    Ended,
+}
+
+/// What the terminal shows.
+#[derive(Debug)]
+pub(super) struct View {
+    /// The process id and the command line.
+    process: String,
+    condition: Condition,
+    summary: String,
+    rates: String,
+    rows: Vec<Row>,
+    column: Column,
+    /// The first row that is shown.
+    first: usize,
+    is_paused: bool,
+}
+
+/// What a key has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pressed {
+    Quit,
+    /// Draw again.
+    Change,
+    Nothing,
+}
+
+impl View {
+    pub(super) fn new(pid: u32, command: Option<&str>, column: Column) -> Self {
+        // The path of the program would hide the rest.
+        let command = command.unwrap_or_default();
+        let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
+        let program = program.rsplit('/').next().unwrap_or(program);
+        Self {
+            process: format!("process {pid}  {program} {arguments}"),
+            condition: Condition::Starts,
+            summary: String::new(),
+            rates: String::new(),
+            rows: Vec::new(),
+            column,
+            first: 0,
+            is_paused: false,
+        }
+    }
+
+    /// Shows these numbers, unless it is paused. The condition of the process is always shown.
+    pub(super) fn update(&mut self, condition: Condition, counts: &Counts, delivered: &Delivered) {
+        self.condition = condition;
+        if !self.is_paused && condition != Condition::Starts {
+            self.summary = summary(counts);
+            self.rates = rates(delivered, |counter| counter.rate);
+            self.rows = counts.rows(self.column);
+        }
+    }
+
+    /// Reacts to a key.
+    pub(super) fn press(&mut self, key: KeyEvent) -> Pressed {
+        let last = self.rows.len().saturating_sub(1);
+        match key.code {
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Pressed::Quit,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Pressed::Quit,
+            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char(digit @ '1'..='4') => {
+                let index = digit as usize - '1' as usize;
+                if let Some((column, ..)) = COLUMNS.get(index) {
+                    self.column = *column;
+                    sort(&mut self.rows, *column);
+                    self.first = 0;
+                }
+            }
+            KeyCode::Up => self.first = self.first.saturating_sub(1),
+            KeyCode::Down => self.first = (self.first + 1).min(last),
+            KeyCode::PageUp => self.first = self.first.saturating_sub(PAGE),
+            KeyCode::PageDown => self.first = (self.first + PAGE).min(last),
+            KeyCode::Home => self.first = 0,
+            KeyCode::End => self.first = last,
+            _ => return Pressed::Nothing,
+        }
+        Pressed::Change
+    }
+
+    /// Draws it into a terminal of any size.
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
+        let [head, table, help] =
+            Layout::vertical([Constraint::Length(4), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let title = format!("corprof top  {}{}", self.state(), self.process);
+        for (line, row) in [(title.as_str(), 0), (self.summary.as_str(), 1), (self.rates.as_str(), 2)] {
+            let area = Rect { y: head.y + row, height: 1, ..head }.intersection(head);
+            frame.render_widget(Line::styled(line, if row == 0 { bold } else { Style::new() }), area);
+        }
+        frame.render_widget(self.table(table), table);
+        frame.render_widget(Line::styled(HELP, Style::new().add_modifier(Modifier::REVERSED)), help);
+    }
+
+    /// What the user must not overlook comes first.
+    fn state(&self) -> String {
+        let paused = if self.is_paused { "PAUSED  " } else { "" };
+        match self.condition {
+            Condition::Starts => "attached, waiting for the first numbers  ".to_owned(),
+            Condition::Runs => paused.to_owned(),
+            Condition::Silent(time) => format!("{paused}NO NUMBERS FOR {} s  ", time.as_secs()),
+            Condition::Ended => format!("{paused}HAS ENDED  "),
+        }
+    }
+
+    fn table(&self, area: Rect) -> Table<'_> {
+        let numbers: u16 = COLUMNS.iter().map(|(_, _, width)| width + 1).sum();
+        let width = usize::from(area.width.saturating_sub(numbers));
+        let titles = COLUMNS.map(|(column, title, columns)| {
+            let style = Style::new().add_modifier(Modifier::BOLD);
+            let is_sorted = column == self.column;
+            let title = if is_sorted { format!("▼{title}") } else { title.to_owned() };
+            Cell::from(format!("{title:>0$}", usize::from(columns))).style(if is_sorted {
+                style.add_modifier(Modifier::UNDERLINED)
+            } else {
+                style
+            })
+        });
+        let titles = titles.into_iter().chain([Cell::from("method").style(Style::new().add_modifier(Modifier::BOLD))]);
+        let shown = self.rows.iter().skip(self.first).take(usize::from(area.height));
+        let rows = shown.map(|row| Cells::new(cells(row).into_iter().chain([fitting(&row.name, width)])));
+        let widths = COLUMNS.map(|(_, _, width)| Constraint::Length(width));
+        Table::new(rows, widths.into_iter().chain([Constraint::Min(0)])).header(Cells::new(titles))
+    }
+}
+
+/// The numbers of a row, aligned to the right.
+fn cells(row: &Row) -> [String; 4] {
+    let values = [row.own_percent, row.total_percent, row.times.own.as_secs_f64(), row.times.total.as_secs_f64()];
+    let mut decimals = [1, 1, 2, 2].into_iter();
+    let mut widths = COLUMNS.into_iter().map(|(_, _, width)| usize::from(width));
+    values.map(|value| {
+        let (width, decimals) = (widths.next().unwrap_or_default(), decimals.next().unwrap_or_default());
+        format!("{value:>width$.decimals$}")
+    })
+}
+
+/// The table as plain text, with at most `most` rows.
+pub(super) fn text(counts: &Counts, delivered: &Delivered, column: Column, most: usize) -> String {
+    let rows = counts.rows(column);
+    let mut text = format!("{}\n{}\n\n", summary(counts), rates(delivered, Counter::mean));
+    let titles = COLUMNS.map(|(_, title, width)| format!("{title:>0$}", usize::from(width)));
+    text.push_str(&format!("{} method\n", titles.join(" ")));
+    for row in rows.iter().take(most) {
+        text.push_str(&format!("{} {}\n", cells(row).join(" "), row.name));
+    }
+    text
+}
+
+fn summary(counts: &Counts) -> String {
+    let last = counts.last();
+    let seconds = last.elapsed.as_secs_f64().max(0.001);
+    format!(
+        "processor {:.0} %  threads {}  {:.0} s  {:.0} samplings/s suspended it for {:.1} % of the time",
+        counts.processor_percent(),
+        last.threads,
+        seconds,
+        last.rounds as f64 / seconds,
+        100.0 * last.suspended.as_secs_f64() / seconds,
+    )
+}
+
+/// Rates of events, each chosen by `rate`.
+fn rates(delivered: &Delivered, rate: impl Fn(&Counter) -> f64) -> String {
+    let Some(rates) = &delivered.rates else {
+        return match &delivered.problem {
+            Some(problem) => format!("no rates of events: {problem}"),
+            None => "no rates of events yet".to_owned(),
+        };
+    };
+    let [first, second, third] = rates.collections.each_ref().map(&rate);
+    let mut text = format!(
+        "allocated {}/s  exceptions {:.1}/s  collections {first:.1} {second:.1} {third:.1}/s",
+        bytes(rate(&rates.allocated)),
+        rate(&rates.exceptions),
+    );
+    if let Some(percent) = rates.gc_percent {
+        text.push_str(&format!("  in GC {percent:.0} %"));
+    }
+    if let Some(megabytes) = rates.heap_mb {
+        text.push_str(&format!("  heap {megabytes:.0} MB"));
+    }
+    text
+}
+
+fn bytes(count: f64) -> String {
+    match count {
+        count if count >= 1e9 => format!("{:.1} GB", count / 1e9),
+        count if count >= 1e6 => format!("{:.1} MB", count / 1e6),
+        count => format!("{:.1} kB", count / 1e3),
+    }
+}
+
+/// The name in at most `width` columns: without its parameters if it is too long, then without its beginning.
+fn fitting(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    let short = name.split('(').next().unwrap_or(name);
+    let length = short.chars().count();
+    if length < width {
+        return format!("{short}…");
+    }
+    let kept: String = short.chars().skip(length + 1 - width.max(1).min(length)).collect();
+    if width == 0 { String::new() } else { format!("…{kept}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::counts::Snapshot;
+    use super::super::rates::Rates;
+    use super::*;
+
+    fn counts() -> Counts {
+        let mut counts = Counts::new(Some(Duration::from_secs(5)));
+        let text = "top 1\nelapsed 2000\nrounds 190\nsuspended 20\nthreads 9\nprocessor 3000\n\
+                    method 0 1500000 1500000 Pool.Burn(int)\n\
+                    method 1 20000 900000 Pool.Sixty()\n\
+                    method 2 10000 1600000 A.Very.Long.Namespace.With.Many.Parts.Pool.Works(System.Collections.Generic.List<int>)\n";
+        assert!(counts.add(Snapshot::parse(text).unwrap()));
+        counts
+    }
+
+    fn delivered() -> Delivered {
+        let counter = |rate| Counter { sum: rate * 4.0, seconds: 2.0, rate };
+        let collections = [counter(4.0), counter(1.0), counter(0.0)];
+        let rates = Rates {
+            allocated: counter(12_300_000.0),
+            exceptions: counter(3.0),
+            collections,
+            gc_percent: Some(2.0),
+            heap_mb: Some(45.4),
+        };
+        Delivered { rates: Some(rates), problem: None }
+    }
+
+    fn view() -> View {
+        let mut view = View::new(4711, Some("/usr/bin/dotnet Pool.dll"), Column::Own);
+        view.update(Condition::Runs, &counts(), &delivered());
+        view
+    }
+
+    /// The lines of a terminal of this size.
+    fn drawn(view: &View, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer().clone();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..height).map(line).collect()
+    }
+
+    fn press(view: &mut View, code: KeyCode) -> Pressed {
+        view.press(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn the_table_is_drawn() {
+        let expected = [
+            "corprof top  process 4711  dotnet Pool.dll",
+            "processor 150 %  threads 9  2 s  95 samplings/s suspended it for 1.0 % of the time",
+            "allocated 12.3 MB/s  exceptions 3.0/s  collections 4.0 1.0 0.0/s  in GC 2 %  heap 45 MB",
+            "",
+            " ▼own %  total %     own s   total s method",
+            "   75.0     75.0      1.50      1.50 Pool.Burn(int)",
+            "    1.0     45.0      0.02      0.90 Pool.Sixty()",
+            "    0.5     80.0      0.01      1.60 A.Very.Long.Namespace.With.Many.Parts.Pool.Works…",
+            "",
+            " q detach and quit   1 2 3 4 sort by column   p pause   ↑ ↓ scroll",
+        ];
+        assert_eq!(drawn(&view(), 100, 10), expected);
+    }
+
+    #[test]
+    fn a_small_terminal_shows_the_ends_of_names() {
+        let lines = drawn(&view(), 60, 8);
+        assert_eq!(lines[5], "   75.0     75.0      1.50      1.50 Pool.Burn(int)");
+        assert_eq!(lines[6], "    1.0     45.0      0.02      0.90 Pool.Sixty()");
+        assert!(lines[7].starts_with(" q detach"));
+        let mut view = view();
+        press(&mut view, KeyCode::Char('2'));
+        let lines = drawn(&view, 60, 8);
+        assert_eq!(lines[4], "  own % ▼total %     own s   total s method");
+        assert_eq!(lines[5], "    0.5     80.0      0.01      1.60 ….Many.Parts.Pool.Works");
+        for (width, height) in [(1, 1), (10, 3), (37, 5), (200, 2)] {
+            drawn(&view, width, height);
+        }
+    }
+
+    #[test]
+    fn keys_sort_scroll_pause_and_quit() {
+        let mut view = view();
+        let first = |view: &View| drawn(view, 100, 10)[5].split_whitespace().last().unwrap_or_default().to_owned();
+        assert_eq!(press(&mut view, KeyCode::Char('4')), Pressed::Change);
+        assert!(first(&view).ends_with("Works…"));
+        press(&mut view, KeyCode::Down);
+        assert_eq!(first(&view), "Pool.Burn(int)");
+        for (key, expected) in [(KeyCode::End, 2), (KeyCode::Down, 2), (KeyCode::PageUp, 0), (KeyCode::Up, 0)] {
+            press(&mut view, key);
+            assert_eq!(view.first, expected);
+        }
+        assert_eq!(press(&mut view, KeyCode::Char('x')), Pressed::Nothing);
+        press(&mut view, KeyCode::Char('p'));
+        view.update(Condition::Runs, &Counts::new(None), &Delivered::default());
+        assert_eq!(view.rows.len(), 3);
+        assert!(drawn(&view, 100, 10)[0].starts_with("corprof top  PAUSED  process 4711"));
+        press(&mut view, KeyCode::Char(' '));
+        view.update(Condition::Ended, &Counts::new(None), &Delivered::default());
+        assert!(view.rows.is_empty());
+        let lines = drawn(&view, 100, 10);
+        assert!(lines[0].starts_with("corprof top  HAS ENDED  process 4711"));
+        assert_eq!(lines[2], "no rates of events yet");
+        assert_eq!(press(&mut view, KeyCode::Char('c')), Pressed::Nothing);
+        let mut view = View::new(7, None, Column::Own);
+        view.update(Condition::Starts, &Counts::new(None), &Delivered::default());
+        let lines = drawn(&view, 100, 10);
+        assert!(lines[0].contains("waiting for the first numbers") && lines[1].is_empty(), "{lines:?}");
+        for quit in [
+            KeyEvent::from(KeyCode::Char('q')),
+            KeyCode::Esc.into(),
+            KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL),
+        ] {
+            assert_eq!(view.press(quit), Pressed::Quit);
+        }
+    }
+
+    #[test]
+    fn plain_text_has_averages_and_whole_names() {
+        let text = text(&counts(), &delivered(), Column::Total, 2);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("allocated 24.6 MB/s  exceptions 6.0/s  collections 8.0 2.0 0.0/s"), "{text}");
+        assert_eq!(lines[3], "  own %  total %     own s   total s method");
+        assert!(lines[4].ends_with("Pool.Works(System.Collections.Generic.List<int>)"), "{text}");
+        assert_eq!(lines.len(), 6);
+    }
+
+    #[test]
+    fn a_problem_of_the_session_is_shown() {
+        let delivered = Delivered { rates: None, problem: Some("refused".to_owned()) };
+        assert_eq!(rates(&delivered, Counter::mean), "no rates of events: refused");
+    }
+
+    #[test]
+    fn names_fit_into_any_width() {
+        for width in 0..40 {
+            let fitted = fitting("Namespace.Größe.Method(int, string)", width);
+            assert!(fitted.chars().count() <= width, "{width}: {fitted}");
+        }
+        assert_eq!(fitting("A.B(int)", 8), "A.B(int)");
+        assert_eq!(fitting("A.B(int)", 7), "A.B…");
+        assert_eq!(fitting("A.B(int)", 3), "….B");
+    }
+}
