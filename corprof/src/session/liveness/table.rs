@@ -1,11 +1,10 @@
 //! [`Table`]: the state of identifiers, readable from any thread.
 //!
-//! A look-up takes no lock and allocates nothing, because it is part of calls made while a thread is stopped at an unknown
-//! place. That rules out the maps of libraries: these lock, or make the reading thread help to reclaim memory. Nothing is
-//! reclaimed here: an entry lives as long as the table, and is reused when the runtime reuses the address, so there are at most
-//! as many entries as addresses that the runtime has ever used.
+//! A look-up takes no lock and allocates nothing. Maps of libraries lock, or make the reading thread help to reclaim memory.
+//! Nothing is reclaimed here: an entry lives as long as the table, and is reused when the runtime reuses the address, so there
+//! are at most as many entries as addresses that the runtime has ever used.
 //!
-//! It is fast as well: `cargo test -p corprof --release -- --ignored --nocapture a_pin_costs` compares it with a `HashMap` under
+//! The gain: `cargo test -p corprof --release -- --ignored --nocapture a_pin_costs` compares it with a `HashMap` under
 //! an `RwLock`: 11 ns instead of 22 to pin and let go, and 25 instead of 65 with two threads.
 
 use std::ptr;
