@@ -1,7 +1,8 @@
 //! Attaches to a running application, counts the processor time of its methods, and detaches when it is no longer wanted.
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the number of rounds
-//! per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second the profiler replaces the file /tmp/top.4711, with the process id:
+//! per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second the profiler replaces the
+//! file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format

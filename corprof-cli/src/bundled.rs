@@ -80,7 +80,7 @@ pub fn find(library: &Path) -> Option<&'static Bundled> {
 /// Refuses a word that is neither a file nor the name of a built-in profiler.
 ///
 /// # Errors
-/// The error lists the names, the nearest one first.
+/// The error lists the names, and says which one is nearest.
 pub fn refuse_unknown(library: &Path) -> Result<()> {
     // A path, or a file name with an extension, means a file: errors of files are then more to the point.
     let is_word = library.parent().is_some_and(|folder| folder.as_os_str().is_empty()) && library.extension().is_none();

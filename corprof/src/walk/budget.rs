@@ -22,7 +22,7 @@ const SLACK: f64 = 1.1;
 /// An account of time: it fills at the rate of the share, and suspensions empty it.
 ///
 /// A round is allowed while the account is not overdrawn. So the cost of a round need not be known in advance, and in the long
-/// run the share is kept, except for the last round.
+/// run the share is kept, except for the last round. The pace pays for rounds that are far longer than others.
 pub(crate) struct Budget {
     share: f64,
     /// The average cost of recent rounds in seconds, including those that suspended no thread.
