@@ -1,8 +1,7 @@
 //! Attaches to a running application, samples it for a while, writes a profile, and detaches.
 //!
 //! Attach it with `corprof attach PID libdetacher.so --data 'seconds=10 out=profile.html'`. The attach data has options:
-//! - `seconds=10`: the longest time until it detaches.
-//! - `stop=PATH`: it detaches as soon as the file PATH exists.
+//! - `seconds=10`: the longest time until it detaches. `corprof detach PID` detaches it earlier.
 //! - `out=detacher-%p.html`: the output file; the extension chooses the format, as with the example `sampler`.
 //!
 //! If it is loaded at start-up, it reads the same options from the environment variable DETACHER.
@@ -22,8 +21,6 @@ use corprof_export::{self as export, Output, Profile, Unit, application_name};
 
 /// The average time between two rounds.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// The time between two checks for the end and for the stop file.
-const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A08", min_info = 10)]
@@ -34,19 +31,17 @@ struct DetacherProfiler {
 /// The options, from the attach data or from DETACHER.
 struct Options {
     seconds: f64,
-    stop: Option<PathBuf>,
     out: PathBuf,
 }
 
 impl Options {
     fn parse(text: &str) -> Result<Self, BoxError> {
-        let mut options = Self { seconds: 10.0, stop: None, out: "detacher-%p.html".into() };
+        let mut options = Self { seconds: 10.0, out: "detacher-%p.html".into() };
         for word in text.split_whitespace() {
             match word.split_once('=') {
                 Some(("seconds", seconds)) => options.seconds = seconds.parse()?,
-                Some(("stop", path)) => options.stop = Some(path.into()),
                 Some(("out", path)) => options.out = path.into(),
-                _ => return Err(format!("`{word}` is none of seconds=NUMBER, stop=PATH, out=PATH").into()),
+                _ => return Err(format!("`{word}` is none of seconds=NUMBER, out=PATH").into()),
             }
         }
         Ok(options)
@@ -95,7 +90,7 @@ impl Samples {
 impl DetacherProfiler {
     fn start(&self, cx: &InTriggers<'_>, detacher: Detacher, options: &str) -> Result<(), BoxError> {
         let options = Options::parse(options)?;
-        let until = Instant::now() + Duration::try_from_secs_f64(options.seconds)?;
+        let time = Duration::try_from_secs_f64(options.seconds)?;
         *self.samples.lock(cx) = Some(Samples::new(options.out)?);
         let samples = Arc::clone(&self.samples);
         Sampler::every(INTERVAL).start(cx, move |round| {
@@ -103,14 +98,11 @@ impl DetacherProfiler {
                 samples.add(round);
             }
         })?;
-        let stop = options.stop;
+        detacher.listen(cx)?;
         cx.spawn_profiler_thread("leaves in time", move |cx| {
-            while Instant::now() < until && !stop.as_ref().is_some_and(|stop| stop.exists()) {
-                if cx.wait(POLL).is_break() {
-                    return; // the application ends
-                }
-            }
-            if let Err(error) = detacher.detach() {
+            if cx.wait(time).is_continue()
+                && let Err(error) = detacher.detach()
+            {
                 eprintln!("detacher: it stays: {error}");
             }
         })?;

@@ -15,8 +15,8 @@
 //! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
 //! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
-//! An attached sampler detaches when sampling ends. Then it creates /tmp/stop.4711.left, which contains the reason if it could not
-//! detach.
+//! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason
+//! if it could not detach; without SAMPLER_STOP, `corprof detach PID` ends sampling.
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line.
 
@@ -233,15 +233,15 @@ fn report(stop: &Path, what: &str, text: &str) {
 }
 
 /// Detaches the profiler, and reports the end of the detach: then another one can attach.
-fn detach(detacher: Detacher, stop: Option<PathBuf>) {
-    // The detach waits for the threads of the profiler, so this must not be one of them.
-    std::thread::spawn(move || {
-        let why = detacher.detach().and_then(|()| detacher.wait()).err().map(|error| error.to_string());
-        match stop {
-            Some(stop) => report(&stop, ".left", &why.unwrap_or_default()),
-            None => why.iter().for_each(|why| eprintln!("sampler: cannot detach: {why}")),
-        }
-    });
+fn detach(detacher: &Detacher, stop: Option<PathBuf>) {
+    let report = move |result: corprof::Result<()>| match (stop, result) {
+        (Some(stop), result) => report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default()),
+        (None, Err(why)) => eprintln!("sampler: cannot detach: {why}"),
+        (None, Ok(())) => {}
+    };
+    if let Err(error) = detacher.detach_then(report) {
+        eprintln!("sampler: cannot detach: {error}");
+    }
 }
 
 /// The managed methods seen so far.
@@ -353,7 +353,7 @@ impl SamplerProfiler {
                 }
                 state.lock(cx).iter_mut().for_each(State::finish);
                 if let Some(detacher) = detacher {
-                    detach(detacher, stop);
+                    detach(&detacher, stop);
                 }
             })?;
         }
@@ -370,7 +370,11 @@ impl Callbacks for SamplerProfiler {
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         let detacher = cx.detacher()?;
-        self.start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
+        let options = Options::read(&Settings::of_attach(data)?)?;
+        if options.stop.is_none() {
+            detacher.listen(cx)?;
+        }
+        self.start(cx, options, Some(detacher))
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {

@@ -57,12 +57,13 @@ impl Callbacks for Stacks {
                     return; // the application ends
                 }
             }
-            // The detach waits for the threads of the profiler, so this must not be one of them.
             let out = out.clone();
-            std::thread::spawn(move || {
-                let stays = detacher.detach().and_then(|()| detacher.wait()).err();
-                write(out.as_deref(), ".left", &stays.map(|error| error.to_string()).unwrap_or_default());
-            });
+            let report = move |result: corprof::Result<()>| {
+                write(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
+            };
+            if let Err(error) = detacher.detach_then(report) {
+                eprintln!("stacks: cannot detach: {error}");
+            }
         })?;
         Ok(())
     }

@@ -27,7 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corprof::detach::Detacher;
 use corprof::prelude::*;
 use corprof::settings::Settings;
 use corprof::sync::Mutex;
@@ -241,8 +240,9 @@ impl Callbacks for Top {
                 // From now on `corprof top` knows that it came too late.
                 let _ = std::fs::remove_file(&lease.file);
             }
-            // The detach waits for the threads of the profiler, so this must not be one of them.
-            std::thread::spawn(move || leave(&detacher, &out, stay));
+            if let Err(error) = detacher.detach_then(move |result| left(result, &out, stay)) {
+                eprintln!("top: cannot detach: {error}");
+            }
         })?;
         Ok(())
     }
@@ -255,8 +255,9 @@ impl Callbacks for Top {
     }
 }
 
-fn leave(detacher: &Detacher, out: &Path, stay: Stay) {
-    let stays = detacher.detach().and_then(|()| detacher.wait()).err();
+/// Reports the end of the detach to `corprof top`, or tidies up after it.
+fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
+    let stays = result.err();
     if stay == Stay::Ended {
         return write(&of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
     }

@@ -1,5 +1,6 @@
 //! `corprof attach`: attaches a profiler to a running process.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +14,15 @@ use crate::environment::Chosen;
 use crate::exit::{self, Failure, Outcome};
 use crate::image::Image;
 use crate::inspect;
+use crate::late::Late;
+use crate::launch::{self, Changes};
 use crate::processes;
 use crate::select;
 
 /// Attach a profiler to a running process.
+///
+/// With --wait it starts a command, and attaches as soon as a runtime answers: to the first .NET process that is not a tool of the
+/// SDK. The application keeps its input, output, signals and exit code.
 ///
 /// Checks the library first, as the process would load it. Then asks the runtime to attach it; the runtime answers when the
 /// profiler's `initialize_for_attach` and `profiler_attach_complete` have returned. The profiler stays until the process ends or
@@ -26,15 +32,18 @@ use crate::select;
   corprof attach 4711 target/release/libmine.so
   corprof attach 4711 libmine.so --data 'rate=100' --timeout 30
   corprof attach 4711 libmine.so --inside /opt/libmine.so      the process is in a container
+  corprof attach --wait libmine.so -- dotnet App.dll
 
 The exit code is 1 if the runtime refuses. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process id
-    pid: u32,
+    /// The process id, unless there is --wait; then the profiler: a .so, .dll or .dylib that cargo has built, or the name of a
+    /// built-in one
+    #[arg(value_names = ["PID", "LIBRARY|NAME"], num_args = 1..=2, required = true)]
+    target: Vec<OsString>,
 
-    /// The profiler: a .so, .dll or .dylib that cargo has built, or the name of a built-in one
-    #[arg(value_name = "LIBRARY|NAME")]
-    library: PathBuf,
+    /// Start the command after `--`, and attach to it
+    #[arg(long, requires = "command", conflicts_with_all = ["inside", "timeout"])]
+    wait: bool,
 
     /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
     #[arg(long, value_name = "CLSID|NAME")]
@@ -55,6 +64,10 @@ pub struct Args {
     /// The time limit for the runtime's answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
+
+    /// The command that starts the application, with --wait
+    #[arg(last = true, requires = "wait", value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 /// Runs the command.
@@ -62,23 +75,40 @@ pub struct Args {
 /// # Errors
 /// If the process or the library does not exist, or the runtime refuses.
 pub fn run(args: &Args) -> Outcome {
-    bundled::refuse_unknown(&args.library).map_err(|error| Failure::new(exit::USAGE, error))?;
-    let process = Process::open(args.pid)?;
-    let library = match bundled::find(&args.library) {
+    let usage = |text: &str| Failure::new(exit::USAGE, anyhow!("{text}"));
+    let data = || match (&args.data, &args.data_file) {
+        (_, Some(file)) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display())),
+        (text, None) => Ok(text.clone().unwrap_or_default().into_bytes()),
+    };
+    let (pid, library) = match args.target.as_slice() {
+        [library] if args.wait => return start(args, library, data()?),
+        [pid, library] if !args.wait => (pid, Path::new(library)),
+        _ if args.wait => return Err(usage("with --wait give one thing before `--`: the library, or a name")),
+        _ => return Err(usage("give a process id and a library: `corprof attach 4711 libmine.so`; or use --wait")),
+    };
+    let pid = pid.to_str().and_then(|pid| pid.parse().ok());
+    let pid: u32 = pid.ok_or_else(|| usage("the first argument is a process id; or use --wait"))?;
+    bundled::refuse_unknown(library).map_err(|error| Failure::new(exit::USAGE, error))?;
+    let process = Process::open(pid)?;
+    let real = match bundled::find(library) {
         Some(_) => bundled::library()?,
-        None => std::path::absolute(&args.library).context("the path of the library")?,
+        None => std::path::absolute(library).context("the path of the library")?,
     };
-    let inside = args.inside.as_deref().unwrap_or(&library);
+    let inside = args.inside.as_deref().unwrap_or(&real);
     leave_alone_if_unloadable(&process, inside)?;
-    let chosen = select::choose(&args.library, args.clsid.as_deref())?;
-    let data = match (&args.data, &args.data_file) {
-        (_, Some(file)) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
-        (text, None) => text.clone().unwrap_or_default().into_bytes(),
-    };
+    let chosen = select::choose(library, args.clsid.as_deref())?;
     let inside = args.inside.as_ref().unwrap_or(&chosen.library);
-    attach(&process, &chosen, inside, &data, Duration::from_secs(args.timeout.max(1)))?;
-    eprintln!("corprof: {} is attached to process {}", chosen.name, args.pid);
+    attach(&process, &chosen, inside, &data()?, Duration::from_secs(args.timeout.max(1)))?;
+    eprintln!("corprof: {} is attached to process {pid}", chosen.name);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the command, and attaches to it.
+fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
+    let profiler = launch::choose(Path::new(library), args.clsid.as_deref())?;
+    let (delay, command) = (Duration::ZERO, args.command.as_slice());
+    let late = Late { profiler, data, delay, duration: None, changes: Changes::new(), command, is_quiet: false };
+    Ok(launch::code(late.run()?.status))
 }
 
 /// Checks the library as the process would load it.
@@ -103,9 +133,22 @@ pub fn attach(
     data: &[u8],
     timeout: Duration,
 ) -> Result<(), Failure> {
+    send(process, chosen, library, data, timeout)?.map_err(|error| refusal(&error, process.pid(), chosen))
+}
+
+/// Has the runtime load a profiler, and returns the runtime's answer.
+///
+/// # Errors
+/// If the profiler's CLSID is none.
+pub(crate) fn send(
+    process: &Process,
+    chosen: &Chosen,
+    library: &Path,
+    data: &[u8],
+    timeout: Duration,
+) -> anyhow::Result<Result<(), Error>> {
     let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is no CLSID", chosen.clsid))?;
-    let attached = process.client().attach_profiler(clsid, library, data, timeout);
-    attached.map_err(|error| refusal(&error, process.pid(), chosen))
+    Ok(process.client().attach_profiler(clsid, library, data, timeout))
 }
 
 /// What keeps the process from loading the library, as far as that can be seen from here.
@@ -123,7 +166,8 @@ fn check(process: &Process, library: &Path) -> Vec<Finding> {
     checks::library(&processes::file_of(pid, library), Place { program: program.as_ref(), ..place })
 }
 
-fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
+/// The runtime's refusal, with what else is known of the cause.
+pub(crate) fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
     let Some(code) = error.code() else { return Failure::from(anyhow!("{error}")) };
     let mut text = error.to_string();
     if code == HResult::PROFILER_ALREADY_ACTIVE {

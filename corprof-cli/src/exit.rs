@@ -27,11 +27,13 @@ Exit codes:
 
     0  success; no check failed
     1  `il check` refused a body, the runtime refused the profiler of `attach`, `stacks`,
-       `top` or `record -p` or would have refused it, or `doctor` has findings
+       `top` or `record -p` or would have refused it, the profiler stays despite `detach`,
+       or `doctor` has findings
     2  the command line is wrong
     3  the command could not do its work: no such process, an unreadable file
 
-`corprof run` and `corprof record` exit with the code of the application, or with one of these.
+`corprof run`, `corprof record` and `corprof attach --wait` exit with the code of the application,
+or with one of these.
 If Ctrl-C ends `record`, the code is 0 if the profile was written.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or

@@ -150,9 +150,28 @@ pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf])
     mapped.iter().filter(is_profiler).cloned().collect()
 }
 
+/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compiler and build servers that it starts.
+pub fn is_launcher(command: Option<&str>) -> bool {
+    let Some(command) = command else { return false };
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    let is_host = Path::new(program).file_stem().is_some_and(|stem| stem == "dotnet");
+    let verb = words.next().unwrap_or_default();
+    let is_sdk = ["/sdk/", "\\sdk\\", "MSBuild.dll", "VBCSCompiler"].iter().any(|part| command.contains(part));
+    is_host && (is_sdk || ["run", "test", "watch", "build", "msbuild", "vstest"].contains(&verb))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sdk_is_no_application() {
+        let is = |command| is_launcher(Some(command));
+        assert!(is("dotnet run --project x") && is("/usr/bin/dotnet test"));
+        assert!(is("/usr/bin/dotnet exec /usr/share/dotnet/sdk/10.0.100/Roslyn/bincore/VBCSCompiler.dll"));
+        assert!(!is("dotnet App.dll run") && !is("./App run") && !is_launcher(None));
+    }
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -73,13 +73,7 @@ impl Launch<'_> {
         }
         let (program, arguments) = self.command.split_first().context("no command")?;
         let program = find(program, value_of(changes, "PATH").as_deref())?;
-        let findings = check(&self.profilers, &program, changes);
-        if !findings.is_empty() {
-            let text = findings.iter().map(|finding| format!("\n  {finding}")).collect::<String>();
-            return Err(refused(anyhow!(
-                "the application was not started, as no runtime would load the profiler:{text}"
-            )));
-        }
+        refuse(&self.profilers, &program, changes)?;
         // A session that the user has set up stays unchanged.
         let is_recording =
             ["DOTNET_EnableEventPipe", "COMPlus_EnableEventPipe"].iter().any(|name| value_of(changes, name).is_some());
@@ -91,12 +85,7 @@ impl Launch<'_> {
         let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
         let mut command = interrupt.command(&program);
         command.args(arguments);
-        for (name, value) in changes.iter() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        set(&mut command, changes);
         let watched = watched(command, &program, &self.profilers, self.stop)?;
         let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
         let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
@@ -142,7 +131,32 @@ pub fn value_of(changes: &Changes, name: &str) -> Option<OsString> {
     changes.get(name).map_or_else(|| std::env::var_os(name), Clone::clone)
 }
 
-fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+/// Sets and clears variables of a command.
+pub(crate) fn set(command: &mut Command, changes: &Changes) {
+    for (name, value) in changes {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+/// Starts a program.
+///
+/// # Errors
+/// With the exit code that a shell has for it.
+pub(crate) fn spawn(command: &mut Command, program: &Path) -> Result<Child, Failure> {
+    command.spawn().map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
+        Failure::new(code, anyhow!("cannot start {}: {error}", program.display()))
+    })
+}
+
+/// The path of a program.
+///
+/// # Errors
+/// If there is none, or it is a library.
+pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let found = image::find_program(program, path);
     let found =
         found.ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", program.display())))?;
@@ -151,6 +165,20 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         return Err(Failure::new(exit::CANNOT_START, anyhow!(text)));
     }
     Ok(found)
+}
+
+/// Refuses profilers that a runtime would silently not load.
+///
+/// # Errors
+/// With the reasons, and [`exit::REFUSED`].
+pub(crate) fn refuse(profilers: &[Chosen], program: &Path, changes: &Changes) -> Result<(), Failure> {
+    let findings = check(profilers, program, changes);
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let text = findings.iter().map(|finding| format!("\n  {finding}")).collect::<String>();
+    let error = anyhow!("the application was not started, as no runtime would load the profiler:{text}");
+    Err(Failure::new(exit::REFUSED, error))
 }
 
 /// Finds the reasons for which a runtime would silently not load the profilers.
@@ -240,10 +268,7 @@ fn watched(
     /// A look at maps is followed by so many times as long without one: on a busy machine looks take their time.
     const PAUSE: u32 = 20;
     let mut signals = Signals::catch().context("cannot catch signals")?;
-    let mut child = command.spawn().map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
-        Failure::new(code, anyhow!("cannot start {}: {error}", program.display()))
-    })?;
+    let mut child = spawn(&mut command, program)?;
     let pid = child.id();
     let mut seen = Seen::default();
     let mut interrupted: Option<Instant> = None;

@@ -8,6 +8,7 @@
 pub mod attach;
 pub mod bundled;
 pub mod checks;
+pub mod detach;
 pub mod doctor;
 pub mod environment;
 pub mod events;
@@ -16,6 +17,7 @@ pub mod heap;
 pub mod il;
 pub mod image;
 pub mod inspect;
+pub mod late;
 pub mod launch;
 pub mod new;
 pub mod processes;
@@ -53,6 +55,7 @@ enum Command {
     Top(top::Args),
     Ps(ps::Args),
     Attach(attach::Args),
+    Detach(detach::Args),
     Doctor(doctor::Args),
     Events(events::Args),
     Heap(heap::Args),
@@ -83,6 +86,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Top(args) => top::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
+        Command::Detach(args) => detach::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Events(args) => events::run(args),
         Command::Heap(args) => heap::run(args),

@@ -11,6 +11,7 @@ use corprof_diagnostics::Process;
 
 use crate::bundled;
 use crate::exit::{self, Failure, Outcome};
+use crate::inspect;
 use crate::launch::{self, Ended, Launch};
 use crate::signals::Signals;
 use crate::stop::Stop;
@@ -248,16 +249,17 @@ impl Output {
     /// command lines of their processes.
     fn collect(&self, ended: &Ended) -> Result<Vec<(PathBuf, Option<String>)>> {
         let file_of = |pid: u32| bundled::file_of(&self.pattern(), pid);
+        let command = |pid: &u32| ended.commands.get(pid).map(String::as_str);
         let mut files: BTreeMap<u32, PathBuf> = ended.loaded.iter().map(|pid| (*pid, file_of(*pid))).collect();
         files.retain(|_, file| file.is_file());
         // `dotnet run` and shells start helpers and then the application, so the application is a later process.
-        let main = if files.contains_key(&ended.pid) && !is_launcher(ended.commands.get(&ended.pid)) {
+        let main = if files.contains_key(&ended.pid) && !inspect::is_launcher(command(&ended.pid)) {
             Some(ended.pid)
         } else {
             files
                 .keys()
                 .copied()
-                .rfind(|pid| !is_launcher(ended.commands.get(pid)))
+                .rfind(|pid| !inspect::is_launcher(command(pid)))
                 .or_else(|| files.keys().copied().last())
         };
         let Some(main) = main else { return Ok(Vec::new()) };
@@ -271,17 +273,6 @@ impl Output {
         named.extend(files.into_iter().map(|(pid, file)| (file, ended.commands.get(&pid).cloned())));
         Ok(named)
     }
-}
-
-/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compiler and build servers that it starts.
-fn is_launcher(command: Option<&String>) -> bool {
-    let Some(command) = command else { return false };
-    let mut words = command.split(' ');
-    let program = words.next().unwrap_or_default();
-    let is_host = Path::new(program).file_stem().is_some_and(|stem| stem == "dotnet");
-    let verb = words.next().unwrap_or_default();
-    let is_sdk = ["/sdk/", "\\sdk\\", "MSBuild.dll", "VBCSCompiler"].iter().any(|part| command.contains(part));
-    is_host && (is_sdk || ["run", "test", "watch", "build", "msbuild", "vstest"].contains(&verb))
 }
 
 #[cfg(test)]
@@ -304,14 +295,6 @@ mod tests {
             let error = Output::new(&folder.path().join(wrong)).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
         }
-    }
-
-    #[test]
-    fn the_sdk_is_no_application() {
-        let is = |command: &str| is_launcher(Some(&command.to_owned()));
-        assert!(is("dotnet run --project x") && is("/usr/bin/dotnet test"));
-        assert!(is("/usr/bin/dotnet exec /usr/share/dotnet/sdk/10.0.100/Roslyn/bincore/VBCSCompiler.dll"));
-        assert!(!is("dotnet App.dll run") && !is("./App run") && !is_launcher(None));
     }
 
     fn ended(pid: u32, loaded: &[(u32, &str)]) -> Ended {

@@ -1,13 +1,18 @@
 //! `corprof run`: an application under a profiler.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::bundled::{self, Bundled};
+use crate::environment::Chosen;
 use crate::exit::{self, Failure, Outcome};
+use crate::late::{self, Late};
 use crate::launch::{self, Changes, Ended, Launch};
+use crate::record;
 
 /// Run an application under a profiler.
 ///
@@ -15,6 +20,10 @@ use crate::launch::{self, Changes, Ended, Launch};
 /// load the profiler (CORECLR_*, and DOTNET_* for .NET 11), and clears those of other profilers. The application keeps its input,
 /// output, signals and exit code. At the end, standard error lists the processes that have loaded the profiler, including child
 /// processes, which inherit the variables.
+///
+/// With --delay or --duration, the application starts without a profiler. The profiler attaches later, to the first .NET process
+/// that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets the variables of --env as
+/// lines in its attach data.
 ///
 /// Six profilers are built in. `corprof record` is `run sampler` with options. The chapter "Variables and exit codes" of the book
 /// has the variables of all six.
@@ -25,6 +34,7 @@ use crate::launch::{self, Changes, Ended, Launch};
   corprof run target/release/libmine.so -- dotnet bin/Release/net10.0/App.dll --its-option
   corprof run libmine.so --env MINE_OUT=calls.csv -- dotnet run
   corprof run libmine.so --notification libother.so -- ./App
+  corprof run libmine.so --delay 10 --duration 30 -- ./App
 
 If the profiler is not loaded, `corprof doctor` finds the cause. Exit codes: corprof help exit-codes")]
 pub struct Args {
@@ -45,6 +55,14 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
+    /// Attach the profiler this many seconds after the application's start
+    #[arg(long, value_name = "SECONDS", value_parser = record::seconds, conflicts_with = "notification")]
+    delay: Option<f64>,
+
+    /// Ask the profiler to detach this many seconds after it was attached. It must listen for that (`Detacher::listen`)
+    #[arg(long, value_name = "SECONDS", value_parser = record::seconds, conflicts_with = "notification")]
+    duration: Option<f64>,
+
     /// Exit with 124 if the application ran, but a profiler was not loaded
     #[arg(long)]
     require_load: bool,
@@ -63,7 +81,12 @@ pub struct Args {
 /// # Errors
 /// If the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let mut profilers = vec![launch::choose(&args.library, args.clsid.as_deref())?];
+    let main = launch::choose(&args.library, args.clsid.as_deref())?;
+    let changes = launch::given(&args.env)?;
+    if args.delay.is_some() || args.duration.is_some() {
+        return run_late(args, main, changes);
+    }
+    let mut profilers = vec![main];
     for text in &args.notification {
         let (library, wanted) = match text.rsplit_once('=') {
             Some((library, wanted)) => (library, Some(wanted)),
@@ -71,10 +94,32 @@ pub fn run(args: &Args) -> Outcome {
         };
         profilers.push(launch::choose(Path::new(library), wanted)?);
     }
-    let changes = launch::given(&args.env)?;
     let launch = Launch { profilers, changes, command: &args.command, stop: None, is_quiet: args.quiet };
     let ended = with_output(launch, bundled::find(&args.library))?;
     Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { launch::code(ended.status) })
+}
+
+/// Runs the application, and attaches the profiler later.
+fn run_late(args: &Args, profiler: Chosen, mut changes: Changes) -> Outcome {
+    let output = match bundled::find(&args.library) {
+        Some(bundled) => output(bundled, &mut changes)?,
+        None => None,
+    };
+    let late = Late {
+        profiler,
+        data: late::settings(&changes),
+        delay: Duration::from_secs_f64(args.delay.unwrap_or_default()),
+        duration: args.duration.map(Duration::from_secs_f64),
+        changes,
+        command: &args.command,
+        is_quiet: args.quiet,
+    };
+    let ended = late.run()?;
+    if let (Some(output), false) = (output, args.quiet) {
+        tell(&output, ended.attached.as_slice(), &BTreeMap::new());
+    }
+    let is_missed = args.require_load && ended.attached.is_none();
+    Ok(if is_missed { exit::NOT_LOADED.into() } else { launch::code(ended.status) })
 }
 
 /// Runs an application. If the profiler is a bundled one, lists the files that it has written.
@@ -89,7 +134,7 @@ pub fn with_output(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<
     let is_quiet = launch.is_quiet;
     let ended = launch.run()?;
     if let (Some(output), false) = (output, is_quiet) {
-        tell(&output, &ended);
+        tell(&output, &ended.loaded.iter().copied().collect::<Vec<_>>(), &ended.commands);
     }
     Ok(ended)
 }
@@ -105,15 +150,14 @@ fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<Pat
     Ok(Some(file))
 }
 
-/// Lists the files that exist now.
-fn tell(output: &Path, ended: &Ended) {
-    let mut files: Vec<(u32, PathBuf)> =
-        ended.loaded.iter().map(|pid| (*pid, bundled::file_of(output, *pid))).collect();
+/// Lists the files of these processes that exist now.
+fn tell(output: &Path, loaded: &[u32], commands: &BTreeMap<u32, String>) {
+    let mut files: Vec<(u32, PathBuf)> = loaded.iter().map(|pid| (*pid, bundled::file_of(output, *pid))).collect();
     // Without the process id in its name there is one file for all processes.
     files.dedup_by(|(_, file), (_, other)| file == other);
     files.retain(|(_, file)| file.is_file());
     for (pid, file) in &files {
-        match ended.commands.get(pid).filter(|_| files.len() > 1) {
+        match commands.get(pid).filter(|_| files.len() > 1) {
             Some(command) => eprintln!("corprof: {} is of process {pid}: {command}", file.display()),
             None => eprintln!("corprof: {} is written", file.display()),
         }

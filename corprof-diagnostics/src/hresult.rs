@@ -86,6 +86,8 @@ impl HResult {
     pub const BAD_ENCODING: Self = Self(0x8013_1384);
     /// The runtime has not come that far in its start.
     pub const NOT_YET_AVAILABLE: Self = Self(0x8013_135b);
+    /// The runtime cannot be asked for this yet.
+    pub const RUNTIME_UNINITIALIZED: Self = Self(0x8013_1371);
     /// A profiler is in the process already.
     pub const PROFILER_ALREADY_ACTIVE: Self = Self(0x8013_136a);
 

@@ -154,30 +154,3 @@ fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Resul
     }
     Ok(())
 }
-
-#[test]
-fn the_example_samples_writes_and_leaves() -> Result<()> {
-    for runtime in runtimes()? {
-        let (clsid, library) = profiler(&runtime, "detacher")?;
-        let program = Program::ready(command(&runtime)?)?;
-        let folder = std::env::temp_dir().join(format!("corprof-detacher-{}", program.pid()));
-        fs::create_dir_all(&folder)?;
-        let (out, stop) = (folder.join("profile.folded"), folder.join("stop"));
-        let told = format!("seconds=3600 out={} stop={}", out.display(), stop.display());
-        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
-        client.attach_profiler(clsid, &library, told.as_bytes(), PATIENCE)?;
-        thread::sleep(Duration::from_millis(500));
-        fs::write(&stop, "")?;
-        let deadline = Instant::now() + PATIENCE;
-        while !out.is_file() {
-            ensure!(Instant::now() < deadline, "{runtime}: nothing is written");
-            thread::sleep(Duration::from_millis(10));
-        }
-        // It has left, with its last word, as soon as it can be attached again.
-        attach(&client, clsid, &library, told.as_bytes())?;
-        let stderr = program.end()?;
-        ensure!(stderr.contains("samples written to"), "{runtime}: {stderr}");
-        fs::remove_dir_all(&folder)?;
-    }
-    Ok(())
-}

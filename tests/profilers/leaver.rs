@@ -1,7 +1,8 @@
 //! Attaches, samples, and detaches at the first exception: for `live/detach.rs`.
 //!
 //! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
-//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals. In each mode it has a clone of `Info`
+//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals;
+//! `listens`, it listens for a detach. In each mode it has a clone of `Info`
 //! on a thread that corprof knows nothing of.
 
 use std::sync::Mutex;
@@ -67,6 +68,9 @@ impl Leaver {
 impl Callbacks for Leaver {
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
         let detacher = cx.detacher()?;
+        if std::str::from_utf8(data)?.contains("listens") {
+            detacher.listen(cx)?;
+        }
         *self.detacher.lock().map_err(|_| "poisoned")? = Some(detacher);
         self.start(cx, std::str::from_utf8(data)?)
     }

@@ -34,6 +34,9 @@
 //! mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns an error that
 //! says which, and changes nothing.
 
+mod listen;
+
+use std::io;
 use std::sync::Arc;
 
 use corprof_sys as sys;
@@ -108,6 +111,27 @@ impl Detacher {
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: [`detach`](Self::detach) was not called, or the detach waits for the caller.
     pub fn wait(&self) -> Result<()> {
         self.0.ending.wait()
+    }
+
+    /// [Detaches](Self::detach), [waits](Self::wait) for the end of the detach, and then calls `then` with the result: on a thread
+    /// of its own, so that it may be called anywhere. If a detach has begun before, it waits for that one.
+    ///
+    /// `then` runs when the profiler is gone, unless the result is an error: it must not need the profiler's data, and calls on a
+    /// clone of [`Info`](crate::Info) return errors. If the application ends meanwhile, `then` may not be called.
+    ///
+    /// # Errors
+    /// If the system cannot make a thread. The profiler stays, and `then` is not called.
+    pub fn detach_then(&self, then: impl FnOnce(Result<()>) + Send + 'static) -> io::Result<()> {
+        let detacher = self.clone();
+        let thread = std::thread::Builder::new().name("after the detach".to_owned());
+        let run = move || {
+            let is_under_way = || matches!(detacher.state(), DetachState::Detaching | DetachState::Detached);
+            then(match detacher.detach() {
+                Err(error) if !is_under_way() => Err(error),
+                _ => detacher.wait(),
+            });
+        };
+        thread.spawn(run).map(drop)
     }
 
     /// The progress of the detach.

@@ -12,6 +12,10 @@ pub(crate) use imp::signals;
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub(crate) use imp::{probe, thread, unwind};
 
+/// A socket or pipe, by which other processes of this user can send a request. `new` takes its name; `accept` returns a connection
+/// by which the given request has come, and none if there is no client.
+pub(crate) use imp::Listener;
+
 use std::time::Duration;
 
 /// Keeps the library of this code loaded for as long as the process lives.
@@ -131,6 +135,42 @@ mod tests {
         for nowhere in [0, 16, usize::MAX - 8] {
             assert!(!super::read_memory(nowhere, &mut found), "{nowhere:#x}");
         }
+    }
+
+    #[test]
+    #[cfg(any(target_os = "linux", windows))]
+    fn a_listener_hears_its_request_and_nothing_else() {
+        use std::io::{Read, Write};
+
+        const NAME: &str = "corprof-test-of-a-listener";
+        let connect = || {
+            #[cfg(unix)]
+            let client = std::os::unix::net::UnixStream::connect(std::env::temp_dir().join(NAME));
+            #[cfg(windows)]
+            let client = std::fs::OpenOptions::new().read(true).write(true).open(format!(r"\\.\pipe\{NAME}"));
+            client
+        };
+        let mut listener = super::Listener::new(NAME).unwrap();
+        assert!(super::Listener::new(NAME).is_err());
+        // The attempt may have connected.
+        let mut hear = || (0..3).find_map(|_| listener.accept(b"leave"));
+        assert!(hear().is_none());
+        let mut other = connect().unwrap();
+        other.write_all(b"enter").unwrap();
+        assert!(hear().is_none());
+        drop(other);
+        for _ in 0..2 {
+            let mut client = connect().unwrap();
+            client.write_all(b"leave").unwrap();
+            let mut stream = hear().unwrap();
+            stream.write_all(b"left").unwrap();
+            drop(stream);
+            let mut answer = String::new();
+            let _ = client.read_to_string(&mut answer);
+            assert_eq!(answer, "left");
+        }
+        drop(listener);
+        assert!(connect().is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system.
 
 mod attach;
+mod detach;
 mod doctor;
 mod events;
 mod heap;
@@ -11,7 +12,7 @@ mod run;
 mod stacks;
 mod top;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -141,6 +142,22 @@ impl Program {
     fn tell(&mut self, command: &str) -> Result<()> {
         writeln!(self.input.as_mut().context("its input is closed")?, "{command}")?;
         self.expect(&format!("done {command}"))
+    }
+
+    /// Reads standard error up to the line that contains this.
+    fn stderr_line(&mut self, wanted: &str) -> Result<String> {
+        let mut stderr = self.child.stderr.take().context("no standard error")?;
+        let (mut seen, mut byte) = (Vec::new(), [0]);
+        loop {
+            let read = stderr.read(&mut byte)?;
+            seen.extend_from_slice(byte.get(..read).unwrap_or_default());
+            let text = String::from_utf8_lossy(&seen);
+            ensure!(read != 0, "no line `{wanted}`: {text}");
+            if byte == *b"\n" && text.contains(wanted) {
+                self.child.stderr = Some(stderr);
+                return Ok(text.into_owned());
+            }
+        }
     }
 
     /// Sends it a signal, such as `-INT`.

@@ -1,6 +1,7 @@
 //! Linux.
 
 mod cpu_time;
+mod listener;
 mod pin;
 #[cfg(test)]
 mod sandbox;
@@ -8,6 +9,7 @@ mod sandbox;
 pub(crate) mod signals;
 
 pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
+pub(crate) use listener::Listener;
 pub(super) use pin::pin_library;
 #[cfg(test)]
 pub(crate) use sandbox::forbid;

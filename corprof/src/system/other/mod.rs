@@ -8,6 +8,11 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 mod pin;
 #[cfg(unix)]
 pub(super) use pin::pin_library;
+#[cfg(unix)]
+#[path = "../linux/listener.rs"]
+mod listener;
+#[cfg(unix)]
+pub(crate) use listener::Listener;
 
 /// Not implemented: a library that is unloaded while its threads run ends the process.
 #[cfg(not(unix))]
@@ -58,4 +63,20 @@ pub(super) fn os_thread_id() -> u32 {
         static ID: u32 = NEXT.fetch_add(1, SeqCst);
     }
     ID.with(|id| *id)
+}
+
+/// Not implemented.
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(crate) struct Listener;
+
+#[cfg(not(unix))]
+impl Listener {
+    pub(crate) fn new(_name: &str) -> std::io::Result<Self> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn accept(&mut self, _request: &[u8]) -> Option<std::io::Sink> {
+        None
+    }
 }

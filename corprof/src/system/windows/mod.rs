@@ -13,8 +13,10 @@ pub(crate) mod thread;
 pub(crate) mod unwind;
 
 mod cpu_time;
+mod listener;
 
 pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
+pub(crate) use listener::Listener;
 
 use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
