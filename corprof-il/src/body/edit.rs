@@ -28,6 +28,15 @@ pub enum EditError {
     /// A region that lies partly in another one.
     #[error("the region would lie partly in region {}", .0.0)]
     NotNested(RegionId),
+    /// The body is to be tried whole, and has a `tail.` call, which no region may have: see [`Body::drop_tail_calls`].
+    #[error("instruction {} is a `tail.` call, which cannot be in a region", .0.0)]
+    TailCall(InsnId),
+    /// The body is to be tried whole, and has a `jmp`, which no region may have.
+    #[error("instruction {} is a `jmp`, which cannot be in a region", .0.0)]
+    Jmp(InsnId),
+    /// The body has no instructions.
+    #[error("the body has no code")]
+    Empty,
 }
 
 impl Body {

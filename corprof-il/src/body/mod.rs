@@ -1,7 +1,7 @@
 //! A method body as a list of instructions and a tree of regions.
 //!
 //! `parse` makes it of bytes and `encode` writes it; `instruction`, `region` and `layout` are its parts, `edit` and `insert`
-//! change it.
+//! change it, `wrap` tries all of it.
 
 mod edit;
 mod encode;
@@ -12,6 +12,7 @@ mod parse;
 mod region;
 #[cfg(test)]
 mod tests;
+mod wrap;
 
 pub use edit::EditError;
 pub use encode::{EncodeError, Encoded};
@@ -19,6 +20,7 @@ pub use insert::Insert;
 pub use instruction::{InsnId, Instruction, Label, Operand, Prefix, WrongOperand};
 pub use parse::{ParseError, ParseProblem};
 pub use region::{Parent, Part, Range, Region, RegionId, RegionKind};
+pub use wrap::Wrap;
 
 pub(crate) use region::{Intervals, MOST_REGIONS, holds};
 
