@@ -55,6 +55,7 @@ pub mod hooks;
 pub mod id;
 mod il_body;
 pub mod info;
+pub mod instrumentation;
 mod lock;
 pub mod metadata;
 pub mod names;

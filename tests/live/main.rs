@@ -22,6 +22,7 @@ mod fire;
 mod hooks;
 mod hosts;
 mod il;
+mod instrumentation;
 mod keeps;
 mod liveness;
 mod manners;

@@ -4,11 +4,15 @@
 
 use std::ffi::c_void;
 
+use corprof_sys as sys;
+use windows_core::{BOOL, HRESULT, Ref};
+
 use crate::event_mask::Event;
-use crate::id::ThreadId;
+use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
-use crate::session::wire;
+use crate::session::liveness::Subject;
+use crate::session::{RejitSlot, wire};
 use crate::walk;
 
 use super::Adapter;
@@ -50,9 +54,13 @@ pub(super) const fn is_about_function(event: Event) -> bool {
 #[inline]
 pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
-        Event::ModuleLoadFinished | Event::ModuleAttachedToAssembly => {
-            info.liveness().module_loaded(info.runtime(), subject)
+        Event::ModuleLoadFinished => {
+            info.liveness().module_loaded(info.runtime(), subject);
+            if let Some(instrumentation) = info.instrumentation() {
+                instrumentation.module_loaded(subject);
+            }
         }
+        Event::ModuleAttachedToAssembly => info.liveness().module_loaded(info.runtime(), subject),
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);
             info.known_names().evict_all();
@@ -87,8 +95,17 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
 #[inline]
 pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
+        Event::ModuleLoadFinished => {
+            // After the user's method, whose own requests are waited for as well.
+            if let Some(instrumentation) = info.instrumentation() {
+                instrumentation.wait_at_module_load();
+            }
+        }
         Event::ModuleUnloadStarted => {
             info.liveness().module_going(info.runtime(), subject);
+            if let Some(instrumentation) = info.instrumentation() {
+                instrumentation.module_gone(subject);
+            }
             // Names stay known until the module is gone. Its metadata are released while they are still in memory.
             info.known_names().let_go();
         }
@@ -115,5 +132,96 @@ pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread:
     let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };
     if let (Some(info), Some(thread)) = (adapter.info.get(), ThreadId::from_raw(thread)) {
         info.thread_names().named(thread, &name);
+    }
+}
+
+/// The runtime asks for the new body of a method.
+///
+/// # Safety
+/// As [`thread_name_changed`]; `control` lasts as long as the callback.
+pub(crate) unsafe fn get_rejit_parameters<P: Profiler>(
+    this: *mut c_void,
+    module: usize,
+    method: u32,
+    control: &Ref<'_, sys::ICorProfilerFunctionControl>,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    // A disabled profiler has no effect any more: the old body is compiled.
+    let instrumentation = adapter.info.get().and_then(Info::instrumentation).filter(|_| adapter.state.gate.is_open());
+    if let (Some(instrumentation), Some(control)) = (instrumentation, control.as_ref()) {
+        // Methods that nobody has asked for come along as callers, unless the profiler makes requests of its own.
+        let is_sole = !P::EVENTS.contains(Event::GetRejitParameters);
+        instrumentation.parameters(module, method, control, is_sole);
+    }
+}
+
+/// The compiler begins to compile a function again.
+///
+/// # Safety
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn rejit_compilation_started<P: Profiler>(
+    this: *mut c_void,
+    function: usize,
+    rejit: usize,
+    _is_safe_to_block: BOOL,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    with_function(adapter, function, |instrumentation, method, function| {
+        instrumentation.compiling(method, function, ReJitId(rejit));
+    });
+}
+
+/// A function has been compiled again, or could not be.
+///
+/// # Safety
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn rejit_compilation_finished<P: Profiler>(
+    this: *mut c_void,
+    function: usize,
+    rejit: usize,
+    status: HRESULT,
+    _is_safe_to_block: BOOL,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    with_function(adapter, function, |instrumentation, method, function| {
+        instrumentation.compiled(method, function, ReJitId(rejit), status);
+    });
+}
+
+/// Tells the instrumentation, if there is one, of the function that the current callback is about, and its method.
+fn with_function<P: Profiler>(
+    adapter: &Adapter<P>,
+    function: usize,
+    tell: impl FnOnce(&dyn RejitSlot, (usize, u32), FunctionId),
+) {
+    let Some(info) = adapter.info.get() else { return };
+    let Some(instrumentation) = info.instrumentation() else { return };
+    let _subject = Subject::begin(function);
+    // The function is alive, as the callback is about it.
+    if let Some(function) = info.function(function)
+        && let Ok(known) = info.runtime().ask_function(function)
+    {
+        tell(instrumentation.as_ref(), (known.module.as_raw(), known.token.as_raw()), function);
+    }
+}
+
+/// A ReJIT request has failed for a method.
+///
+/// # Safety
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn rejit_error<P: Profiler>(
+    this: *mut c_void,
+    module: usize,
+    method: u32,
+    _function: usize,
+    status: HRESULT,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    if let Some(instrumentation) = adapter.info.get().and_then(Info::instrumentation) {
+        instrumentation.failed((module, method), status);
     }
 }

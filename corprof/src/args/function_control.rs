@@ -23,7 +23,12 @@ pub struct FunctionControl<'cb> {
 
 impl<'cb> FunctionControl<'cb> {
     pub(crate) fn new(raw: &'cb Ref<'_, sys::ICorProfilerFunctionControl>, module: usize, method: u32) -> Option<Self> {
-        raw.as_ref().map(|raw| Self { raw, module, method, _not_send: PhantomData })
+        raw.as_ref().map(|raw| Self::of(raw, module, method))
+    }
+
+    /// The control of the callback about this method.
+    pub(crate) const fn of(raw: &'cb sys::ICorProfilerFunctionControl, module: usize, method: u32) -> Self {
+        Self { raw, module, method, _not_send: PhantomData }
     }
 
     /// The interface itself, for calls that have no safe form yet.

@@ -73,18 +73,25 @@ impl InTriggers<'_> {
         method: MethodDef,
         edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
     ) -> Result<CheckedBody, EditError> {
-        const CALL: &str = "edit_method";
-        let lifeline = Lifeline::of(self.liveness(), &self.pin(module, CALL)?);
-        let (body, has_new_rows) = {
-            // Its metadata end here, before the call that may start a GC.
-            let mut method = MethodEdit::open(self, lifeline.clone(), module, method)?;
-            edit(&mut method)?;
-            method.finish()?
-        };
+        let (body, has_new_rows) = self.prepare_edit(module, method, edit)?;
         if has_new_rows {
             self.apply_meta_data(module)?;
         }
-        Ok(CheckedBody { lifeline, module, method, body: Arc::new(body) })
+        Ok(body)
+    }
+
+    /// [`edit_method`](Self::edit_method) without `ApplyMetaData`; says as well whether it is due.
+    pub(crate) fn prepare_edit(
+        &self,
+        module: ModuleId,
+        method: MethodDef,
+        edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
+    ) -> Result<(CheckedBody, bool), EditError> {
+        let lifeline = Lifeline::of(self.liveness(), &self.pin(module, "edit_method")?);
+        let mut open = MethodEdit::open(self, lifeline.clone(), module, method)?;
+        edit(&mut open)?;
+        let (body, has_new_rows) = open.finish()?;
+        Ok((CheckedBody { lifeline, module, method, body: Arc::new(body) }, has_new_rows))
     }
 
     /// Replaces the body of a method by an edited one, for all later compilations.

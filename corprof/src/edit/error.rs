@@ -76,6 +76,32 @@ pub enum Refusal {
     /// The module refers to no assembly of this name, and defines no such type.
     #[error("the module does not refer to this assembly: define a reference by `metadata_emit` first")]
     NoAssembly,
+    /// The module has no method with this token.
+    #[error("the module has no such method")]
+    NoMethod,
+    /// The method is abstract, or its code is native or provided by the runtime.
+    #[error("the method has no IL: it is abstract, native or provided by the runtime")]
+    NotIl,
+    /// A ReJIT request: the runtime recompiles nothing in a collectible module, and does not say so.
+    #[error(
+        "the module is collectible (it can be unloaded), and the runtime recompiles none of its methods: edit them in \
+             `jit_compilation_started`, by `edit_once`"
+    )]
+    CollectibleModule,
+    /// A ReJIT request: precompiled code has the method's body inlined for good (`[NonVersionable]`).
+    #[error(
+        "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
+    )]
+    NonVersionable,
+    /// A ReJIT request: runtimes ignore it for methods that the runtime itself suspends (`async` in MethodImpl).
+    #[error("the runtime itself suspends this method (runtime-async), and ignores requests to recompile it")]
+    RuntimeAsync,
+    /// A ReJIT request: the compiler calls these methods of the runtime's own library as parts of its instructions.
+    #[error("compiled code calls this method in place of an instruction, and .NET 8 crashes when it is recompiled")]
+    CompilerHelper,
+    /// The profiler is being shut down or was disabled, before the method was looked at.
+    #[error("the profiler is being shut down, or was disabled")]
+    Stopped,
     /// A method has at most 65,535 local variables.
     #[error("too many local variables")]
     TooManyLocals,

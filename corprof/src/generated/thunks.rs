@@ -1529,6 +1529,9 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     rejitId: ReJITID,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
+    bookkeeping::rejit_compilation_started::<
+        P,
+    >(this, functionId, rejitId, fIsSafeToBlock);
     in_triggers::<
         P,
     >(
@@ -1552,6 +1555,7 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     methodId: mdMethodDef,
     pFunctionControl: Ref<'_, ICorProfilerFunctionControl>,
 ) -> HRESULT {
+    bookkeeping::get_rejit_parameters::<P>(this, moduleId, methodId, &pFunctionControl);
     in_triggers::<
         P,
     >(
@@ -1576,6 +1580,9 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
+    bookkeeping::rejit_compilation_finished::<
+        P,
+    >(this, functionId, rejitId, hrStatus, fIsSafeToBlock);
     in_triggers::<
         P,
     >(
@@ -1608,6 +1615,7 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
     functionId: FunctionID,
     hrStatus: HRESULT,
 ) -> HRESULT {
+    bookkeeping::rejit_error::<P>(this, moduleId, methodId, functionId, hrStatus);
     in_triggers::<
         P,
     >(

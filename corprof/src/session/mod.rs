@@ -8,7 +8,7 @@
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
 //! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
-//! tokens of rows that edits have added. `wire.rs` converts the arguments of callbacks.
+//! tokens of rows that edits have added; the instrumentation is a [trait](RejitSlot) as well. `wire.rs` converts the arguments of callbacks.
 
 mod calls;
 mod defined_rows;
@@ -26,6 +26,7 @@ mod original_bodies;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;
 mod questions;
+mod rejit_slot;
 mod runtime;
 pub(crate) mod slot;
 mod thread_names;
@@ -55,6 +56,7 @@ use panics::ProfilerState;
 use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
+pub(crate) use rejit_slot::RejitSlot;
 pub use runtime::InfoVersion;
 pub(crate) use runtime::{LEAST_INFO, Runtime, first_runtime_with};
 use thread_names::ThreadNames;
@@ -83,6 +85,8 @@ struct Session {
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
     defined_rows: DefinedRows,
+    /// Set by the first `start_instrumentation`.
+    instrumentation: OnceLock<Arc<dyn RejitSlot>>,
     prevents_detach: OnceLock<&'static str>,
 }
 
@@ -102,6 +106,7 @@ impl Info {
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
             defined_rows: DefinedRows::default(),
+            instrumentation: OnceLock::new(),
             prevents_detach: OnceLock::new(),
         })))
     }
@@ -193,6 +198,16 @@ impl Info {
     /// Registers the hooks; only the first registration counts.
     pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
         let _ = self.0.hooks.set(hooks);
+    }
+
+    /// The instrumentation, if the profiler has started one.
+    pub(crate) fn instrumentation(&self) -> Option<&Arc<dyn RejitSlot>> {
+        self.0.instrumentation.get()
+    }
+
+    /// Registers the instrumentation; only the first registration counts.
+    pub(crate) fn set_instrumentation(&self, slot: Arc<dyn RejitSlot>) {
+        let _ = self.0.instrumentation.set(slot);
     }
 
     /// Whether a clone exists besides the adapter's own.

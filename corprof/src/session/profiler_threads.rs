@@ -86,6 +86,20 @@ impl ProfilerThreads {
         unpoisoned(awake).0.is_stopping
     }
 
+    /// Sleeps until `is_done`, which is asked again after each [`nudge`](Self::nudge); for `duration` at most, or until the
+    /// threads are asked to stop. Returns whether they are. `is_done` must not call these methods.
+    pub(crate) fn sleep_until(&self, duration: Duration, mut is_done: impl FnMut() -> bool) -> bool {
+        let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping && !is_done());
+        unpoisoned(awake).0.is_stopping
+    }
+
+    /// Has those that [sleep until](Self::sleep_until) something look again.
+    pub(crate) fn nudge(&self) {
+        // Who is between its look and its sleep has the lock.
+        drop(self.state());
+        self.changed.notify_all();
+    }
+
     /// Whether no thread runs except, perhaps, the calling one.
     pub(crate) fn have_ended(&self) -> bool {
         let own = NUMBER.get();

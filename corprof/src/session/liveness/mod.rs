@@ -424,6 +424,14 @@ impl Lifeline {
         Self(module.entry.map(|entry| (Arc::clone(liveness), module.id, entry.life())))
     }
 
+    /// The lifeline of a module.
+    ///
+    /// # Errors
+    /// `COR_E_OBJECTDISPOSED` if it is gone.
+    pub(crate) fn to(liveness: &Arc<Liveness>, module: ModuleId, call: &'static str) -> Result<Self> {
+        Ok(Self::of(liveness, &liveness.pin(module, call)?))
+    }
+
     /// Keeps the module loaded until the guard is dropped.
     ///
     /// # Errors

@@ -74,7 +74,11 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let cx = if has_context || body.to_string().contains("cx") { quote!(cx) } else { quote!(_) };
     let subject = subject(callback);
     let book = callback.facts.book.then(|| {
-        let wires = callback.method.params.iter().map(|param| ident(&param.name));
+        let wires = callback.method.params.iter().zip(&params).map(|(param, typed)| {
+            let name = ident(&param.name);
+            // The user's method needs the interface as well.
+            if typed.to_string().contains("Ref <") { quote!(&#name) } else { quote!(#name) }
+        });
         quote!(bookkeeping::#name::<P>(this, #(#wires),*);)
     });
     Ok(quote! {
