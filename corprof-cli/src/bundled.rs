@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// All built-in profilers.
-pub const ALL: [Bundled; 8] = [
+pub const ALL: [Bundled; 11] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
@@ -55,8 +55,26 @@ pub const ALL: [Bundled; 8] = [
     Bundled {
         name: "allocations",
         profiler: "Allocations",
-        summary: "counts objects and bytes by class",
+        summary: "counts objects and bytes by class, or by class and stack",
+        output: Some(("ALLOCATIONS_OUT", None)),
+    },
+    Bundled {
+        name: "pauses",
+        profiler: "Pauses",
+        summary: "shows why the application paused, and which threads delayed it",
         output: None,
+    },
+    Bundled {
+        name: "locks",
+        profiler: "Locks",
+        summary: "shows which threads wait for locks, and what the owners do",
+        output: Some(("LOCKS_OUT", None)),
+    },
+    Bundled {
+        name: "starvation",
+        profiler: "Starvation",
+        summary: "shows which code blocks the thread pool while it is starved",
+        output: Some(("STARVATION_OUT", None)),
     },
     Bundled {
         name: "stacks",

@@ -25,8 +25,8 @@ use crate::record;
 /// that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets the variables of --env as
 /// lines in its attach data.
 ///
-/// Six profilers are built in. `corprof record` is `run sampler` with options. The chapter "Variables and exit codes" of the book
-/// has the variables of all six.
+/// Profilers are built in. `corprof record` is `run sampler` with options. The chapter "Variables and exit codes" of the book
+/// has their variables.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof run sampler -- dotnet App.dll
@@ -39,7 +39,7 @@ use crate::record;
 If the profiler is not loaded, `corprof doctor` finds the cause. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The profiler: a .so, .dll or .dylib that cargo has built, or a built-in one: sampler, timer, tracer, logger, exceptions,
-    /// allocations
+    /// allocations, pauses, locks, starvation
     #[arg(value_name = "LIBRARY|NAME")]
     library: PathBuf,
 

@@ -14,14 +14,23 @@ pub mod allocations;
 #[path = "../exceptions.rs"]
 pub mod exceptions;
 #[cfg(corprof_bundle)]
+#[path = "../locks.rs"]
+pub mod locks;
+#[cfg(corprof_bundle)]
 #[path = "../logger.rs"]
 pub mod logger;
+#[cfg(corprof_bundle)]
+#[path = "../pauses.rs"]
+pub mod pauses;
 #[cfg(corprof_bundle)]
 #[path = "../sampler.rs"]
 pub mod sampler;
 #[cfg(corprof_bundle)]
 #[path = "../stacks.rs"]
 pub mod stacks;
+#[cfg(corprof_bundle)]
+#[path = "../starvation.rs"]
+pub mod starvation;
 #[cfg(corprof_bundle)]
 #[path = "../timer.rs"]
 pub mod timer;
@@ -36,9 +45,12 @@ pub mod tracer;
 corprof::export!(
     allocations::Allocations,
     exceptions::Exceptions,
+    locks::Locks,
     logger::Logger,
+    pauses::Pauses,
     sampler::SamplerProfiler,
     stacks::Stacks,
+    starvation::Starvation,
     timer::Timer,
     top::Top,
     tracer::Tracer,

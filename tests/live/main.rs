@@ -28,6 +28,8 @@ mod liveness;
 mod manners;
 mod matrix;
 mod metadata;
+#[cfg(target_os = "linux")]
+mod questions;
 mod reentry;
 mod rejit;
 mod runtime_async;

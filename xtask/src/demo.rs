@@ -25,8 +25,13 @@ const EXAMPLES: &str = "corprof-examples";
 const SAMPLE: &[&str] = &["Sample"];
 /// The default application for sampling profilers: it must work for some seconds, on threads that compute and wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
-/// The sampling examples.
-const LOOKING_ON: [&str; 1] = ["sampler"];
+/// The default applications for the other examples: programs with the fault that the example finds.
+const STANDARD: [(&str, &[&str]); 4] = [
+    ("locks", &["Locks", "40", "50"]),
+    ("pauses", &["Pauses", "40"]),
+    ("sampler", WORK),
+    ("starvation", &["Starvation", "24", "500"]),
+];
 
 /// Run a .NET application under an example profiler.
 ///
@@ -38,6 +43,7 @@ const LOOKING_ON: [&str; 1] = ["sampler"];
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
   cargo xtask demo sampler                       under `sampler`, a pool of threads that works for some seconds
+  cargo xtask demo locks                         under `locks`, threads that wait for a lock; likewise `pauses`, `starvation`
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo beeper --arm64                for arm64: cross-built, and run in an emulator
@@ -169,13 +175,14 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
 
 /// The command that runs the application to profile.
 fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
-    let standard = if args.library.is_none() && LOOKING_ON.contains(&args.example.as_str()) { WORK } else { SAMPLE };
+    let own = STANDARD.iter().find(|(example, _)| args.library.is_none() && args.example == *example);
+    let standard = own.map_or(SAMPLE, |(_, app)| app);
     let words: Vec<&str> = args.app.iter().map(String::as_str).collect();
     let (app, arguments) = words.split_first().or_else(|| standard.split_first()).context("no application")?;
     let mut command = match bundled(app) {
         Some(source) => {
             let runtime = find_runtime(args)?;
-            let compiler = Compiler::for_runtime(&runtime)?;
+            let compiler = compiler(&runtime, &source)?;
             let dir = metadata.target_directory.join("managed").join("demo");
             announce(format_args!("Compiling the application {} into {}", source.display(), dir.display()));
             note(format_args!("by {compiler}"));
@@ -202,6 +209,18 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
     Ok(command)
 }
 
+/// The compiler for a program: those in today's C# need the SDK's, or that of the folder of runtimes.
+fn compiler(runtime: &Runtime, source: &Path) -> Result<Compiler> {
+    let compiler = Compiler::for_runtime(runtime)?;
+    if !source.starts_with(managed::modern_dir()) || matches!(compiler, Compiler::Csc { .. }) {
+        return Ok(compiler);
+    }
+    let text = std::fs::read_to_string(source)?;
+    Compiler::for_modern(managed::target(&text)?, &Cache::open()?)?.with_context(|| {
+        format!("{} is in today's C#: install a .NET SDK, or name an application after `--`", source.display())
+    })
+}
+
 /// The command that runs `app` on `runtime`, with the environment for that runtime.
 fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
     let mut command = runtime.command(app)?;
@@ -214,7 +233,9 @@ fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
 /// The source of the bundled program `app`, if there is one.
 fn bundled(app: &str) -> Option<PathBuf> {
     let is_name = app.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !Path::new(app).is_file();
-    is_name.then(|| managed::sources_dir().join(app).with_extension("cs")).filter(|source| source.is_file())
+    let folders = [managed::sources_dir(), managed::modern_dir()];
+    let mut sources = folders.iter().map(|folder| folder.join(app).with_extension("cs"));
+    sources.find(|source| is_name && source.is_file())
 }
 
 /// The command that runs an executable. It knows its own runtime; `--runtime` points an executable without one to another.

@@ -48,6 +48,8 @@ impl<'cb> EventPipeEvent<'cb> {
     ///     }
     /// }
     /// ```
+    ///
+    /// For the runtime's own events, [`of_runtime`](Self::of_runtime) needs no name.
     #[must_use]
     pub fn decoded<'a>(&self, provider: &'a str) -> corprof_events::Event<'a>
     where
@@ -60,6 +62,29 @@ impl<'cb> EventPipeEvent<'cb> {
             Some(description) => event.with_description(description.name(), description.fields()),
             None => event,
         }
+    }
+
+    /// The event with its name and its fields, if the runtime itself wrote it; none for events of the application, of the
+    /// framework, and for the last event of a session, which describes the process.
+    ///
+    /// ```
+    /// use corprof::events::views::GcStart;
+    /// use corprof::args::EventPipeEvent;
+    /// use corprof::prelude::*;
+    ///
+    /// fn on_event(cx: &InCallback<'_>, event: &EventPipeEvent<'_>) {
+    ///     let Some(event) = event.of_runtime(cx) else { return };
+    ///     if let Ok(start) = event.decode::<GcStart>() {
+    ///         println!("collection {} of generation {}: {}", start.number, start.generation, start.reason);
+    ///     }
+    /// }
+    /// ```
+    #[must_use]
+    pub fn of_runtime(&self, cx: &Info) -> Option<corprof_events::Event<'cb>> {
+        let name = corprof_events::Provider::RUNTIME.name();
+        let ask = || cx.event_pipe_provider_info(self.provider).is_ok_and(|provider| provider == name);
+        let is_own = cx.event_pipe_sessions().is_runtime_provider(self.provider.as_raw(), ask);
+        is_own.then(|| self.decoded(name))
     }
 }
 

@@ -172,7 +172,43 @@ impl Info {
     }
 }
 
+/// A session of the runtime's own events, which [`start_runtime_events`](InTriggers::start_runtime_events) has started.
+///
+/// Dropping it does not stop the session: a stop waits for deliveries on other threads, and a value may be dropped where nothing
+/// may wait. It goes on until [`stop`](Self::stop), the profiler's shutdown or its detach.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RuntimeEvents(EventPipeSessionId);
+
+impl RuntimeEvents {
+    /// The session, for calls that need it.
+    #[must_use]
+    pub fn id(&self) -> EventPipeSessionId {
+        self.0
+    }
+}
+
 impl InTriggers<'_> {
+    /// Starts a session of the runtime's own events of this set, and of no others. They are delivered to
+    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), which reads them by
+    /// [`of_runtime`](crate::args::EventPipeEvent::of_runtime).
+    ///
+    /// ```
+    /// # use corprof::prelude::*;
+    /// use corprof::events::KeywordSet;
+    ///
+    /// # #[allow(dead_code)]
+    /// fn initialize(cx: &mut InInitialize<'_>) -> Result<()> {
+    ///     cx.start_runtime_events(KeywordSet::GC | KeywordSet::CONTENTION)?; // until the application ends
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`event_pipe_start_session`](Self::event_pipe_start_session); `E_NOINTERFACE` before .NET 5.
+    pub fn start_runtime_events(&mut self, set: KeywordSet) -> Result<RuntimeEvents> {
+        self.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false).map(RuntimeEvents)
+    }
+
     /// Starts a session: its events are delivered to
     /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered).
     ///

@@ -9,6 +9,7 @@ use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
+use crate::names::Name;
 use crate::session::profiler_threads;
 
 impl Info {
@@ -56,6 +57,16 @@ impl Info {
         let code = unsafe { self.first_version(CALL)?.GetThreadContext(thread.as_raw(), &mut context) };
         Error::check(code, CALL)?;
         ContextId::from_raw(context).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+}
+
+impl Info {
+    /// The name of `thread`, if the application or the framework has set one since the profiler was loaded.
+    ///
+    /// The runtime reports names by `ThreadNameChanged`, which corprof always receives.
+    #[must_use]
+    pub fn thread_name(&self, thread: ThreadId) -> Option<Name> {
+        self.thread_names().of(thread)
     }
 }
 

@@ -28,6 +28,7 @@
 //! is handled like one in a callback: it is reported, and the profiler is disabled.
 
 mod rejit;
+mod runtime_events;
 
 use std::io;
 use std::ops::{ControlFlow, Deref, DerefMut};

@@ -8,6 +8,7 @@
 //! calls stops it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use corprof_sys as sys;
@@ -18,7 +19,11 @@ use crate::lock::unpoisoned;
 
 /// The sessions that this profiler has started and not stopped.
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<HashMap<u64, Session>>);
+pub(crate) struct Sessions {
+    sessions: Mutex<HashMap<u64, Session>>,
+    /// The runtime's own provider, or 0 before its first event. Providers live as long as the process.
+    runtime_provider: AtomicUsize,
+}
 
 #[derive(Default)]
 struct Session {
@@ -31,7 +36,18 @@ struct Session {
 impl Sessions {
     /// Held for single changes, never across a call to the runtime.
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Session>> {
-        unpoisoned(self.0.lock())
+        unpoisoned(self.sessions.lock())
+    }
+
+    /// Whether this is the runtime's own provider; `ask` finds it out, until it was found once.
+    pub(crate) fn is_runtime_provider(&self, provider: usize, ask: impl FnOnce() -> bool) -> bool {
+        match self.runtime_provider.load(Relaxed) {
+            0 if ask() => {
+                self.runtime_provider.store(provider, Relaxed);
+                true
+            }
+            known => known == provider,
+        }
     }
 
     pub(crate) fn started(&self, session: EventPipeSessionId) {
@@ -109,6 +125,15 @@ mod tests {
         sessions.started(id);
         sessions.end_all();
         assert!(sessions.begin_use(id, "X").is_err());
+    }
+
+    #[test]
+    fn the_provider_of_the_runtime_is_asked_for_until_it_is_found() {
+        let sessions = Sessions::default();
+        assert!(!sessions.is_runtime_provider(8, || false));
+        assert!(sessions.is_runtime_provider(16, || true));
+        assert!(sessions.is_runtime_provider(16, || unreachable!()));
+        assert!(!sessions.is_runtime_provider(8, || unreachable!()));
     }
 
     #[test]
