@@ -1,11 +1,12 @@
 //! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and prints the time and memory of each step:
 //! `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1] [FOLDER]`, where FOLDER gets a file of each format.
+//! Instead of OBJECTS, a file of `corprof::heap_dump::BlockFile` has the heap of a real application.
 //!
 //! The heap comes as the runtime's events do, in blocks of 64 KB, objects and references interleaved. It has lists,
 //! arrays, trees and objects that several share; an eighth is unreachable.
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::path::Path;
 use std::time::Instant;
 
@@ -112,11 +113,27 @@ fn generate(objects: u64, seed: u64) -> BulkReader {
     reader
 }
 
+/// The blocks of a real dump: of each the event and the length, then the payload.
+fn read_blocks(path: &Path) -> std::io::Result<BulkReader> {
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut reader = BulkReader::new(GraphBuilder::new("measured"), true);
+    let mut payload = Vec::new();
+    while !file.fill_buf()?.is_empty() {
+        let mut header = [0; 6];
+        file.read_exact(&mut header)?;
+        let [low, high, length @ ..] = header;
+        payload.resize(u32::from_le_bytes(length) as usize, 0);
+        file.read_exact(&mut payload)?;
+        reader.event(u16::from_le_bytes([low, high]), &payload);
+    }
+    Ok(reader)
+}
+
 /// Names such as applications have.
 fn name_classes(reader: &mut BulkReader) {
     let classes: Vec<u64> = reader.builder().undescribed_classes().collect();
     for class in classes {
-        let number = (class - 0x7fff_0000) / 64;
+        let number = class.wrapping_sub(0x7fff_0000) / 64;
         let name = match number % 7 {
             0 => format!("Shop.Orders.Order{number}"),
             1 => format!("System.Collections.Generic.Dictionary`2<System.String,Shop.Item{number}>"),
@@ -153,11 +170,14 @@ fn write_all(tree: &Dominators<'_>, report: &Report, folder: &Path) -> std::io::
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let objects = arguments.next().map_or(Ok(10_000_000), |text| text.parse())?;
+    let source = arguments.next().unwrap_or_else(|| "10000000".to_owned());
     let seed = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let folder = arguments.next();
 
-    let mut reader = step("read", || generate(objects, seed));
+    let mut reader = match source.parse() {
+        Ok(objects) => step("read", || generate(objects, seed)),
+        Err(_) => step("read", || read_blocks(source.as_ref()))?,
+    };
     name_classes(&mut reader);
     let graph = step("build", || reader.finish())?;
     println!("{} objects, {} references, {}", graph.len(), graph.reference_count(), graph.losses());

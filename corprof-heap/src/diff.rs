@@ -241,6 +241,12 @@ impl<'s> PathDiff<'s> {
         self.paths[path].change
     }
 
+    /// The path without its last class; `None` for a path of one class.
+    #[must_use]
+    pub fn parent(&self, path: usize) -> Option<usize> {
+        self.paths[path].parent
+    }
+
     /// The names of a path's classes, from the top down.
     #[must_use]
     pub fn names(&self, path: usize) -> Vec<&'s str> {
@@ -261,6 +267,37 @@ impl<'s> PathDiff<'s> {
         grown.sort_by_cached_key(|&path| (Reverse(growth(path)), self.classes(path)));
         grown.truncate(count);
         grown
+    }
+
+    /// Of the objects at the end of a path, the one that retains most: an example. `tree` is of one of the two snapshots; `None` if it
+    /// has no such object.
+    #[must_use]
+    pub fn largest_at(&self, path: usize, tree: &Dominators<'_>) -> Option<ObjectId> {
+        let graph = tree.graph();
+        let is_step = |(assembly, name): &&(String, String)| -> Vec<bool> {
+            graph.classes().iter().map(|class| class.name == *name && class.assembly == *assembly).collect()
+        };
+        let steps: Vec<Vec<bool>> = self.classes(path).iter().map(is_step).collect();
+        // How many steps of the path lead to each object; 0 for one beside it.
+        let mut walked: Vec<u32> = Vec::with_capacity(tree.reachable_count());
+        let mut largest: Option<(u64, ObjectId)> = None;
+        for (position, object) in tree.order().enumerate() {
+            let is_at = |step: u32| steps.get(step as usize).is_some_and(|step| step[graph.class_of(object).index()]);
+            let above =
+                tree.parent_at(position).map_or(Some(0), |parent| Some(walked[parent]).filter(|&steps| steps > 0));
+            let here = match above {
+                // Neighbours of the same class are one step.
+                Some(steps) if steps > 0 && is_at(steps - 1) => steps,
+                Some(steps) if is_at(steps) => steps + 1,
+                _ => 0,
+            };
+            walked.push(here);
+            let bytes = tree.bytes_at(position);
+            if here as usize == steps.len() && above != Some(here) && largest.is_none_or(|(most, _)| bytes > most) {
+                largest = Some((bytes, object));
+            }
+        }
+        largest.map(|(_, object)| object)
     }
 
     fn classes(&self, path: usize) -> Vec<&'s (String, String)> {

@@ -186,6 +186,7 @@ fn a_diff_by_path_finds_what_grew_below_what() {
         &[(1, 2), (2, 3), (1, 4), (2, 5), (5, 6), (5, 7), (7, 8)],
     );
     let shallow = [sums(&before, 2), sums(&after, 2)];
+    let (first, second) = (Dominators::of(&before), Dominators::of(&after));
     let (before, after) = (sums(&before, DEFAULT_DEPTH), sums(&after, DEFAULT_DEPTH));
     let diff = PathDiff::of(&before, &after);
     let mut paths: BTreeMap<String, (i64, i64, i64)> = BTreeMap::new();
@@ -203,6 +204,14 @@ fn a_diff_by_path_finds_what_grew_below_what() {
     assert_eq!(paths, expected.map(|(name, growth)| (name.to_owned(), growth)).into());
     let grown: Vec<String> = diff.grown(10).into_iter().map(|path| diff.names(path).join(">")).collect();
     assert_eq!(grown, ["Cache>Node>Order"]);
+    let largest_at = |names: &str, tree: &Dominators<'_>| {
+        let path = (0..diff.len()).find(|&path| diff.names(path).join(">") == names)?;
+        diff.largest_at(path, tree).map(|object| (tree.graph().size(object), tree.retained_bytes(object)))
+    };
+    assert_eq!(largest_at("Cache>Node>Order", &second), Some((300, 300)));
+    assert_eq!(largest_at("Cache>Node>Order", &first), Some((100, 100)));
+    assert_eq!(largest_at("Cache>Node", &second), Some((32, 796)), "the head of the list");
+    assert_eq!(largest_at("Cache", &second), Some((24, 870)));
     let shallow = PathDiff::of(&shallow[0], &shallow[1]);
     let changes = Changes::of(&before, &after, 2, 10);
     let mut text = Vec::new();
@@ -221,6 +230,23 @@ fn a_diff_by_path_finds_what_grew_below_what() {
     assert_eq!(shallow.len(), 3, "what is deeper counts for the second class");
     let back = PathDiff::of(&after, &before);
     assert!(back.grown(10).is_empty());
+}
+
+#[test]
+fn every_path_of_a_snapshot_has_an_example_there() {
+    let mut rng = Rng::with_seed(26);
+    for _ in 0..500 {
+        let graph = small(&mut rng, true).build();
+        let tree = Dominators::of(&graph);
+        let (nothing, all) = (by_hand(0, &[], &[]), Summary::of(&tree, DEFAULT_DEPTH));
+        let nothing = sums(&nothing, DEFAULT_DEPTH);
+        let diff = PathDiff::of(&nothing, &all);
+        for path in 0..diff.len() {
+            let object = diff.largest_at(path, &tree).unwrap();
+            assert_eq!(Some(&graph.class_name(object)), diff.names(path).last());
+            assert!(tree.retained_bytes(object) <= diff.change(path).after.retained);
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,8 @@ pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
     let (objects, bytes) = (grouped(report.objects), grouped(report.bytes));
     writeln!(out, "{objects} objects, {bytes} bytes, {} references", grouped(report.references))?;
     if report.weak_table_pairs > 0 {
-        writeln!(out, "{} pairs in weak tables", grouped(report.weak_table_pairs))?;
+        let pairs = if report.weak_table_pairs == 1 { "pair" } else { "pairs" };
+        writeln!(out, "{} {pairs} in weak tables", grouped(report.weak_table_pairs))?;
     }
     let roots: Vec<String> =
         report.roots.iter().map(|roots| format!("{} {}", grouped(roots.count), roots.kind)).collect();
