@@ -287,6 +287,38 @@ impl Display for Cost {
 mod tests {
     use super::*;
 
+    /// A dump of one object that a root holds, as the runtime's blocks.
+    fn receive(dump: &mut Dump) {
+        let block = |entries: &[u8]| [&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0][..], entries].concat();
+        let object = [0x1000_u64, 24, 7, 0].map(u64::to_le_bytes).concat();
+        dump.reader.event(18, &block(&object));
+        let root = [&0x1000_u64.to_le_bytes()[..], &[0; 13]].concat();
+        dump.reader.event(16, &block(&root));
+    }
+
+    #[test]
+    fn two_mixed_dumps_are_refused() {
+        let dump = || Dump {
+            reader: BulkReader::new(GraphBuilder::new("shop"), true),
+            names: Names::default(),
+            cost: Cost::default(),
+            collection: None,
+            has_ended: true,
+            stopped: None,
+        };
+        let mut one = dump();
+        receive(&mut one);
+        assert_eq!(one.finish().unwrap().0.len(), 1);
+        let mut two = dump();
+        receive(&mut two);
+        receive(&mut two);
+        let error = two.finish().unwrap_err().to_string();
+        assert!(
+            error.contains("another tool took a dump at the same time") && error.contains("take it again"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn types_are_spelled_with_what_they_are_made_of() {
         let mut names = Names::default();
