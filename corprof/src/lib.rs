@@ -51,6 +51,7 @@ pub mod event_mask;
 mod ffi;
 #[rustfmt::skip]
 mod generated;
+pub mod heap_dump;
 pub mod hooks;
 pub mod id;
 mod il_body;

@@ -19,6 +19,7 @@ mod examples;
 mod exceptions;
 mod filters;
 mod fire;
+mod heap_dump;
 mod hooks;
 mod hosts;
 mod il;
