@@ -131,7 +131,7 @@ const BY_NUMBER: [(&str, &str); 4] = [
     ("[0x2505]", "the profiler refused in its `initialize`: see its message on standard error"),
     (
         "[0x250a]",
-        "a process has one main profiler: one beside it must say so, by `load_as_notification_only`, and be named by --notification",
+        "a process has one main profiler: one beside it has the key `notification_only` in its `#[profiler(…)]`, and is named by --notification",
     ),
 ];
 

@@ -580,10 +580,4 @@ pub(crate) const CALLBACKS: &[Callback] = &[
         signature: "fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>)",
         params: 3usize,
     },
-    Callback {
-        name: "load_as_notification_only",
-        event: "LoadAsNotificationOnly",
-        signature: "fn load_as_notification_only(&self) -> bool",
-        params: 1usize,
-    },
 ];

@@ -13,7 +13,7 @@ use syn::{Data, DeriveInput, Error, Expr, ExprLit, Fields, Lit, LitInt, Result};
 use crate::clsid::{Clsid, HOW_TO_MAKE};
 
 /// The keys of `#[profiler(…)]`, for messages.
-const KEYS: &str = "`clsid = \"…\"`, `min_info = N` and `no_export`";
+const KEYS: &str = "`clsid = \"…\"`, `min_info = N`, `notification_only` and `no_export`";
 
 /// The `ICorProfilerInfoN` versions that `min_info` accepts.
 const INFO_VERSIONS: std::ops::RangeInclusive<u8> = 5..=15;
@@ -63,6 +63,9 @@ impl Definition<'_> {
             let version = Literal::u8_unsuffixed(version);
             quote! { const MIN_INFO: ::core::primitive::u8 = #version; }
         });
+        let kind = self.keys.notification_only.then(|| {
+            quote! { const NOTIFICATION_ONLY: ::core::primitive::bool = true; }
+        });
         let create = if self.has_fields {
             // At the struct's name, where a missing `Default` must be reported.
             quote_spanned! {name.span()=> <#name as ::core::default::Default>::default() }
@@ -75,6 +78,7 @@ impl Definition<'_> {
                 const CLSID: ::corprof::Guid = ::corprof::Guid::from_u128(#clsid);
                 const NAME: &'static ::core::primitive::str = #text;
                 #min_info
+                #kind
                 fn create() -> Self { #create }
             }
         }
@@ -154,6 +158,7 @@ fn not_generic(input: &DeriveInput) -> Result<()> {
 struct Keys {
     min_info: Option<u8>,
     no_export: bool,
+    notification_only: bool,
 }
 
 impl Keys {
@@ -173,8 +178,11 @@ impl Keys {
                 match key.as_str() {
                     "clsid" => clsid = Some(read_clsid(&meta)?),
                     "min_info" => keys.min_info = Some(read_min_info(&meta)?),
-                    "no_export" if !meta.input.peek(syn::Token![=]) => keys.no_export = true,
-                    "no_export" => return Err(meta.error("`no_export` takes no value: write just `no_export`")),
+                    "no_export" | "notification_only" if meta.input.peek(syn::Token![=]) => {
+                        return Err(meta.error(format!("`{key}` takes no value: write just `{key}`")));
+                    }
+                    "no_export" => keys.no_export = true,
+                    "notification_only" => keys.notification_only = true,
                     _ => return Err(meta.error(format!("unknown key: `#[profiler(…)]` takes {KEYS}"))),
                 }
                 seen.push(key);

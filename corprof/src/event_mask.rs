@@ -5,8 +5,8 @@
 
 use corprof_sys as sys;
 
-use crate::error::{E_FAIL, Error, Result};
-use crate::generated::events::{ALTERNATIVES, FLAGS};
+use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
+use crate::generated::events::{ALTERNATIVES, FLAGS, MAIN_PROFILER_ONLY};
 pub use crate::generated::events::{Event, EventMask};
 
 /// The contract table's row of one flag.
@@ -18,6 +18,8 @@ pub(crate) struct Flag {
     pub(crate) immutable: bool,
     /// Allowed for a profiler that was attached to a running application.
     pub(crate) after_attach: bool,
+    /// Allowed for a notification-only profiler.
+    pub(crate) notification: bool,
     /// Whether a later runtime lifts a rule of older ones: then corprof lets the runtime refuse.
     pub(crate) is_lifted: bool,
 }
@@ -80,10 +82,14 @@ impl EventMask {
     ///
     /// # Errors
     /// The code that the runtime would return, with the first flag that breaks a rule, and the rule.
-    pub(crate) fn check(current: Self, wanted: Self, phase: Phase) -> Result<()> {
+    pub(crate) fn check(current: Self, wanted: Self, phase: Phase, is_notification_only: bool) -> Result<()> {
         for flag in FLAGS {
             let differs = current.contains(flag.mask) != wanted.contains(flag.mask);
             let (code, rule) = match phase {
+                _ if is_notification_only && !flag.notification && wanted.contains(flag.mask) => (
+                    E_INVALIDARG,
+                    "this flag is not allowed for a notification-only profiler: load it as the main profiler",
+                ),
                 Phase::Running if flag.immutable && differs => {
                     (E_FAIL, "this flag can be turned on or off in `initialize` only: set it there")
                 }
@@ -124,13 +130,15 @@ impl EventSet {
         self.0 & 1 << event as u8 != 0
     }
 
-    /// The first of these callbacks whose event an attached profiler cannot receive.
-    const fn first_forbidden_by_attach(self) -> Option<Event> {
+    /// The first of these callbacks that a profiler of this kind cannot receive.
+    const fn first_forbidden(self, kind: Kind) -> Option<Event> {
         let mut at = 0;
         while at < ALTERNATIVES.len() {
             let event = Event::ALL[at];
+            let is_main_only = matches!(kind, Kind::NotificationOnly) && MAIN_PROFILER_ONLY.contains(event);
             // `mask` sets the first.
-            if self.contains(event) && !ALTERNATIVES[at].is_empty() && !are_allowed_after_attach(ALTERNATIVES[at][0]) {
+            let needs = if ALTERNATIVES[at].is_empty() { EventMask::empty() } else { ALTERNATIVES[at][0] };
+            if self.contains(event) && (is_main_only || !are_allowed(needs, kind)) {
                 return Some(event);
             }
             at += 1;
@@ -166,11 +174,22 @@ impl EventSet {
     }
 }
 
-/// Whether an attached profiler may set these flags.
-const fn are_allowed_after_attach(mask: EventMask) -> bool {
+/// A kind of profiler, from which the runtime withholds some events.
+#[derive(Clone, Copy)]
+enum Kind {
+    Attached,
+    NotificationOnly,
+}
+
+/// Whether a profiler of this kind may set these flags.
+const fn are_allowed(mask: EventMask, kind: Kind) -> bool {
     let mut at = 0;
     while at < FLAGS.len() {
-        if mask.bits() & FLAGS[at].mask.bits() != 0 && !FLAGS[at].after_attach {
+        let is_allowed = match kind {
+            Kind::Attached => FLAGS[at].after_attach,
+            Kind::NotificationOnly => FLAGS[at].notification,
+        };
+        if mask.bits() & FLAGS[at].mask.bits() != 0 && !is_allowed {
             return false;
         }
         at += 1;
@@ -178,35 +197,45 @@ const fn are_allowed_after_attach(mask: EventMask) -> bool {
     true
 }
 
-/// Stops the build of a profiler that can be attached and has a callback that no attached profiler receives.
-#[allow(clippy::panic, reason = "it runs at compile time only")]
-pub(crate) const fn assert_attachable(events: EventSet) {
-    if !events.contains(Event::InitializeForAttach) {
-        return;
-    }
-    if let Some(event) = events.first_forbidden_by_attach() {
-        let mut text = [0; 256];
-        let mut length = 0;
-        let parts = [
+/// Stops the build of a profiler that has a callback which it can never receive.
+pub(crate) const fn assert_receivable(events: EventSet, is_notification_only: bool) {
+    if events.contains(Event::InitializeForAttach)
+        && let Some(event) = events.first_forbidden(Kind::Attached)
+    {
+        refuse(
             "the profiler has `initialize_for_attach` and `",
-            event.method(),
+            event,
             "`, whose event the runtime refuses to an attached profiler: leave one of them out",
-        ];
-        let mut part = 0;
-        while part < parts.len() {
-            let bytes = parts[part].as_bytes();
-            let mut at = 0;
-            while at < bytes.len() && length < text.len() {
-                text[length] = bytes[at];
-                length += 1;
-                at += 1;
-            }
-            part += 1;
+        );
+    }
+    if is_notification_only && let Some(event) = events.first_forbidden(Kind::NotificationOnly) {
+        refuse(
+            "the profiler is `notification_only` and has `",
+            event,
+            "`, whose event the runtime refuses to such a profiler: leave one of them out",
+        );
+    }
+}
+
+#[allow(clippy::panic, reason = "it runs at compile time only")]
+const fn refuse(before: &str, event: Event, after: &str) {
+    let mut text = [0; 256];
+    let mut length = 0;
+    let parts = [before, event.method(), after];
+    let mut part = 0;
+    while part < parts.len() {
+        let bytes = parts[part].as_bytes();
+        let mut at = 0;
+        while at < bytes.len() && length < text.len() {
+            text[length] = bytes[at];
+            length += 1;
+            at += 1;
         }
-        match std::str::from_utf8(text.split_at(length).0) {
-            Ok(text) => panic!("{}", text),
-            Err(_) => panic!("the profiler can be attached, and has a callback that no attached profiler receives"),
-        }
+        part += 1;
+    }
+    match std::str::from_utf8(text.split_at(length).0) {
+        Ok(text) => panic!("{}", text),
+        Err(_) => panic!("the profiler has a callback that it never receives"),
     }
 }
 
@@ -244,32 +273,46 @@ mod tests {
     #[test]
     fn an_immutable_flag_changes_in_initialize_only() {
         let (none, flag) = (EventMask::empty(), EventMask::ENABLE_OBJECT_ALLOCATED);
-        assert_eq!(EventMask::check(none, flag, Phase::Initialize), Ok(()));
-        assert_eq!(EventMask::check(flag, flag, Phase::Running), Ok(()));
-        let error = EventMask::check(none, flag, Phase::Running).unwrap_err();
+        assert_eq!(EventMask::check(none, flag, Phase::Initialize, false), Ok(()));
+        assert_eq!(EventMask::check(flag, flag, Phase::Running, false), Ok(()));
+        let error = EventMask::check(none, flag, Phase::Running, false).unwrap_err();
         assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): "), "{error}");
         assert!(error.to_string().contains("in `initialize` only"), "{error}");
-        assert!(EventMask::check(flag, none, Phase::Running).is_err(), "nor turned off");
+        assert!(EventMask::check(flag, none, Phase::Running, false).is_err(), "nor turned off");
     }
 
     #[test]
     fn an_attached_profiler_gets_what_attach_allows() {
         let none = EventMask::empty();
-        assert_eq!(EventMask::check(none, EventMask::MONITOR_THREADS, Phase::Attached), Ok(()));
-        let error = EventMask::check(none, EventMask::MONITOR_ENTERLEAVE, Phase::Attached).unwrap_err();
+        assert_eq!(EventMask::check(none, EventMask::MONITOR_THREADS, Phase::Attached, false), Ok(()));
+        let error = EventMask::check(none, EventMask::MONITOR_ENTERLEAVE, Phase::Attached, false).unwrap_err();
         assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_MONITOR_ENTERLEAVE): "), "{error}");
     }
 
     #[test]
+    fn a_notification_profiler_gets_what_changes_no_code() {
+        let none = EventMask::empty();
+        let allowed = EventMask::MONITOR_EXCEPTIONS.with_bookkeeping() | EventMask::MONITOR_JIT_COMPILATION;
+        assert_eq!(EventMask::check(none, allowed.with_bookkeeping(), Phase::Initialize, true), Ok(()));
+        let error = EventMask::check(none, EventMask::ENABLE_REJIT, Phase::Initialize, true).unwrap_err();
+        assert!(error.to_string().starts_with("SetEventMask2(COR_PRF_ENABLE_REJIT): "), "{error}");
+        assert!(error.to_string().contains("load it as the main profiler"), "{error}");
+    }
+
+    #[test]
     fn callbacks_that_attach_forbids_are_known() {
-        let forbidden = |events: &[Event]| {
-            events.iter().fold(EventSet::EMPTY, |set, &event| set.with(event)).first_forbidden_by_attach()
+        let forbidden = |events: &[Event], kind| {
+            events.iter().fold(EventSet::EMPTY, |set, &event| set.with(event)).first_forbidden(kind)
         };
-        assert_eq!(
-            forbidden(&[Event::ClassLoadFinished, Event::ExceptionThrown, Event::GarbageCollectionStarted]),
-            None
-        );
-        assert_eq!(forbidden(&[Event::ClassLoadFinished, Event::ObjectAllocated]), Some(Event::ObjectAllocated));
+        for kind in [Kind::Attached, Kind::NotificationOnly] {
+            let allowed = [Event::ClassLoadFinished, Event::ExceptionThrown, Event::GarbageCollectionStarted];
+            assert_eq!(forbidden(&allowed, kind), None);
+        }
+        let events = [Event::ClassLoadFinished, Event::ObjectAllocated, Event::ObjectsAllocatedByClass];
+        assert_eq!(forbidden(&events, Kind::Attached), Some(Event::ObjectAllocated));
+        assert_eq!(forbidden(&events, Kind::NotificationOnly), Some(Event::ObjectsAllocatedByClass));
+        assert_eq!(forbidden(&[Event::RejitError], Kind::Attached), None);
+        assert_eq!(forbidden(&[Event::RejitError], Kind::NotificationOnly), Some(Event::RejitError));
     }
 
     #[test]

@@ -156,19 +156,6 @@ fn a_failed_profiler_may_keep_its_info_on_a_thread() -> Result<()> {
 }
 
 #[test]
-fn a_profiler_that_panicked_before_initialize_is_not_initialized() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let outcome = unharmed(&runtime, "PanicsEarly", &[])?;
-        // .NET Core 3.1 does not ask.
-        let quiet = "the profiler PanicsEarly panicked in load_as_notification_only and is disabled";
-        let asked = usize::from(runtime.major >= 8);
-        ensure!(outcome.stderr.matches(quiet).count() == asked, "{outcome}");
-        ensure!(outcome.stderr.matches("initialize of a quiet profiler").count() == 1 - asked, "{outcome}");
-    }
-    Ok(())
-}
-
-#[test]
 fn a_callback_that_does_not_end_holds_the_application_up_no_longer_than_it_must() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Named").profiler_named(LIBRARY, "HoldsOn").run()?;

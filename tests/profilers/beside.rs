@@ -1,19 +1,45 @@
-//! A notification profiler, loaded beside a main one: for `live/cli/run.rs`.
+//! A notification-only profiler, loaded beside a main one: for `live/cli/run.rs`. It tries what only a main profiler may do.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use corprof::hooks::{FunctionHooks, Hook};
 use corprof::prelude::*;
 
 #[derive(Profiler, Default)]
-#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E13F7")]
-struct Beside;
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E13F7", notification_only)]
+struct Beside {
+    thrown: AtomicU32,
+}
+
+struct Hooks;
+
+impl FunctionHooks for Hooks {
+    type Function = ();
+    type Thread = ();
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+        Hook::Yes(())
+    }
+
+    fn thread_started(&self) {}
+}
 
 #[callbacks]
 impl Callbacks for Beside {
-    fn load_as_notification_only(&self) -> bool {
-        true
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        eprintln!("beside| loaded");
+        for flag in [EventMask::ENABLE_REJIT, EventMask::MONITOR_GC] {
+            cx.add_events(flag).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
+        }
+        cx.hook_functions(Hooks).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
+        Ok(())
     }
 
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        eprintln!("beside| loaded");
-        Ok(())
+    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+        self.thrown.fetch_add(1, Relaxed);
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        eprintln!("beside| exceptions: {}", self.thrown.load(Relaxed));
     }
 }

@@ -219,23 +219,6 @@ impl Callbacks for FailsWithAThread {
     }
 }
 
-/// Has panicked before it is initialized.
-#[derive(Profiler)]
-#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000C", no_export)]
-struct PanicsEarly;
-
-#[callbacks]
-impl Callbacks for PanicsEarly {
-    fn load_as_notification_only(&self) -> bool {
-        panic!("asked for its kind")
-    }
-
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        eprintln!("initialize of a quiet profiler");
-        Ok(())
-    }
-}
-
 /// Holds a lock in a callback that does not end, and wants it in `shutdown`.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E000D", no_export)]
@@ -287,7 +270,6 @@ corprof::export!(
     AsksTooLate,
     FailsBadly,
     FailsWithAThread,
-    PanicsEarly,
     HoldsOn,
     Toggles,
 );

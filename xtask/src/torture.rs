@@ -127,7 +127,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
             }),
             folder: folder.join(on(runtime, args)),
             preloaded: (!args.windows).then(|| preloaded.clone()),
-            exits: !args.windows || runtime.version.major != 8,
+            exits: !args.windows,
         };
         summaries.push(bed.torture(seed, amount)?);
     }

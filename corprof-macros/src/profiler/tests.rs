@@ -76,6 +76,7 @@ fn each_mistake_in_the_attribute_has_its_message() {
         (quote! { #[profiler(#clsid, #clsid)] }, "`clsid` is given twice"),
         (quote! { #[profiler(#clsid, no_export)] #[profiler(no_export)] }, "`no_export` is given twice"),
         (quote! { #[profiler(#clsid, no_export = true)] }, "`no_export` takes no value"),
+        (quote! { #[profiler(#clsid, notification_only = false)] }, "`notification_only` takes no value"),
         (quote! { #[profiler(#clsid, min_info)] }, "a value is missing: write `min_info = N`"),
         (quote! { #[profiler(#clsid, min_info = 4)] }, "a whole number from 5 to 15"),
         (quote! { #[profiler(#clsid, min_info = 16)] }, "a whole number from 5 to 15"),
@@ -83,7 +84,7 @@ fn each_mistake_in_the_attribute_has_its_message() {
         (quote! { #[profiler(#clsid, min_info = "12")] }, "a whole number from 5 to 15"),
         (
             quote! { #[profiler(#clsid, guid = 1)] },
-            "unknown key: `#[profiler(…)]` takes `clsid = \"…\"`, `min_info = N` and `no_export`",
+            "unknown key: `#[profiler(…)]` takes `clsid = \"…\"`, `min_info = N`, `notification_only` and `no_export`",
         ),
     ] {
         let message = message(expand(quote! { #attribute struct Beeper; }));

@@ -33,6 +33,8 @@ pub struct CallbackFacts {
     pub book: bool,
     #[serde(default)]
     pub custom: bool,
+    #[serde(default)]
+    pub key: bool,
 }
 
 /// Everything that is known about one callback.
@@ -146,5 +148,4 @@ const CUSTOM: &[(&str, &str, &str)] = &[
         "fn initialize_for_attach(&self, cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<(), BoxError>",
         "Ok(())",
     ),
-    ("LoadAsNotificationOnly", "fn load_as_notification_only(&self) -> bool", "false"),
 ];

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
 
 use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_NOINTERFACE, E_POINTER, S_OK};
-use crate::event_mask::assert_attachable;
+use crate::event_mask::assert_receivable;
 use crate::profiler::Profiler;
 use crate::report;
 use crate::system;
@@ -28,7 +28,7 @@ pub struct ClassEntry {
 impl ClassEntry {
     /// The entry of `P`.
     pub const fn of<P: Profiler>() -> Self {
-        const { assert_attachable(P::EVENTS) };
+        const { assert_receivable(P::EVENTS, P::NOTIFICATION_ONLY) };
         Self { clsid: P::CLSID, name: P::NAME, factory: &Factory { vtable: &FactoryOf::<P>::VTABLE } }
     }
 }

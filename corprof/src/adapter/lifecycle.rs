@@ -92,22 +92,13 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
     code
 }
 
-pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(
-    this: *mut c_void,
-    out: *mut BOOL,
-) -> HRESULT {
+/// The runtime asks for the kind of the profiler.
+pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(_: *mut c_void, out: *mut BOOL) -> HRESULT {
     if out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: the runtime holds a reference while it calls, and asks before anything else, so the profiler exists.
-    let (adapter, profiler) = unsafe {
-        let adapter: &Adapter<P> = Adapter::of(this);
-        (adapter, adapter.profiler())
-    };
-    let panicked = || adapter.disable_after_panic("load_as_notification_only");
-    let answer = catch(|| profiler.load_as_notification_only(), panicked).unwrap_or(false);
     // SAFETY: not null, and by COM's rules room for a truth value.
-    unsafe { *out = BOOL::from(answer) };
+    unsafe { *out = BOOL::from(P::NOTIFICATION_ONLY) };
     S_OK
 }
 

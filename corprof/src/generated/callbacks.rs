@@ -1232,15 +1232,4 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         cx: &mut InTriggers<'_>,
         provider: EventPipeProviderId<'_>,
     ) {}
-    /// Called right after the profiler is created: return `true` to load it as one of several notification-only profilers, which receive events and change nothing. The default is `false`.
-    ///
-    /// Enabled by: nothing, it is always made.
-    ///
-    /// Note: asked right after the object is created, before Initialize and before any ICorProfilerInfo exists.
-    ///
-    /// Since .NET 6.0 (`ICorProfilerCallback11::LoadAsNotificationOnly`).
-    #[doc(alias = "LoadAsNotificationOnly")]
-    fn load_as_notification_only(&self) -> bool {
-        false
-    }
 }

@@ -2,7 +2,7 @@
 // Do not edit: change corprof-sys/gen and run `cargo xtask generate`.
 //! The events, and the flags of the event mask that turn them on.
 
-use crate::event_mask::Flag;
+use crate::event_mask::{EventSet, Flag};
 
 /// A callback, as an event: an element of an [`EventSet`](crate::event_mask::EventSet).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -775,6 +775,13 @@ pub(crate) const ALTERNATIVES: [&[EventMask]; 95usize] = [
     &[],
 ];
 
+/// The callbacks that a notification-only profiler does not receive.
+pub(crate) const MAIN_PROFILER_ONLY: EventSet = EventSet::EMPTY
+    .with(Event::RejitCompilationStarted)
+    .with(Event::GetRejitParameters)
+    .with(Event::RejitCompilationFinished)
+    .with(Event::RejitError);
+
 /// When each flag may be asked for.
 pub(crate) const FLAGS: &[Flag] = &[
     Flag {
@@ -782,6 +789,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_FUNCTION_UNLOADS",
         immutable: false,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -789,6 +797,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_CLASS_LOADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -796,6 +805,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_MODULE_LOADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -803,6 +813,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_ASSEMBLY_LOADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -810,6 +821,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_APPDOMAIN_LOADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -817,6 +829,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_JIT_COMPILATION",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -824,6 +837,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_EXCEPTIONS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -831,6 +845,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_GC",
         immutable: false,
         after_attach: true,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -838,6 +853,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_OBJECT_ALLOCATED",
         immutable: false,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -845,6 +861,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_THREADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -852,6 +869,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_REMOTING",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -859,6 +877,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_CODE_TRANSITIONS",
         immutable: true,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -866,6 +885,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_ENTERLEAVE",
         immutable: false,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -873,6 +893,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_CCW",
         immutable: false,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -880,6 +901,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_REMOTING_COOKIE",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -887,6 +909,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_REMOTING_ASYNC",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -894,6 +917,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_SUSPENDS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -901,6 +925,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_CACHE_SEARCHES",
         immutable: false,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -908,6 +933,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_REJIT",
         immutable: false,
         after_attach: true,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -915,6 +941,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_INPROC_DEBUGGING",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -922,6 +949,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_JIT_MAPS",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -929,6 +957,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_DISABLE_INLINING",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: true,
     },
     Flag {
@@ -936,6 +965,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_DISABLE_OPTIMIZATIONS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: true,
     },
     Flag {
@@ -943,6 +973,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_OBJECT_ALLOCATED",
         immutable: true,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -950,6 +981,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_MONITOR_CLR_EXCEPTIONS",
         immutable: false,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -957,6 +989,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_FUNCTION_ARGS",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -964,6 +997,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_FUNCTION_RETVAL",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -971,6 +1005,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_FRAME_INFO",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -978,6 +1013,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_ENABLE_STACK_SNAPSHOT",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -985,6 +1021,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_USE_PROFILE_IMAGES",
         immutable: true,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -992,6 +1029,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_DISABLE_TRANSPARENCY_CHECKS_UNDER_FULL_TRUST",
         immutable: true,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -999,6 +1037,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_DISABLE_ALL_NGEN_IMAGES",
         immutable: true,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1006,6 +1045,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_ADD_ASSEMBLY_REFERENCES",
         immutable: false,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -1013,6 +1053,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_IN_MEMORY_SYMBOLS_UPDATED",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1020,6 +1061,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1027,6 +1069,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_DISABLE_TIERED_COMPILATION",
         immutable: true,
         after_attach: false,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1034,6 +1077,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_BASIC_GC",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1041,6 +1085,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_GC_MOVED_OBJECTS",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1048,6 +1093,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_LARGEOBJECT_ALLOCATED",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1055,6 +1101,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_EVENT_PIPE",
         immutable: false,
         after_attach: true,
+        notification: true,
         is_lifted: false,
     },
     Flag {
@@ -1062,6 +1109,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_PINNEDOBJECT_ALLOCATED",
         immutable: false,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
     Flag {
@@ -1069,6 +1117,7 @@ pub(crate) const FLAGS: &[Flag] = &[
         name: "COR_PRF_HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC",
         immutable: false,
         after_attach: false,
+        notification: false,
         is_lifted: false,
     },
 ];

@@ -94,6 +94,7 @@ impl InTriggers<'_> {
     #[doc(alias = "GetILFunctionBodyAllocator")]
     pub unsafe fn set_il_function_body(&mut self, module: ModuleId, method: MethodDef, body: &[u8]) -> Result<()> {
         const CALL: &str = "SetILFunctionBody";
+        self.refuse_notification_only(CALL)?;
         let module = self.pin(module, CALL)?;
         let size = check_body(body, CALL)?;
         // Before the body is replaced, so that the new one is never taken for the original. A method without a body gets its

@@ -62,6 +62,7 @@ impl ProfilerThread<'_> {
     #[doc(alias = "RequestReJIT")]
     pub fn request_rejit(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<()> {
         const CALL: &str = "RequestReJIT";
+        self.refuse_notification_only(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
@@ -91,6 +92,7 @@ impl ProfilerThread<'_> {
         asks_for_inliners: bool,
     ) -> Result<()> {
         const CALL: &str = "RequestReJITWithInliners";
+        self.refuse_notification_only(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
@@ -118,6 +120,7 @@ impl ProfilerThread<'_> {
     #[doc(alias = "RequestRevert")]
     pub fn request_revert(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<Vec<Result<()>>> {
         const CALL: &str = "RequestRevert";
+        self.refuse_notification_only(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;

@@ -34,7 +34,7 @@ impl Info {
         }
         let current = self.current_event_mask()?;
         let mask = change(current).with_bookkeeping();
-        EventMask::check(current, mask, self.phase())?;
+        EventMask::check(current, mask, self.phase(), self.profiler().is_notification_only)?;
         // Without `MONITOR_GC` before and after the change, objects may move unreported.
         let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
         if is_unheard {

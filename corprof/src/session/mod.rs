@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use windows_core::IUnknown;
 
-use crate::error::Result;
+use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
 
 pub(crate) use calls::{Call, Calls};
@@ -132,6 +132,16 @@ impl Info {
     /// The count of calls to the runtime.
     pub(crate) fn calls(&self) -> &Calls {
         self.0.runtime.calls()
+    }
+
+    /// Refuses a call that a notification-only profiler may not make.
+    pub(crate) fn refuse_notification_only(&self, call: &'static str) -> Result<()> {
+        if self.profiler().is_notification_only {
+            let rule =
+                "a notification-only profiler cannot change code: leave the key out, and load it as the main profiler";
+            return Err(Error::new(E_INVALIDARG, call).about("notification_only", rule));
+        }
+        Ok(())
     }
 
     /// Notes that `call` is about to be made; the runtime refuses to detach the profiler after it.

@@ -14,6 +14,8 @@ use crate::report;
 pub(crate) struct ProfilerState {
     /// The profiler's name, for messages.
     name: &'static str,
+    /// Whether the profiler is one of several that only observe.
+    pub(crate) is_notification_only: bool,
     /// The gate for callbacks and hooks.
     pub(crate) gate: Gate,
     profiler_threads: Arc<ProfilerThreads>,
@@ -33,9 +35,9 @@ pub(crate) enum PanicPlace<'a> {
 
 impl ProfilerState {
     /// The state of the profiler called `name`.
-    pub(crate) fn new(name: &'static str) -> Self {
+    pub(crate) fn new(name: &'static str, is_notification_only: bool) -> Self {
         let (gate, profiler_threads, ending) = (Gate::new(), ProfilerThreads::new(name), Ending::new());
-        Self { name, gate, profiler_threads, ending, has_panicked: AtomicBool::new(false) }
+        Self { name, is_notification_only, gate, profiler_threads, ending, has_panicked: AtomicBool::new(false) }
     }
 
     /// The threads that the profiler has made.
@@ -114,12 +116,12 @@ mod tests {
 
     #[test]
     fn a_panic_disables_the_profiler_and_stops_its_threads() {
-        let on_a_thread = ProfilerState::new("Test");
+        let on_a_thread = ProfilerState::new("Test", false);
         on_a_thread.disable_after_panic(PanicPlace::ProfilerThread("first"));
         assert!(on_a_thread.gate.is_disabled() && on_a_thread.profiler_threads.has_panicked());
         assert!(on_a_thread.profiler_threads.is_stopping());
 
-        let in_a_method = ProfilerState::new("Test");
+        let in_a_method = ProfilerState::new("Test", false);
         in_a_method.disable_after_panic(PanicPlace::Method("shutdown"));
         assert!(in_a_method.gate.is_disabled() && in_a_method.profiler_threads.is_stopping());
         assert!(!in_a_method.profiler_threads.has_panicked(), "no thread has panicked");

@@ -66,7 +66,12 @@ fn application(runtime: &Runtime, app: &str) -> Result<Vec<std::ffi::OsString>> 
 
 /// The built library of a test profiler or an example.
 fn library(runtime: &Runtime, name: &str) -> Result<PathBuf> {
-    let command = Run::new(runtime, "Hello").profiler(name).command()?;
+    library_of(&Run::new(runtime, "Hello").profiler(name))
+}
+
+/// The library that a run would load.
+fn library_of(run: &Run) -> Result<PathBuf> {
+    let command = run.command()?;
     let value = command.get_envs().find(|(other, _)| *other == "CORECLR_PROFILER_PATH").and_then(|(_, value)| value);
     Ok(value.context("no path")?.into())
 }

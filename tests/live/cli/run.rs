@@ -71,7 +71,7 @@ fn a_second_main_profiler_is_told_from_a_notification_profiler() -> Result<()> {
         ensure!(output.status.code() == Some(124), "{runtime}: {output:?}");
         ensure!(stderr.contains("corprof: Attached was loaded in process"), "{runtime}: {stderr}");
         ensure!(stderr.contains("corprof: Beeper was NOT loaded in process"), "{runtime}: {stderr}");
-        ensure!(stderr.contains("load_as_notification_only"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("`notification_only`"), "{runtime}: {stderr}");
     }
     Ok(())
 }
@@ -87,6 +87,36 @@ fn a_notification_profiler_is_loaded_beside() -> Result<()> {
         ensure!(output.status.success(), "{runtime}: {output:?}");
         for name in ["Attached", "Beside"] {
             ensure!(stderr.contains(&format!("corprof: {name} was loaded in process")), "{runtime}: {stderr}");
+        }
+        for refused in ["ENABLE_REJIT", "MONITOR_GC", "MONITOR_ENTERLEAVE"] {
+            let text =
+                format!("COR_PRF_{refused}): E_INVALIDARG (0x80070057): this flag is not allowed for a notification");
+            ensure!(stderr.contains(&text), "{runtime}: {refused}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn several_profilers_observe_one_process() -> Result<()> {
+    for runtime in speaking()? {
+        let multi = library_of(&Run::new(&runtime, "Hello").profiler_named("multi", "Throws"))?;
+        let mut command = corprof()?;
+        command.args(["run", "--require-load"]).arg(library(&runtime, "attached")?);
+        for name in ["Throws", "Collections"] {
+            command.arg("--notification").arg(format!("{}={name}", multi.display()));
+        }
+        let mut program = Program::start({
+            command.arg("--").args(application(&runtime, "Diagnosed")?);
+            command
+        })?;
+        program.expect("ready")?;
+        program.tell("throw 3")?;
+        program.tell("collect 2")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        for said in ["attached| exceptions: 3", "throws: 3 System.InvalidOperationException", "collections: "] {
+            ensure!(stderr.contains(said), "{runtime}: no `{said}`: {stderr}");
         }
     }
     Ok(())

@@ -16,14 +16,18 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenSt
         quote!(&[#(#masks),*])
     });
     let count = callbacks.len();
+    let main_only = callbacks.iter().filter(|callback| callback.row.main_profiler_only).map(event);
     quote! {
-        use crate::event_mask::Flag;
+        use crate::event_mask::{EventSet, Flag};
 
         #events
         #mask
 
         /// The masks that turn an event on, by its number; the one to choose if there is a choice comes first.
         pub(crate) const ALTERNATIVES: [&[EventMask]; #count] = [#(#alternatives),*];
+
+        /// The callbacks that a notification-only profiler does not receive.
+        pub(crate) const MAIN_PROFILER_ONLY: EventSet = EventSet::EMPTY #(.with(Event::#main_only))*;
 
         #rules
     }
@@ -131,12 +135,14 @@ fn rules(flags: &[&FlagRow]) -> TokenStream {
         let is_lifted = !flag.versions.is_empty();
         let immutable = flag.immutable == Some(true) && !is_lifted;
         let after_attach = flag.allowed_after_attach == Some(true) || is_lifted;
+        let notification = flag.allowable_notification_profiler == Some(true);
         quote! {
             Flag {
                 mask: EventMask::#mask,
                 name: #name,
                 immutable: #immutable,
                 after_attach: #after_attach,
+                notification: #notification,
                 is_lifted: #is_lifted,
             }
         }

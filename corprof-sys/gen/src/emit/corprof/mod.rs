@@ -87,7 +87,7 @@ fn parse(callback: &Callback<'_>, text: &str) -> Result<TokenStream, Error> {
 
 fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
     let mut methods = TokenStream::new();
-    for callback in callbacks {
+    for callback in callbacks.iter().filter(|callback| !callback.facts.key) {
         let lines = documentation(callback).into_iter().map(doc_line);
         let (signature, answer) =
             (parse(callback, &callback.signature())?, parse(callback, callback.default_answer())?);
@@ -176,7 +176,7 @@ fn runtime(since: &str) -> String {
 }
 
 fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
-    let rows = callbacks.iter().map(|callback| {
+    let rows = callbacks.iter().filter(|callback| !callback.facts.key).map(|callback| {
         let (name, event, signature) = (callback.name(), callback.event(), callback.signature());
         let params = 1 + signature.matches(": ").count();
         quote!(Callback { name: #name, event: #event, signature: #signature, params: #params })

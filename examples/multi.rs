@@ -1,0 +1,56 @@
+//! Two profilers in one library, which run at the same time: one counts exceptions by class, the other collections by
+//! their generations.
+//!
+//! A process has one main profiler. Beside it, from .NET 6 on, run profilers that only observe (`notification_only`):
+//! `corprof run sampler --notification libmulti.so=Throws --notification libmulti.so=Collections -- dotnet App.dll`. Each prints
+//! its counts at exit.
+//!
+//! Such a profiler may not change code. What the runtime refuses to it does not compile, or returns an error that names the rule.
+
+use std::collections::BTreeMap;
+
+use corprof::args::{GcReason, Generations};
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A11", notification_only, no_export)]
+struct Throws {
+    by_class: Mutex<BTreeMap<Name, usize>>,
+}
+
+#[callbacks]
+impl Callbacks for Throws {
+    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+        if let Ok(class) = cx.class_of(thrown) {
+            *self.by_class.lock(cx).entry(cx.names().class(class)).or_default() += 1;
+        }
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        for (class, count) in &*self.by_class.lock(cx) {
+            eprintln!("throws: {count} {class}");
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A12", notification_only, no_export)]
+struct Collections {
+    by_generations: Mutex<BTreeMap<String, usize>>,
+}
+
+#[callbacks]
+impl Callbacks for Collections {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, _reason: GcReason) {
+        *self.by_generations.lock(cx).entry(generations.to_string()).or_default() += 1;
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        for (generations, count) in &*self.by_generations.lock(cx) {
+            eprintln!("collections: {count} of {generations}");
+        }
+    }
+}
+
+corprof::export!(Throws, Collections);
