@@ -40,6 +40,9 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     // corprof's own refusals, which spare the application a wrong answer or a crash.
     ("*", "GetClassFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "classes are loaded on managed threads only"),
     ("*", "GetFunctionFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "the same"),
+    ("thread_destroyed", "EventPipeAddProviderToSession", NOT_ALLOWED, "the thread can no longer run managed code"),
+    ("thread_destroyed", "EventPipeStartSession", NOT_ALLOWED, "the same"),
+    ("thread_destroyed", "EventPipeStopSession", NOT_ALLOWED, "the same"),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),

@@ -12,7 +12,7 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::liveness::Subject;
-use crate::session::{RejitSlot, wire};
+use crate::session::{RejitSlot, event_pipe_sessions, wire};
 use crate::walk;
 
 use super::Adapter;
@@ -80,6 +80,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             walk::thread_ending(subject);
             info.liveness().thread_ending(subject);
             info.thread_names().ended(subject);
+            event_pipe_sessions::set_thread_ending(true);
         }
         Event::DynamicMethodJitCompilationStarted => info.liveness().dynamic_method_compiled(subject),
         event if event.is_unwind_point() => {
@@ -110,7 +111,10 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.known_names().let_go();
         }
         Event::ClassUnloadStarted => info.liveness().class_gone(subject),
-        Event::ThreadDestroyed => info.liveness().thread_ended(subject),
+        Event::ThreadDestroyed => {
+            event_pipe_sessions::set_thread_ending(false);
+            info.liveness().thread_ended(subject);
+        }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
         _ => {}
     }

@@ -14,6 +14,7 @@ use crate::ffi::buffer::{read_utf16, to_utf16};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
+use crate::session::event_pipe_sessions::refuse_on_ending_thread;
 use crate::session::profiler_threads;
 
 pub use payload::EventPipePayload;
@@ -126,6 +127,7 @@ fn on_helper_thread<T: Send>(
     info: &Info,
     make: impl FnOnce(&Info) -> Result<T> + Send,
 ) -> Result<T> {
+    refuse_on_ending_thread(call)?;
     if !profiler_threads::is_current() && info.current_thread()?.is_some() {
         return make(info);
     }
@@ -215,7 +217,8 @@ impl InTriggers<'_> {
     /// With `rundown`, stopping the session first delivers events that describe all that is loaded by then.
     #[doc = contract!(EventPipeStartSession)]
     ///
-    /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL.
+    /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in
+    /// `thread_destroyed`.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,
@@ -245,7 +248,7 @@ impl InTriggers<'_> {
     #[doc = contract!(EventPipeAddProviderToSession)]
     ///
     /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the session.
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
         &mut self,
@@ -276,7 +279,8 @@ impl InTriggers<'_> {
     /// done.
     #[doc = contract!(EventPipeStopSession)]
     ///
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped already.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped already. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in
+    /// `thread_destroyed`.
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";

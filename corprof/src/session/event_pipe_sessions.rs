@@ -7,6 +7,7 @@
 //! as some callbacks run in cooperative mode (suspension rule 3). If a session is ended while calls use it, the last of these
 //! calls stops it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -16,6 +17,26 @@ use corprof_sys as sys;
 use crate::error::{Error, Result};
 use crate::id::EventPipeSessionId;
 use crate::lock::unpoisoned;
+
+thread_local! {
+    /// Whether the calling thread runs `thread_destroyed`.
+    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that the calling thread enters or leaves `thread_destroyed`.
+pub(crate) fn set_thread_ending(is_ending: bool) {
+    IS_ENDING.set(is_ending);
+}
+
+/// Refuses a call about a session in `thread_destroyed`: it may run managed code, and the runtime has taken down a part of the
+/// thread already (seen as a crash on .NET 8).
+pub(crate) fn refuse_on_ending_thread(call: &'static str) -> Result<()> {
+    if !IS_ENDING.get() {
+        return Ok(());
+    }
+    let rule = "the call may run managed code, which this thread no longer can: make it in another callback, or on a profiler thread";
+    Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about("thread_destroyed", rule))
+}
 
 /// The sessions that this profiler has started and not stopped.
 #[derive(Default)]

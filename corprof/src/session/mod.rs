@@ -14,7 +14,7 @@ mod calls;
 mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
-mod event_pipe_sessions;
+pub(crate) mod event_pipe_sessions;
 mod frame;
 pub(crate) mod gate;
 mod hook_slot;
