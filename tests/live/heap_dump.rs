@@ -52,11 +52,17 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 impl Heap {
     fn start(runtime: &Runtime, nodes: u64, server: bool) -> Result<Self> {
-        Self::start_under("heap_dump", runtime, nodes, server)
+        let heap = Self::start_under("heap_dump", runtime, nodes, server, None)?;
+        heap.expect("ready")?;
+        Ok(heap)
     }
 
-    fn start_under(profiler: &str, runtime: &Runtime, nodes: u64, server: bool) -> Result<Self> {
+    /// With a `first` order, which is there before the application.
+    fn start_under(profiler: &str, runtime: &Runtime, nodes: u64, server: bool, first: Option<&str>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
+        if let Some(order) = first {
+            fs::write(folder.path().join("1.order"), format!("{order}\n"))?;
+        }
         let mut run = Run::new(runtime, "Heap").args([nodes.to_string()]).profiler(profiler);
         run = run.env("DUMPS", folder.path());
         if server {
@@ -68,9 +74,7 @@ impl Heap {
         let input = child.stdin.take();
         let output = lines(child.stdout.take().context("no output")?);
         let errors = lines(child.stderr.take().context("no errors")?);
-        let heap = Self { child, input, lines: output, errors, folder, orders: 0 };
-        heap.expect("ready")?;
-        Ok(heap)
+        Ok(Self { child, input, lines: output, errors, folder, orders: u32::from(first.is_some()) })
     }
 
     fn expect(&self, line: &str) -> Result<()> {
@@ -211,7 +215,8 @@ fn a_snapshot_from_inside_has_the_whole_heap() -> Result<()> {
 fn a_snapshot_without_sessions_comes_by_callbacks() -> Result<()> {
     for runtime in Runtime::all_and_smoke()?.into_iter().filter(|runtime| runtime.major < 5) {
         let nodes = 20_000;
-        let mut heap = Heap::start_under("heap_dump_by_callbacks", &runtime, nodes, false)?;
+        let mut heap = Heap::start_under("heap_dump_by_callbacks", &runtime, nodes, false, None)?;
+        heap.expect("ready")?;
         let told = heap.order("take")?;
         println!("{runtime}: {}", told.lines().next().unwrap_or_default());
         let graph = heap.graph(&told)?;
@@ -228,6 +233,19 @@ fn a_snapshot_without_sessions_comes_by_callbacks() -> Result<()> {
         let told = heap.order("take")?;
         ensure!(told.starts_with("error: the runtime refused a call"), "{told}");
         println!("{runtime}: {told}");
+        heap.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_can_be_taken_while_the_runtime_starts() -> Result<()> {
+    for runtime in runtimes()? {
+        // A runtime that is still starting refuses the collection without an error.
+        let mut heap = Heap::start_under("heap_dump", &runtime, 100, false, Some("take"))?;
+        let told = heap.told()?;
+        ensure!(heap.graph(&told)?.losses().is_whole() && cost(&told, "objects")? > 0, "{told}");
+        heap.expect("ready")?;
         heap.end()?;
     }
     Ok(())

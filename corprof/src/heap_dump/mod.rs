@@ -81,6 +81,9 @@ use run::Run;
 /// The time between two checks for the profiler's end.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// If no collection has begun so long after the call that forces one, the runtime was not ready to make it.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// Receives the blocks of a dump. Closures `FnMut(u16, &[u8]) -> io::Result<()>` are sinks.
 pub trait BlockSink: Any + Send {
     /// Takes one block: the id of its event, and the payload.
@@ -314,16 +317,25 @@ impl Shared {
         // when the session with the dump ends.
         let watching = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(KeywordSet::GC)], false)?;
         let dump = KeywordSet::new(Keywords::GC_HEAP_DUMP | Keywords::MANAGED_HEAP_COLLECT, Level::Informational);
-        let dumped =
-            cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(dump)], false).and_then(|session| {
-                while !self.lock().as_ref().is_none_or(Run::has_ended) {
-                    if cx.wait(LOOK).is_break() || until.is_some_and(|until| Instant::now() >= until) {
-                        break;
-                    }
-                }
-                cx.event_pipe_stop_session(session)
-            });
+        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        let dumped = loop {
+            let result = self.dump_once(cx, dump, &is_late);
+            let has_ended = self.lock().as_ref().is_none_or(Run::has_ended);
+            if result.is_err() || has_ended || is_late() || cx.wait(LOOK).is_break() {
+                break result;
+            }
+        };
         dumped.and(cx.event_pipe_stop_session(watching))
+    }
+
+    /// Starts the session that forces the dump, waits for the dump and stops the session. A runtime that is still starting forces no
+    /// collection, and returns no error.
+    fn dump_once(&self, cx: &mut ProfilerThread<'_>, set: KeywordSet, is_late: &impl Fn() -> bool) -> Result<()> {
+        let session = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false)?;
+        let started = Instant::now();
+        let is_over = |run: &Run| run.has_ended() || started.elapsed() > QUIET && !run.is_collecting();
+        while !self.lock().as_ref().is_none_or(is_over) && !is_late() && cx.wait(LOOK).is_continue() {}
+        cx.event_pipe_stop_session(session)
     }
 
     /// Passes a callback of a collection to the dump that is under way.
