@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// All built-in profilers.
-pub const ALL: [Bundled; 11] = [
+pub const ALL: [Bundled; 12] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
@@ -75,6 +75,12 @@ pub const ALL: [Bundled; 11] = [
         profiler: "Starvation",
         summary: "shows which code blocks the thread pool while it is starved",
         output: Some(("STARVATION_OUT", None)),
+    },
+    Bundled {
+        name: "leaks",
+        profiler: "Leaks",
+        summary: "compares two snapshots of the heap: what has grown, and what keeps it",
+        output: Some(("LEAKS_OUT", None)),
     },
     Bundled {
         name: "stacks",

@@ -39,7 +39,7 @@ use crate::record;
 If the profiler is not loaded, `corprof doctor` finds the cause. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The profiler: a .so, .dll or .dylib that cargo has built, or a built-in one: sampler, timer, tracer, logger, exceptions,
-    /// allocations, pauses, locks, starvation
+    /// allocations, pauses, locks, starvation, leaks
     #[arg(value_name = "LIBRARY|NAME")]
     library: PathBuf,
 

@@ -14,6 +14,9 @@ pub mod allocations;
 #[path = "../exceptions.rs"]
 pub mod exceptions;
 #[cfg(corprof_bundle)]
+#[path = "../leaks.rs"]
+pub mod leaks;
+#[cfg(corprof_bundle)]
 #[path = "../locks.rs"]
 pub mod locks;
 #[cfg(corprof_bundle)]
@@ -45,6 +48,7 @@ pub mod tracer;
 corprof::export!(
     allocations::Allocations,
     exceptions::Exceptions,
+    leaks::Leaks,
     locks::Locks,
     logger::Logger,
     pauses::Pauses,

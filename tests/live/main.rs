@@ -25,6 +25,7 @@ mod hosts;
 mod il;
 mod instrumentation;
 mod keeps;
+mod leaks;
 mod liveness;
 mod manners;
 mod matrix;

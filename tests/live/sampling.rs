@@ -445,6 +445,8 @@ fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Re
             ("timer", "TIMER_PATHS", "0", "TIMER_PATHS=0: give a number from 1 to 1073741824"),
             ("timer", "TIMER_OUT", "no/such/x.csv", "TIMER_OUT=no/such/x.csv: there is no folder no/such"),
             ("allocations", "ALLOCATIONS_TOP", "0", "ALLOCATIONS_TOP=0: give a number from 1 to 1000000"),
+            ("leaks", "LEAKS_TOP", "0", "LEAKS_TOP=0: give a number from 1 to 1000"),
+            ("leaks", "LEAKS_OUT", "x.svg", "LEAKS_OUT=x.svg: give the name of a file with the extension .html"),
             ("beeper", "BEEPER_WAV", "no/such/x.wav", "BEEPER_WAV=no/such/x.wav: there is no folder no/such"),
         ];
         for (profiler, variable, value, told) in refusals {

@@ -26,7 +26,8 @@ const SAMPLE: &[&str] = &["Sample"];
 /// The default application for sampling profilers: it must work for some seconds, on threads that compute and wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
 /// The default applications for the other examples: programs with the fault that the example finds.
-const STANDARD: [(&str, &[&str]); 4] = [
+const STANDARD: [(&str, &[&str]); 5] = [
+    ("leaks", &["Leaky", "10", "20", "45"]),
     ("locks", &["Locks", "40", "50"]),
     ("pauses", &["Pauses", "40"]),
     ("sampler", WORK),
@@ -43,7 +44,7 @@ const STANDARD: [(&str, &[&str]); 4] = [
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
   cargo xtask demo sampler                       under `sampler`, a pool of threads that works for some seconds
-  cargo xtask demo locks                         under `locks`, threads that wait for a lock; likewise `pauses`, `starvation`
+  cargo xtask demo locks                         under `locks`, threads that wait for a lock; likewise `leaks`, `pauses`, `starvation`
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo beeper --arm64                for arm64: cross-built, and run in an emulator
