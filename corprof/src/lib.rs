@@ -71,6 +71,7 @@ mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tracker;
+pub mod values;
 pub mod walk;
 pub mod wrong_context;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use corprof_il::body::Encoded;
 
+use super::method::Finished;
+use super::probe::Values;
 use super::{EditError, MethodEdit, Refusal};
 use crate::args::FunctionControl;
 use crate::context::InTriggers;
@@ -13,6 +15,7 @@ use crate::id::{FunctionId, ModuleId};
 use crate::info::IlMapEntry;
 use crate::metadata::MethodDef;
 use crate::session::liveness::Lifeline;
+use crate::values::{Lookup, Plan, Types};
 
 /// A body that was edited and verified, for one method. A clone costs nothing.
 ///
@@ -23,6 +26,8 @@ pub struct CheckedBody {
     module: ModuleId,
     method: MethodDef,
     body: Arc<Encoded>,
+    /// The probes that need a plan of the method's values.
+    sites: Arc<[&'static Values]>,
 }
 
 impl CheckedBody {
@@ -73,14 +78,27 @@ impl InTriggers<'_> {
         method: MethodDef,
         edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
     ) -> Result<CheckedBody, EditError> {
+        self.edit_with(module, method, Types::MayLoad, edit)
+    }
+
+    fn edit_with(
+        &mut self,
+        module: ModuleId,
+        method: MethodDef,
+        types: Types,
+        edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
+    ) -> Result<CheckedBody, EditError> {
+        self.find_suppression();
         let (body, has_new_rows) = self.prepare_edit(module, method, edit)?;
         if has_new_rows {
             self.apply_meta_data(module)?;
         }
+        self.plan_values(&body, types);
         Ok(body)
     }
 
-    /// [`edit_method`](Self::edit_method) without `ApplyMetaData`; says as well whether it is due.
+    /// [`edit_method`](Self::edit_method) between [`find_suppression`](Self::find_suppression) and `ApplyMetaData`; says as well
+    /// whether the latter is due. [`plan_values`](Self::plan_values) comes last.
     pub(crate) fn prepare_edit(
         &self,
         module: ModuleId,
@@ -90,8 +108,20 @@ impl InTriggers<'_> {
         let lifeline = Lifeline::of(self.liveness(), &self.pin(module, "edit_method")?);
         let mut open = MethodEdit::open(self, lifeline.clone(), module, method)?;
         edit(&mut open)?;
-        let (body, has_new_rows) = open.finish()?;
-        Ok((CheckedBody { lifeline, module, method, body: Arc::new(body) }, has_new_rows))
+        let Finished { body, has_new_rows, sites } = open.finish()?;
+        Ok((CheckedBody { lifeline, module, method, body: Arc::new(body), sites: sites.into() }, has_new_rows))
+    }
+
+    /// Finds out what the probes of a body need to know about the method's values, before its code runs.
+    pub(crate) fn plan_values(&mut self, body: &CheckedBody, types: Types) {
+        if body.sites.is_empty() {
+            return;
+        }
+        // The module of this body, not the next one at its address. Without it, no code of the body will run.
+        let Ok(_loaded) = body.lifeline.pin("edit_method") else { return };
+        let plan = Lookup::new(self).plan_of_method(body.module, body.method, types);
+        let plan: &'static Plan = Box::leak(Box::new(plan));
+        body.sites.iter().for_each(|site| site.set(plan));
     }
 
     /// Replaces the body of a method by an edited one, for all later compilations.
@@ -130,7 +160,7 @@ impl InTriggers<'_> {
         if self.original_bodies().of(info.module.as_raw(), info.token.as_raw()).is_some() {
             return Ok(false);
         }
-        let body = self.edit_method(info.module, info.token, edit)?;
+        let body = self.edit_with(info.module, info.token, Types::AreLoaded, edit)?;
         self.set_checked_body(&body)?;
         Ok(true)
     }

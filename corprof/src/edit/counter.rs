@@ -58,7 +58,7 @@ fn count_at_entry(body: &mut Body, address: i64) -> Result<(), EditError> {
 
 /// The instruction that runs first and is in no region: the first one, or, if tried code begins there, a new one before it, so
 /// that loops back to the tried code do not lead into the middle of it.
-fn entry(body: &mut Body) -> Result<InsnId, EditError> {
+pub(super) fn entry(body: &mut Body) -> Result<InsnId, EditError> {
     let first = body.first().ok_or(EncodeError::NoCode)?;
     // Inner regions stand before outer ones.
     let regions = body.region_ids().zip(body.regions());

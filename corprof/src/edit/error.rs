@@ -93,8 +93,11 @@ pub enum Refusal {
         "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
     )]
     NonVersionable,
-    /// A ReJIT request: runtimes ignore it for methods that the runtime itself suspends (`async` in MethodImpl).
-    #[error("the runtime itself suspends this method (runtime-async), and ignores requests to recompile it")]
+    /// A ReJIT request or a probe: runtimes ignore the former for methods that they suspend themselves (`async` in MethodImpl), and
+    /// leave the body of such a method in its middle.
+    #[error(
+        "the runtime itself suspends this method (runtime-async): it ignores requests to recompile it, and probes would be wrong"
+    )]
     RuntimeAsync,
     /// A ReJIT request: the compiler calls these methods of the runtime's own library as parts of its instructions.
     #[error("compiled code calls this method in place of an instruction, and .NET 8 crashes when it is recompiled")]
@@ -105,4 +108,19 @@ pub enum Refusal {
     /// A method has at most 65,535 local variables.
     #[error("too many local variables")]
     TooManyLocals,
+    /// The method has a `tail.` call, after which nothing of it is left: its end cannot be seen.
+    #[error("a `tail.` call ends the method: its end can be seen only after `drop_tail_calls`")]
+    TailCall,
+    /// The method has a `jmp`, which goes to another method for good: its end cannot be seen.
+    #[error("a `jmp` ends the method: only its beginning can be seen")]
+    Jmp,
+    /// The method takes a variable number of arguments, or is called by the rules of another language.
+    #[error("the method's calling convention is not the managed one")]
+    CallingConvention,
+    /// The method is part of the runtime's own handling of exceptions or suspensions.
+    #[error("the method is part of the runtime's own handling of exceptions or of async methods")]
+    OfTheRuntime,
+    /// Probes pass addresses as 64-bit numbers.
+    #[error("probes need a 64-bit process")]
+    Not64Bit,
 }

@@ -9,10 +9,11 @@ use corprof_il::verify::{MethodContext, Verifier};
 use corprof_sys as sys;
 
 use super::live::LiveMetadata;
+use super::probe::Values;
 use super::{EditError, Refusal};
 use crate::context::InTriggers;
 use crate::id::ModuleId;
-use crate::metadata::signature::{Signature, Type};
+use crate::metadata::signature::{MethodSignature, Signature, Type};
 use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
 use crate::session::liveness::Lifeline;
 
@@ -29,6 +30,16 @@ pub struct MethodEdit<'cb> {
     locals: Vec<Type>,
     has_new_locals: bool,
     has_new_rows: Cell<bool>,
+    sites: Vec<&'static Values>,
+}
+
+/// A finished edit.
+pub(super) struct Finished {
+    pub(super) body: Encoded,
+    /// Whether rows were added to the metadata.
+    pub(super) has_new_rows: bool,
+    /// The probes that need a plan of the method's values.
+    pub(super) sites: Vec<&'static Values>,
 }
 
 /// A local variable that an edit has added.
@@ -71,8 +82,20 @@ impl<'cb> MethodEdit<'cb> {
             }
             None => Vec::new(),
         };
-        let (has_new_locals, has_new_rows) = (false, Cell::new(false));
-        Ok(Self { cx, lifeline, emit, import, module, method, context, body, locals, has_new_locals, has_new_rows })
+        Ok(Self {
+            cx,
+            lifeline,
+            emit,
+            import,
+            module,
+            method,
+            context,
+            body,
+            locals,
+            has_new_locals: false,
+            has_new_rows: Cell::new(false),
+            sites: Vec::new(),
+        })
     }
 
     /// The body as it is now.
@@ -138,6 +161,14 @@ impl<'cb> MethodEdit<'cb> {
         &self.lifeline
     }
 
+    pub(super) const fn signature_of_method(&self) -> &MethodSignature {
+        &self.context.signature
+    }
+
+    pub(super) fn add_site(&mut self, site: &'static Values) {
+        self.sites.push(site);
+    }
+
     pub(super) fn note_row(&self) {
         self.has_new_rows.set(true);
     }
@@ -146,15 +177,16 @@ impl<'cb> MethodEdit<'cb> {
         &mut self.body
     }
 
-    /// Verifies and writes the edited body; says as well whether rows were added to the metadata.
-    pub(super) fn finish(mut self) -> Result<(Encoded, bool), EditError> {
+    /// Verifies and writes the edited body.
+    pub(super) fn finish(mut self) -> Result<Finished, EditError> {
         if self.has_new_locals {
             let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
             self.body.set_locals(Some(token.into()));
         }
         let live = LiveMetadata::new(&self.import);
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
-        Ok((self.body.encode_mapped()?, self.has_new_rows.get()))
+        let body = self.body.encode_mapped()?;
+        Ok(Finished { body, has_new_rows: self.has_new_rows.get(), sites: self.sites })
     }
 }
 

@@ -38,7 +38,7 @@
 //! # What is safe
 //!
 //! Edits whose types are known by construction are safe: [replacing a string](MethodEdit::replace_string),
-//! [counting calls](MethodEdit::count_calls). The verifier proves how many values of which kinds are on the stack, but not that
+//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe). The verifier proves how many values of which kinds are on the stack, but not that
 //! an object is of the class that an instruction expects, as it knows no class hierarchy. That remains the responsibility of who
 //! writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
 //!
@@ -55,6 +55,7 @@ mod counter;
 mod error;
 mod live;
 mod method;
+mod probe;
 mod rows;
 mod strings;
 
@@ -62,3 +63,4 @@ pub use apply::CheckedBody;
 pub use counter::CallCounter;
 pub use error::{EditError, Refusal};
 pub use method::{Local, MethodEdit};
+pub use probe::{InProbe, Probe, ProbeKinds};

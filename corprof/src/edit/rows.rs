@@ -10,7 +10,7 @@ use crate::session::{DefinedRows, Row};
 impl MethodEdit<'_> {
     /// The row that an earlier edit has defined, or a new one. No lock is held over the calls to the runtime; if two threads
     /// define the same row, one of the two remains unused.
-    fn row(&self, row: Row, define: impl FnOnce() -> Result<Token>) -> Result<Token> {
+    pub(super) fn row(&self, row: Row, define: impl FnOnce() -> Result<Token>) -> Result<Token> {
         let rows: &DefinedRows = self.context().defined_rows();
         // The rows of the next module at this address are others.
         let _loaded = self.lifeline().pin("edit_method")?;

@@ -1,9 +1,9 @@
 //! Hooks of either public trait, behind one private trait.
 
-use super::values::{Arguments, ReturnValue};
 use super::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, StackBoundary, ValueHooks};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
+use crate::values::{Arguments, ReturnValue};
 
 /// A [`FunctionHooks`] (if [`VALUES`](Self::VALUES) is empty) or a [`ValueHooks`]. Only the hooks of its own kind are called.
 pub(crate) trait EitherHooks: Send + Sync + 'static {

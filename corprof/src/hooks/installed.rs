@@ -20,18 +20,19 @@ use windows_core::BOOL;
 use super::either::EitherHooks;
 use super::stubs::{OURS, TAGS, Target};
 use super::threads::{CallThreadState, State, Threads};
-use super::values::{Assemblies, Lookup, Plan};
 use super::{Hook, InHook, clock, fitness, signature};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
+use crate::metadata::is_of_the_runtime;
 use crate::session::HookSlot;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
 use crate::session::wire;
+use crate::values::{Lookup, Plan};
 
 /// A profiler's hooks. They live as long as the process.
 pub(crate) struct Installed<H: EitherHooks> {
@@ -43,7 +44,6 @@ pub(crate) struct Installed<H: EitherHooks> {
     pub(super) threads: Threads,
     /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
-    assemblies: Assemblies,
     slow_path: fitness::SlowPath,
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
@@ -93,7 +93,6 @@ impl<H: EitherHooks> Installed<H> {
             profiler,
             threads: Threads::default(),
             string_layout,
-            assemblies: Assemblies::default(),
             slow_path: fitness::SlowPath::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
@@ -206,7 +205,7 @@ impl<H: EitherHooks> Installed<H> {
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             // The metadata is let go of again before `select`.
             let method = match fitness::method(&cx, function) {
-                Ok((metadata, method)) if fitness::is_of_the_runtime(&metadata, &method) => return None,
+                Ok((metadata, method)) if is_of_the_runtime(&metadata, &method) => return None,
                 Ok((_, method)) => Some(method),
                 Err(_) => None,
             };
@@ -219,7 +218,7 @@ impl<H: EitherHooks> Installed<H> {
                 }
                 Hook::Yes(data) => {
                     let is_fit = hooks.slow_path.is_fit(&cx, function);
-                    is_fit.then(|| (data, OURS, Lookup::new(&mut cx, &hooks.assemblies).plan(function)))
+                    is_fit.then(|| (data, OURS, Lookup::new(&mut cx).plan(function)))
                 }
                 Hook::No => None,
             };

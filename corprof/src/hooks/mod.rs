@@ -82,7 +82,7 @@ mod stubs;
 mod threads;
 mod unwind;
 mod value_hooks;
-pub mod values;
+
 mod wrapper;
 
 use std::sync::Arc;
@@ -97,6 +97,8 @@ pub use in_slow_hook::InSlowHook;
 use installed::Installed;
 pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
+
+pub use crate::values;
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime does not call a kind that is left out, which is cheaper than a hook that does nothing.

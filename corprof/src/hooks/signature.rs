@@ -4,15 +4,14 @@
 //! signature without either proves that a stub need not save vector registers, which is most of its cost. If in doubt, they are
 //! saved: a counted call then takes 6.4 ns with its two hooks instead of 5.0 (`cargo xtask bench --only hooks`).
 
-use super::fitness;
 use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
-use crate::metadata::MethodProps;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
+use crate::metadata::{MethodProps, is_suspended_by_the_runtime};
 
 /// The tags that say which registers the stubs must save for a function; it may have no metadata.
 pub(super) fn tags(method: Option<&MethodProps>) -> usize {
     // The runtime unwraps the result of a runtime-async method.
-    let method = method.filter(|method| !fitness::is_suspended_by_the_runtime(method));
+    let method = method.filter(|method| !is_suspended_by_the_runtime(method));
     let signature = method.and_then(|method| MethodSignature::decode(&method.signature).ok());
     signature.map_or(OURS, |signature| of_signature(&signature))
 }

@@ -10,12 +10,12 @@ use corprof_sys as sys;
 use super::either::EitherHooks;
 use super::installed::{Installed, Record};
 use super::stubs::{OURS, SlowTarget};
-use super::values::{Arguments, MOST_RANGES, Plan, Ranges, ReturnValue, Unreadable};
 use super::{HookValues, InHook, InSlowHook, wrapper};
 use crate::context::{Heap, InCallback};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
 use crate::session::FrameInfo;
+use crate::values::{Arguments, MOST_RANGES, Plan, Ranges, ReturnValue, Unreadable};
 
 /// A buffer for the places of arguments: a `COR_PRF_FUNCTION_ARGUMENT_INFO` that is long enough for most functions.
 #[repr(C)]

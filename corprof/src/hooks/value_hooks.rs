@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::values::{Arguments, ReturnValue};
 use super::{Hook, HookKinds, InSlowHook, StackBoundary};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
+use crate::values::{Arguments, ReturnValue};
 
 bitflags::bitflags! {
     /// The values that hooks receive. Any of them makes the runtime use its slow path for all hooks.

@@ -14,6 +14,7 @@ use crate::metadata::MethodDef;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Lifeline;
 use crate::session::panics::catch;
+use crate::values::Types;
 
 use super::books::{Key, Shared, take_module};
 use super::fitness::{Fit, Unfit};
@@ -217,6 +218,7 @@ impl<'s> Worker<'s> {
     /// Prepares what has changed, then requests it.
     fn carry_out(&mut self, cx: &mut ProfilerThread<'_>, number: u64, round: Round) {
         let (mut ready, mut reverted) = (Vec::new(), Vec::new());
+        cx.find_suppression();
         for (module, keys) in by_module(&round.changed) {
             let fit = Fit::new(cx, module);
             for key in keys {
@@ -249,6 +251,9 @@ impl<'s> Worker<'s> {
             }
         }
         self.apply_rows(cx, &mut ready);
+        for body in ready.iter().filter_map(|ready| ready.body.as_ref()) {
+            cx.plan_values(body, Types::MayLoad);
+        }
         self.request(cx, number, &ready);
         self.revert(cx, reverted, &round.leaving);
         round.leaving.iter().for_each(|state| state.reverted());

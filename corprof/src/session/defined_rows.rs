@@ -12,6 +12,8 @@ pub(crate) enum Row {
     String(Box<str>),
     Signature(Box<[u8]>),
     TypeSpec(Box<[u8]>),
+    /// Name.
+    AssemblyRef(Box<str>),
     /// Scope and name.
     TypeRef(u32, Box<str>),
     /// Parent, name and signature.

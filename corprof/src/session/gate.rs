@@ -193,6 +193,27 @@ mod tests {
     }
 
     #[test]
+    fn code_without_state_comes_in_where_nothing_is_kept() {
+        let _turn = ONE_AT_A_TIME.lock();
+        let (gate, tag) = (Gate::new(), Tag::new());
+        if gate.open != OPEN {
+            return;
+        }
+        // The first entry of a thread gets it a slot.
+        drop(gate.enter());
+        let first = gate.enter_first(Tag::STATELESS).unwrap();
+        assert!(gate.enter_first(Tag::STATELESS).is_none(), "one at a time");
+        drop(gate.enter());
+        first.leave();
+        gate.enter().unwrap().set_local(tag, Some(NonNull::<u8>::dangling().cast()));
+        assert!(gate.enter_first(Tag::STATELESS).is_none(), "there is state of hooks");
+        gate.enter().unwrap().set_local(tag, None);
+        gate.enter_first(Tag::STATELESS).unwrap().leave();
+        assert!(gate.close(Duration::ZERO));
+        assert!(gate.enter_first(Tag::STATELESS).is_none(), "closed");
+    }
+
+    #[test]
     fn a_closed_gate_lets_nobody_in() {
         let _turn = ONE_AT_A_TIME.lock();
         let gate = Gate::new();

@@ -8,8 +8,10 @@
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
 //! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
-//! tokens of rows that edits have added; the instrumentation is a [trait](RejitSlot) as well. `wire.rs` converts the arguments of callbacks.
+//! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well.
+//! `wire.rs` converts the arguments of callbacks.
 
+mod assemblies;
 mod calls;
 mod defined_rows;
 pub(crate) mod ending;
@@ -41,6 +43,7 @@ use windows_core::IUnknown;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
 
+pub(crate) use assemblies::{Assemblies, ByName};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_pipe_sessions::Sessions;
@@ -87,6 +90,8 @@ struct Session {
     defined_rows: DefinedRows,
     /// Set by the first `start_instrumentation`.
     instrumentation: OnceLock<Arc<dyn RejitSlot>>,
+    loaded_assemblies: Assemblies,
+    has_suppression: OnceLock<bool>,
     prevents_detach: OnceLock<&'static str>,
 }
 
@@ -107,6 +112,8 @@ impl Info {
             original_bodies: OriginalBodies::default(),
             defined_rows: DefinedRows::default(),
             instrumentation: OnceLock::new(),
+            loaded_assemblies: Assemblies::default(),
+            has_suppression: OnceLock::new(),
             prevents_detach: OnceLock::new(),
         })))
     }
@@ -188,6 +195,16 @@ impl Info {
     /// The metadata rows that edits of method bodies have defined.
     pub(crate) fn defined_rows(&self) -> &DefinedRows {
         &self.0.defined_rows
+    }
+
+    /// The loaded assemblies by name, as they were last listed.
+    pub(crate) fn loaded_assemblies(&self) -> &Assemblies {
+        &self.0.loaded_assemblies
+    }
+
+    /// Whether compiled code can call probes as unmanaged functions, once that was found out.
+    pub(crate) fn has_suppression(&self) -> &OnceLock<bool> {
+        &self.0.has_suppression
     }
 
     /// The profiler's gate, and its state after a panic.

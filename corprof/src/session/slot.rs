@@ -209,7 +209,8 @@ impl First {
         Some(Self { slot, idle: key | tag.0 })
     }
 
-    /// The calling thread's local state for the hooks of the tag that it came with.
+    /// The calling thread's local state for the hooks of the tag that it came with, which is not
+    /// [`STATELESS`](Tag::STATELESS).
     #[inline]
     pub(crate) fn local(&self) -> NonNull<()> {
         // SAFETY: the word had the tag, which `set_local` writes after a pointer that is not null.
@@ -232,6 +233,9 @@ pub(crate) struct Tag(usize);
 impl Tag {
     /// The tag that no state can be kept under.
     pub(crate) const NONE: Self = Self(HOOK);
+
+    /// For code that keeps no state: on a thread that has none.
+    pub(crate) const STATELESS: Self = Self(0);
 
     /// A tag of its own, or [`NONE`](Self::NONE) if all are taken.
     pub(crate) fn new() -> Self {

@@ -1,6 +1,7 @@
-//! Arguments and results of functions, read by their signatures: for [`ValueHooks`](super::ValueHooks).
+//! Arguments and results of functions, read by their signatures: for [`ValueHooks`](crate::hooks::ValueHooks)
+//! and [`Probe`](crate::edit::Probe)s.
 //!
-//! A hook receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A
+//! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A
 //! value that cannot be read is [`Unreadable`], with the reason.
 
 // `planner` turns a signature into a `plan` when the function is compiled: the kinds of its values, with the layouts of
@@ -16,8 +17,8 @@ mod unreadable;
 mod value;
 
 pub use arguments::{Arguments, ReturnValue};
-pub(super) use arguments::{MOST_RANGES, Ranges};
-pub(super) use live::{Assemblies, Lookup};
-pub(super) use plan::Plan;
+pub(crate) use arguments::{MOST_RANGES, Ranges};
+pub(crate) use live::{Lookup, Types};
+pub(crate) use plan::Plan;
 pub use unreadable::Unreadable;
 pub use value::{ByRef, EnumValue, Field, StringRef, StructValue, Value};

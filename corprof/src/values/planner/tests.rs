@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::error::{E_INVALIDARG, Error};
-use crate::hooks::values::plan::size_of_number;
 use crate::metadata::{TypeDef, TypeRef};
+use crate::values::plan::size_of_number;
 
 /// Classes by number. A token of row `n` stands for class `n`, whatever its type arguments.
 #[derive(Default)]

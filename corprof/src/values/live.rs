@@ -5,23 +5,22 @@
 //! loaded assemblies have the name, the type is ambiguous.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 
 use corprof_sys as sys;
 
 use crate::context::InTriggers;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
-use crate::lock::unpoisoned;
 use crate::metadata::signature::{MethodSignature, Primitive, Type};
-use crate::metadata::{AssemblyRef, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+use crate::metadata::{
+    AssemblyRef, CORE_LIBRARY, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef,
+};
+
+use crate::session::ByName;
 
 use super::Unreadable;
 use super::plan::{Plan, size_of_number};
 use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
-
-/// The assembly of the core library, in every .NET Core and later.
-const CORE: &str = "System.Private.CoreLib";
 
 /// The most times that a type is followed to another assembly or an enclosing type: more than real code has.
 const MOST_STEPS: usize = 16;
@@ -29,29 +28,20 @@ const MOST_STEPS: usize = 16;
 /// The first version of the interface whose runtime shows all registers of a returned struct: .NET 5.
 const SHOWS_ALL_REGISTERS: u8 = 12;
 
-/// The loaded assemblies by name, until the set of loaded modules changes.
-#[derive(Default)]
-pub(in crate::hooks) struct Assemblies(Mutex<ByName>);
-
-#[derive(Default)]
-struct ByName {
-    /// The value of [`Liveness::changes`](crate::session::Liveness::changes) before listing.
-    changes: u64,
-    /// None for a name that several assemblies have.
-    modules: HashMap<String, Option<ModuleId>>,
-}
-
-impl Assemblies {
-    /// The runtime is never called under this lock.
-    fn lock(&self) -> MutexGuard<'_, ByName> {
-        unpoisoned(self.0.lock())
-    }
+/// Whether the types in the signature of a method are loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Types {
+    /// The method is being compiled: its types are loaded.
+    AreLoaded,
+    /// A type of another assembly than the core library may yet come from one of the same name, in another context.
+    MayLoad,
 }
 
 /// Looks up the types that the signature of a function names.
-pub(in crate::hooks) struct Lookup<'a, 'cb> {
+pub(crate) struct Lookup<'a, 'cb> {
     cx: &'a mut InTriggers<'cb>,
-    assemblies: &'a Assemblies,
+    /// The only module, besides the core library, whose types are known to be those meant; none if all types are loaded.
+    only: Option<ModuleId>,
 }
 
 /// One step in the search for the definition of a type.
@@ -62,12 +52,12 @@ enum Step {
 }
 
 impl<'a, 'cb> Lookup<'a, 'cb> {
-    pub(in crate::hooks) fn new(cx: &'a mut InTriggers<'cb>, assemblies: &'a Assemblies) -> Self {
-        Self { cx, assemblies }
+    pub(crate) fn new(cx: &'a mut InTriggers<'cb>) -> Self {
+        Self { cx, only: None }
     }
 
     /// The plan of a function that is being compiled.
-    pub(in crate::hooks) fn plan(&mut self, function: FunctionId) -> Plan {
+    pub(crate) fn plan(&mut self, function: FunctionId) -> Plan {
         self.try_plan(function).unwrap_or_else(Plan::unreadable)
     }
 
@@ -91,6 +81,44 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             shows_one_register: self.shows_one_register(),
         };
         Ok(planner::plan(self, method))
+    }
+
+    /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object.
+    pub(crate) fn plan_of_method(&mut self, module: ModuleId, method: MethodDef, types: Types) -> Plan {
+        self.only = (types == Types::MayLoad).then_some(module);
+        self.try_plan_of_method(module, method).unwrap_or_else(Plan::unreadable)
+    }
+
+    fn try_plan_of_method(&mut self, module: ModuleId, method: MethodDef) -> Result<Plan, Unreadable> {
+        let (props, name, is_generic) = {
+            let metadata = self.cx.metadata(module).map_err(Unreadable::NotTold)?;
+            let props = metadata.method(method).map_err(Unreadable::NotTold)?;
+            let name = metadata.type_def(props.class).map_err(Unreadable::NotTold)?.name;
+            let is_generic = !metadata.generic_params(props.class).map_err(Unreadable::NotTold)?.is_empty();
+            (props, name, is_generic)
+        };
+        let signature = MethodSignature::decode(&props.signature)?;
+        let is_value_type = name != "System.Enum" && self.is_value_type(module, props.class)?;
+        let shared = Owner::Shared { is_value_type };
+        let this = if signature.has_this && is_value_type && !is_generic {
+            self.cx.class_from_token(module, props.class, &[]).map_or(shared, Owner::Class)
+        } else {
+            shared
+        };
+        let method = planner::Method {
+            scope: Scope { module, class_args: &[], method_args: &[] },
+            signature: &signature,
+            this,
+            names: self.parameter_names(module, method).unwrap_or_default(),
+            shows_one_register: false,
+        };
+        Ok(planner::plan(self, method))
+    }
+
+    /// Whether the core library defines a type; none if that library is not loaded yet.
+    pub(crate) fn core_library_has(&mut self, name: &str) -> Option<bool> {
+        let core = self.assembly(CORE_LIBRARY).ok()?;
+        self.cx.metadata(core).and_then(|of| of.find_type_def(name, None)).ok().map(|found| found.is_some())
     }
 
     /// Only the System V ABI returns results in two kinds of registers.
@@ -122,7 +150,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
         let changes = self.cx.liveness().changes();
         {
-            let known = self.assemblies.lock();
+            let known = self.cx.loaded_assemblies().lock();
             if known.changes == changes
                 && let Some(module) = known.modules.get(name)
             {
@@ -131,7 +159,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         }
         let modules = self.loaded().map_err(Unreadable::Layout)?;
         let found = modules.get(name).copied().flatten().ok_or(Unreadable::AmbiguousType);
-        *self.assemblies.lock() = ByName { changes, modules };
+        *self.cx.loaded_assemblies().lock() = ByName { changes, modules };
         found
     }
 
@@ -218,7 +246,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     /// The name of a class of the core library; none for other classes.
     fn core_name(&mut self, class: ClassId) -> Result<Option<String>> {
         let info = self.cx.class_info(class)?;
-        if self.assembly(CORE) != Ok(info.module) {
+        if self.assembly(CORE_LIBRARY) != Ok(info.module) {
             return Ok(None);
         }
         Ok(Some(self.cx.metadata(info.module)?.type_def(info.token)?.name))
@@ -291,12 +319,15 @@ impl Source for Lookup<'_, '_> {
 
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable> {
         let (module, definition) = self.resolve(module, token)?;
+        if self.only.is_some_and(|only| module != only) && self.assembly(CORE_LIBRARY) != Ok(module) {
+            return Err(Unreadable::AmbiguousType);
+        }
         self.cx.class_from_token(module, definition, type_args).map_err(Unreadable::Layout)
     }
 
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable> {
         let (name, _) = PRIMITIVES.iter().find(|(_, of)| *of == primitive).ok_or(Unreadable::TypedReference)?;
-        let core = self.assembly(CORE)?;
+        let core = self.assembly(CORE_LIBRARY)?;
         let (core, definition) = self.find(core, name)?;
         self.cx.class_from_token(core, definition, &[]).map_err(Unreadable::Layout)
     }

@@ -8,7 +8,7 @@ use super::Unreadable;
 
 /// The values of a function.
 #[derive(Debug, Default)]
-pub(in crate::hooks) struct Plan {
+pub(crate) struct Plan {
     /// The type of `this`, for an instance method.
     pub(super) this: Option<Node>,
     /// The parameters, without `this`.
@@ -71,12 +71,12 @@ pub(super) struct FieldNode {
 
 impl Plan {
     /// The number of values that the runtime shows when the function begins.
-    pub(in crate::hooks) fn ranges(&self) -> usize {
+    pub(crate) fn ranges(&self) -> usize {
         usize::from(self.this.is_some()) + self.parameters.len()
     }
 
     /// Whether the function returns a value.
-    pub(in crate::hooks) fn has_result(&self) -> bool {
+    pub(crate) fn has_result(&self) -> bool {
         self.result.is_some()
     }
 

@@ -11,10 +11,10 @@ use super::value::Place;
 use super::{Unreadable, Value};
 
 /// The most values in one hook, `this` included: more than compilers commonly make.
-pub(in crate::hooks) const MOST_RANGES: usize = 128;
+pub(crate) const MOST_RANGES: usize = 128;
 
 /// The places of values, from the runtime; or the reason why it did not return them.
-pub(in crate::hooks) type Ranges<'h> = Result<&'h [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE], Unreadable>;
+pub(crate) type Ranges<'h> = Result<&'h [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE], Unreadable>;
 
 /// The arguments of a function that begins, valid in its hook.
 pub struct Arguments<'h> {
@@ -55,7 +55,7 @@ unsafe fn value<'h>(
 impl<'h> Arguments<'h> {
     /// For `'h`, the runtime has the arguments of the plan's function in the ranges, and no collection runs. Strings have this
     /// layout.
-    pub(in crate::hooks) unsafe fn new(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
+    pub(crate) unsafe fn new(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
         let ranges = match (plan.unreadable, ranges) {
             (Some(why), _) => Err(why),
             (None, Ok(ranges)) if ranges.len() != plan.ranges() => Err(Unreadable::Mismatch),
@@ -64,11 +64,21 @@ impl<'h> Arguments<'h> {
         Self { plan, ranges, layout }
     }
 
+    /// Like [`new`](Self::new), with the places of the first arguments only.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new).
+    #[inline]
+    pub(crate) unsafe fn new_in_probe(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
+        Self { plan, ranges: plan.unreadable.map_or(ranges, Err), layout }
+    }
+
     fn value(&self, node: &'h Node, index: usize) -> Value<'h> {
         match self.ranges {
             // SAFETY: by the promise of `new`, the node describes the value at this place: there are as many ranges as values,
             // in the same order.
-            Ok(ranges) => unsafe { value(node, ranges.get(index), self.layout) },
+            Ok(ranges) if index < ranges.len() => unsafe { value(node, ranges.get(index), self.layout) },
+            Ok(_) => Value::Unreadable(Unreadable::TooManyArguments),
             Err(why) => Value::Unreadable(why),
         }
     }
@@ -113,7 +123,7 @@ impl<'h> Arguments<'h> {
 impl<'h> ReturnValue<'h> {
     /// For `'h`, the runtime has the result of the plan's function in the range, and no collection runs. Strings have this
     /// layout.
-    pub(in crate::hooks) unsafe fn new(
+    pub(crate) unsafe fn new(
         plan: &'h Plan,
         range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,
         layout: StringLayout,

@@ -1,0 +1,99 @@
+//! How compiled code calls a probe: without a transition, so that the thread stays in cooperative mode and no object moves.
+//!
+//! From .NET 6 on that is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in
+//! handlers), the runtime loads this type; a trimmed application may lack it. Older runtimes and such applications get a call by
+//! the managed convention: in 64-bit processes it passes integers as the native one does, and makes no transition either.
+
+use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type};
+
+use super::super::{EditError, MethodEdit};
+use crate::context::InTriggers;
+use crate::metadata::{
+    AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, TypeDefOrRef, TypeRef,
+};
+use crate::session::Row;
+use crate::values::Lookup;
+
+const SUPPRESSION: &str = "System.Runtime.CompilerServices.CallConvSuppressGCTransition";
+
+/// The token of the public key that all core libraries are signed with.
+const CORE_KEY: [u8; 8] = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
+
+impl InTriggers<'_> {
+    /// Finds out, once, whether the core library has the modifier.
+    pub(crate) fn find_suppression(&mut self) {
+        if self.has_suppression().get().is_none()
+            && let Some(has) = Lookup::new(self).core_library_has(SUPPRESSION)
+        {
+            let _ = self.has_suppression().set(has); // another thread was faster
+        }
+    }
+}
+
+impl MethodEdit<'_> {
+    /// The signature of a probe with the site and so many addresses.
+    pub(super) fn probe_signature(&self, addresses: usize) -> Result<StandAloneSignature, EditError> {
+        let void = Type::Primitive(Primitive::Void);
+        let (convention, return_type) = match self.suppression()? {
+            Some(modifier) => {
+                (CallingConvention::Unmanaged, Type::Modified { required: false, modifier, inner: Box::new(void) })
+            }
+            None => (CallingConvention::Default, void),
+        };
+        let address = Type::Primitive(Primitive::NativeInt);
+        let mut parameters = vec![Type::Primitive(Primitive::Int64)];
+        parameters.extend(std::iter::repeat_n(address, addresses));
+        self.signature(&MethodSignature {
+            convention,
+            has_this: false,
+            explicit_this: false,
+            generic_parameters: 0,
+            return_type,
+            parameters,
+            sentinel: None,
+        })
+    }
+
+    /// The modifier in the method's module; none where the managed convention is used.
+    fn suppression(&self) -> Result<Option<TypeDefOrRef>, EditError> {
+        if self.context().has_suppression().get() != Some(&true) {
+            return Ok(None);
+        }
+        let import = self.metadata();
+        // The core library itself.
+        if import.find_type_def("System.Object", None)?.is_some()
+            && let Some(own) = import.find_type_def(SUPPRESSION, None)?
+        {
+            return Ok(Some(TypeDefOrRef::Def(own)));
+        }
+        let core = match find_reference(import)? {
+            Some(core) => core,
+            None => self.row(Row::AssemblyRef(CORE_LIBRARY.into()), || {
+                let identity = AssemblyIdentity {
+                    name: CORE_LIBRARY.to_owned(),
+                    version: [4, 0, 0, 0],
+                    public_key: CORE_KEY.to_vec(),
+                    ..AssemblyIdentity::default()
+                };
+                self.emit().define_assembly_ref(&identity).map(Into::into)
+            })?,
+        };
+        if let Some(found) = import.find_type_ref(AssemblyRef::from_raw(core.as_raw()), SUPPRESSION)? {
+            return Ok(Some(TypeDefOrRef::Ref(found)));
+        }
+        let row = Row::TypeRef(core.as_raw(), SUPPRESSION.into());
+        let scope = AssemblyRef::from_raw(core.as_raw());
+        let token = self.row(row, || self.emit().define_type_ref(scope, SUPPRESSION).map(Into::into))?;
+        Ok(Some(TypeDefOrRef::Ref(TypeRef::from_raw(token.as_raw()))))
+    }
+}
+
+/// The module's own reference to the core library.
+fn find_reference(import: &MetadataImport<'_>) -> Result<Option<crate::metadata::Token>, EditError> {
+    for reference in import.assembly_refs()? {
+        if import.assembly_ref(reference)?.name == CORE_LIBRARY {
+            return Ok(Some(reference.into()));
+        }
+    }
+    Ok(None)
+}

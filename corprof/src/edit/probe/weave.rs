@@ -1,0 +1,177 @@
+//! Adds the calls of a probe to a body.
+//!
+//! Calls at the beginning and at the return stand outside of the regions, where the compiler makes no stub for them. Values are
+//! passed by the addresses of copies: the address of an argument would keep the argument itself out of registers.
+
+use corprof_il::body::InsnId;
+use corprof_il::signature::{CallingConvention, Primitive, Type};
+use corprof_il::verify::{Category, Resolve};
+use corprof_il::{Instruction, Opcode, Prefix};
+
+use super::super::counter::entry;
+use super::super::live::LiveMetadata;
+use super::super::{EditError, MethodEdit, Refusal};
+use super::site::{MOST_ARGUMENTS, Site};
+use super::{Probe, ProbeKinds};
+use crate::metadata::{StandAloneSignature, is_of_the_runtime, is_suspended_by_the_runtime};
+
+/// An argument, or none that can be read.
+type Argument = Option<Type>;
+
+impl MethodEdit<'_> {
+    pub(super) fn weave<P: Probe>(&mut self, probe: P) -> Result<(), EditError> {
+        self.refuse(P::KINDS)?;
+        let wants = |kind| P::KINDS.contains(kind);
+        let arguments = if wants(ProbeKinds::ARGUMENTS) { self.arguments()? } else { Vec::new() };
+        let copies = arguments.iter().map(|ty| ty.clone().map(|ty| self.add_local(ty)).transpose());
+        let copies: Vec<_> = copies.collect::<Result<_, _>>()?;
+        let returns = self.signature_of_method().return_type.unmodified().clone();
+        let is_wrapped = P::KINDS.intersects(ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND);
+        let has_result = returns != Type::Primitive(Primitive::Void) && (is_wrapped || wants(ProbeKinds::LEAVE));
+        let is_shown = wants(ProbeKinds::RESULT) && is_readable(&returns);
+        let result = if has_result { Some(self.add_local(returns)?.number()) } else { None };
+        let object = Type::Primitive(Primitive::Object);
+        let exception = if wants(ProbeKinds::EXCEPTION) { Some(self.add_local(object)?.number()) } else { None };
+        let [none, one] = [0, 1].map(|addresses| self.probe_signature(addresses));
+        let (none, one, all) = (none?, one?, self.probe_signature(copies.len())?);
+
+        let (module, method) = (self.module(), self.method());
+        let layout = self.context().string_layout()?;
+        let site = Site::leak((***self.context()).clone(), module, method, layout, probe);
+        self.add_site(site.values());
+
+        let mut enter = Vec::new();
+        if let Some(function) = Site::<P>::address_of_enter(copies.len()).filter(|_| wants(ProbeKinds::ENTER)) {
+            for (number, copy) in (0..).zip(&copies) {
+                let copy = copy.map(|copy| [Instruction::ldarg(number), Instruction::stloc(copy.number())]);
+                enter.extend(copy.into_iter().flatten());
+            }
+            let places: Vec<_> = copies.iter().map(|copy| copy.map(|copy| copy.number())).collect();
+            enter.extend(call(site.number(), &places, function, all)?);
+            // Objects are to live no longer than without the probe.
+            for (copy, _) in copies.iter().zip(&arguments).filter(|(_, ty)| ty.as_ref().is_some_and(is_reference)) {
+                let forget = copy.map(|copy| [plain(Opcode::Ldnull), Ok(Instruction::stloc(copy.number()))]);
+                enter.extend(forget.into_iter().flatten().collect::<Result<Vec<_>, _>>()?);
+            }
+        }
+        let leave = call(site.number(), &[result.filter(|_| is_shown)], Site::<P>::address_of_leave(), one)?;
+        let body = self.code_mut();
+        if is_wrapped {
+            let mut wrap = body.wrap_all(result)?;
+            if wants(ProbeKinds::UNWOUND) {
+                wrap.with_fault(call(site.number(), &[], Site::<P>::address_of_unwound(), none)?)?;
+            }
+            if let Some(local) = exception {
+                let code = call(site.number(), &[Some(local)], Site::<P>::address_of_exception(), one)?;
+                wrap.with_observer([Instruction::stloc(local)].into_iter().chain(code))?;
+            }
+            wrap.finish(if wants(ProbeKinds::LEAVE) { leave } else { Vec::new() })?;
+        } else if wants(ProbeKinds::LEAVE) {
+            let rets = body.iter().filter(|(_, insn)| insn.opcode() == Opcode::Ret).map(|(id, _)| id);
+            for ret in rets.collect::<Vec<InsnId>>() {
+                let mut code = body.before(ret)?;
+                let (store, load) = (result.map(Instruction::stloc), result.map(Instruction::ldloc));
+                for insn in store.into_iter().chain(leave.iter().cloned()).chain(load) {
+                    code = code.push(insn);
+                }
+            }
+        }
+        if !enter.is_empty() {
+            let first = entry(body)?;
+            let mut code = body.before(first)?.without_retargeting();
+            for insn in enter {
+                code = code.push(insn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses methods in which a probe would be wrong.
+    fn refuse(&self, kinds: ProbeKinds) -> Result<(), Refusal> {
+        let signature = self.signature_of_method();
+        if size_of::<usize>() != 8 {
+            return Err(Refusal::Not64Bit);
+        }
+        if signature.convention != CallingConvention::Default || signature.explicit_this {
+            return Err(Refusal::CallingConvention);
+        }
+        let props = self.metadata().method(self.method()).map_err(|_| Refusal::BadSignature)?;
+        if is_suspended_by_the_runtime(&props) {
+            return Err(Refusal::RuntimeAsync);
+        }
+        if is_of_the_runtime(self.metadata(), &props) {
+            return Err(Refusal::OfTheRuntime);
+        }
+        let ends = ProbeKinds::LEAVE | ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND;
+        for (_, insn) in self.body().iter().filter(|_| kinds.intersects(ends)) {
+            if insn.opcode() == Opcode::Jmp {
+                return Err(Refusal::Jmp);
+            }
+            if insn.prefixes().contains(&Prefix::Tail) {
+                return Err(Refusal::TailCall);
+            }
+        }
+        Ok(())
+    }
+
+    /// The types of the copies of the arguments, as many as reach a probe.
+    fn arguments(&self) -> Result<Vec<Argument>, Refusal> {
+        let signature = self.signature_of_method();
+        let this = if signature.has_this { Some(Some(self.this()?)) } else { None };
+        let parameter = |ty: &Type| Some(ty.unmodified().clone()).filter(is_readable);
+        Ok(this.into_iter().chain(signature.parameters.iter().map(parameter)).take(MOST_ARGUMENTS).collect())
+    }
+
+    /// The type of a copy of `this`: an object, or the address of a struct, which a collection may move.
+    fn this(&self) -> Result<Type, Refusal> {
+        let class = self.metadata().method(self.method()).map_err(|_| Refusal::BadSignature)?.class;
+        match LiveMetadata::new(self.metadata()).type_info(class.into()).map(|info| info.category) {
+            Some(Category::Reference) => Ok(Type::Primitive(Primitive::Object)),
+            Some(Category::Value | Category::Enum(_)) => Ok(Type::ByRef(Box::new(Type::Primitive(Primitive::UInt8)))),
+            _ => Err(Refusal::BadSignature),
+        }
+    }
+}
+
+fn plain(opcode: Opcode) -> Result<Instruction, EditError> {
+    Ok(Instruction::new(opcode)?)
+}
+
+/// Calls a function with the site and the addresses of local variables; 0 for those that are none.
+fn call(
+    site: i64,
+    places: &[Option<u16>],
+    function: i64,
+    signature: StandAloneSignature,
+) -> Result<Vec<Instruction>, EditError> {
+    let mut code = vec![Instruction::ldc_i8(site)];
+    for place in places {
+        code.push(place.map_or_else(|| Instruction::ldc_i4(0), Instruction::ldloca));
+        code.push(plain(Opcode::Conv_U)?);
+    }
+    code.extend([Instruction::ldc_i8(function), plain(Opcode::Conv_U)?, Instruction::calli(signature)]);
+    Ok(code)
+}
+
+/// Whether the values of a type can be read in code that instantiations share.
+fn is_readable(ty: &Type) -> bool {
+    match ty.unmodified() {
+        Type::TypeParameter(_) | Type::MethodParameter(_) | Type::Primitive(Primitive::TypedRef) => false,
+        Type::Generic { value_type: true, arguments, .. } => {
+            arguments.iter().all(|of| is_reference(of) || is_readable(of))
+        }
+        Type::Internal(_) | Type::InternalModified { .. } => false,
+        _ => true,
+    }
+}
+
+fn is_reference(ty: &Type) -> bool {
+    matches!(
+        ty.unmodified(),
+        Type::Primitive(Primitive::String | Primitive::Object)
+            | Type::Class(_)
+            | Type::SzArray(_)
+            | Type::Array(..)
+            | Type::Generic { value_type: false, .. }
+    )
+}

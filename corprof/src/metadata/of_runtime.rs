@@ -1,0 +1,51 @@
+//! Methods of the runtime itself that no profiler changes or hooks.
+
+use crate::error::Result;
+
+use super::{MetadataImport, MethodProps};
+
+/// The runtime itself suspends the method (`miAsync` in `CorMethodImpl`; the flag is newer than the IDL).
+const IMPL_ASYNC: u32 = 0x2000;
+
+/// The library with the runtime's own types, in every .NET Core and later.
+pub(crate) const CORE_LIBRARY: &str = "System.Private.CoreLib";
+
+/// The types that search for the handler of an exception and unwind the functions in between, on .NET 9 and later (in
+/// src/coreclr/nativeaot/Runtime.Base/src/System/Runtime/ExceptionHandling.cs and StackFrameIterator.cs, and in
+/// src/coreclr/System.Private.CoreLib/src/System/Runtime/ExceptionServices/InternalCalls.cs).
+const EXCEPTION_HANDLING: [&str; 3] =
+    ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.Runtime.ExceptionServices.InternalCalls"];
+
+/// The type whose methods suspend the method that calls them.
+const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
+
+/// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
+///
+/// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
+///   below those of the functions that the exception unwinds, the runtime's own walk hides them, and they end without a hook when
+///   the runtime cuts the stack.
+/// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the suspension,
+///   whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
+pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodProps) -> bool {
+    let answer = || -> Result<bool> {
+        let mut class = method.class;
+        while let Some(outer) = metadata.enclosing_class(class)? {
+            class = outer;
+        }
+        let class = metadata.type_def(class)?.name;
+        let is_of_these =
+            EXCEPTION_HANDLING.contains(&class.as_str()) || class == SUSPENDING && is_suspended_by_the_runtime(method);
+        Ok(is_of_these && is_core_library(metadata)?)
+    };
+    answer() == Ok(true)
+}
+
+/// Whether the runtime itself suspends the method (runtime async).
+pub(crate) fn is_suspended_by_the_runtime(method: &MethodProps) -> bool {
+    method.impl_flags.bits() & IMPL_ASYNC != 0
+}
+
+fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
+    let Some(assembly) = metadata.assembly()? else { return Ok(false) };
+    Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
+}
