@@ -11,6 +11,7 @@ mod first;
 mod hooks;
 mod logger;
 mod memory;
+mod probes;
 mod samples;
 mod sampling;
 mod service;
@@ -45,6 +46,8 @@ use table::Line;
             `allocations` does: at most 1.15
   hooks     ns per call of a method, calls being counted when they begin and when they return: at most 1.00 of C. With a
             shadow stack and times: at most 1.05. And what the examples `timer` and `tracer` make of it
+  probes    ns that a counter, an empty probe, and one with argument and result add to a call of one method: at most 0.5 for
+            the counter, 8 with values. Beside hooks with the same values
   unloads   ms per collectible assembly that is loaded and unloaded, modules that go being counted, and classes and code that
             come. At most 1.20 of C
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
@@ -104,6 +107,7 @@ pub struct Args {
 enum Row {
     Storm,
     Hooks,
+    Probes,
     Unloads,
     Startup,
     Logger,
@@ -148,6 +152,7 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
                 return Ok(Vec::new());
             }
         },
+        Row::Probes => probes::measure(bed, &bed.probes, args.rounds, args.calls),
         Row::Unloads => unloads::measure(bed, args.rounds),
         Row::Startup => startup::measure(bed, args.rounds),
         Row::Logger => logger::measure(bed, args.rounds),

@@ -97,6 +97,21 @@ pub(super) struct HookProfilers {
     pub(super) tracer: Built,
 }
 
+/// Profilers that change one method, and one with hooks that get the same values.
+#[derive(Debug)]
+pub(super) struct ProbeProfilers {
+    /// Counts in memory.
+    pub(super) counter: Built,
+    /// A probe at the beginning.
+    pub(super) enter: Built,
+    /// Probes with argument and result.
+    pub(super) values: Built,
+    /// The same, with the time.
+    pub(super) timed: Built,
+    /// Hooks with arguments and results: tests/profilers/bench_values.rs.
+    pub(super) hooks: Built,
+}
+
 /// Everything that is prepared before the measurements.
 #[derive(Debug)]
 pub(super) struct Bed {
@@ -124,6 +139,8 @@ pub(super) struct Bed {
     pub(super) logger: Built,
     /// Only on systems that bench/hooks.S supports.
     pub(super) hooks: Option<HookProfilers>,
+    /// tests/profilers/bench_probes.rs.
+    pub(super) probes: ProbeProfilers,
     /// tests/profilers/bench_calls.rs.
     pub(super) calls: Built,
     /// bench/calls.c.
@@ -199,6 +216,8 @@ impl Bed {
             "bench_calls",
             "bench_walks",
             "sampling",
+            "bench_probes",
+            "bench_values",
         ];
         let of_examples = ["logger", "timer", "tracer", "sampler", "allocations"];
         // One after the other: together the examples would get what the tests want of corprof as well, its feature `testing`, and
@@ -215,7 +234,7 @@ impl Bed {
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
         };
         let built = |name: &str| Built::new(library(name)?, None);
-        let [count, loads, nothing, hooks, shadow, calls, walks, sampling] = of_tests;
+        let [count, loads, nothing, hooks, shadow, calls, walks, sampling, probes, hook_values] = of_tests;
         let [logger, timer, tracer, sampler, allocations] = of_examples;
         let hooks = |(returning, naming, count, stack)| {
             anyhow::Ok(HookProfilers {
@@ -240,6 +259,13 @@ impl Bed {
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
             logger: built(logger)?,
             hooks: hooks_in_c.map(hooks).transpose()?,
+            probes: ProbeProfilers {
+                counter: Built::new(library(probes)?, Some("Counter"))?,
+                enter: Built::new(library(probes)?, Some("Enter"))?,
+                values: Built::new(library(probes)?, Some("Values"))?,
+                timed: Built::new(library(probes)?, Some("Timed"))?,
+                hooks: Built::new(library(hook_values)?, Some("SumValues"))?,
+            },
             calls: built(calls)?,
             calls_in_c,
             walks: built(walks)?,
