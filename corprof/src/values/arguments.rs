@@ -6,7 +6,7 @@ use corprof_sys as sys;
 
 use crate::info::StringLayout;
 
-use super::plan::{Node, Plan};
+use super::plan::{Node, Plan, size_of_number};
 use super::value::Place;
 use super::{Unreadable, Value};
 
@@ -30,11 +30,33 @@ pub struct ReturnValue<'h> {
     layout: StringLayout,
 }
 
-/// The value with this node's type in a range.
+/// The value with this node's type in a range. A number is read where the hook asks for it: through a call with a whole [`Value`]
+/// in memory it takes 20 ns instead of 1 (`cargo xtask bench --only probes`).
 ///
 /// # Safety
 /// For `'h`, the runtime has a value of this type in the range, and no collection runs. Strings have this layout.
+#[inline]
 unsafe fn value<'h>(
+    node: &'h Node,
+    range: Option<&sys::COR_PRF_FUNCTION_ARGUMENT_RANGE>,
+    layout: StringLayout,
+) -> Value<'h> {
+    if let (Node::Primitive(primitive), Some(range)) = (node, range)
+        && size_of_number(*primitive).is_some_and(|size| range.length as usize >= size)
+        && range.startAddress != 0
+    {
+        // SAFETY: the caller's promise.
+        return unsafe { Place::new(range.startAddress, layout) }.number(*primitive);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { any_value(node, range, layout) }
+}
+
+/// The same for values of any type.
+///
+/// # Safety
+/// As [`value`].
+unsafe fn any_value<'h>(
     node: &'h Node,
     range: Option<&sys::COR_PRF_FUNCTION_ARGUMENT_RANGE>,
     layout: StringLayout,
@@ -73,6 +95,7 @@ impl<'h> Arguments<'h> {
         Self { plan, ranges: plan.unreadable.map_or(ranges, Err), layout }
     }
 
+    #[inline]
     fn value(&self, node: &'h Node, index: usize) -> Value<'h> {
         match self.ranges {
             // SAFETY: by the promise of `new`, the node describes the value at this place: there are as many ranges as values,
@@ -99,6 +122,7 @@ impl<'h> Arguments<'h> {
     }
 
     /// The argument of a parameter, counted from 0 without `this`.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<Value<'h>> {
         let parameter = self.plan.parameters.get(index)?;
         Some(self.value(&parameter.node, index + usize::from(self.plan.this.is_some())))
@@ -132,6 +156,7 @@ impl<'h> ReturnValue<'h> {
     }
 
     /// The value; none if the method returns nothing.
+    #[inline]
     pub fn get(&self) -> Option<Value<'h>> {
         let node = self.node?;
         Some(match &self.range {

@@ -120,6 +120,7 @@ impl Node {
 }
 
 /// The size of a primitive that is a number.
+#[inline]
 pub(super) fn size_of_number(primitive: Primitive) -> Option<usize> {
     Some(match primitive {
         Primitive::Bool | Primitive::Int8 | Primitive::UInt8 => 1,

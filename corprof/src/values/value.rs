@@ -220,6 +220,7 @@ impl<'h> Place<'h> {
     ///
     /// # Safety
     /// For `'h` the place holds a value of the type that will be read, and no collection runs. Strings have this layout.
+    #[inline]
     pub(super) unsafe fn new(address: usize, layout: StringLayout) -> Self {
         Self { address, is_probed: false, layout, _hook: PhantomData }
     }
@@ -228,6 +229,7 @@ impl<'h> Place<'h> {
         Self { address: self.address.wrapping_add(offset), ..self }
     }
 
+    #[inline]
     fn read<const N: usize>(self) -> Option<[u8; N]> {
         let mut bytes = [0; N];
         if self.is_probed {
@@ -246,6 +248,23 @@ impl<'h> Place<'h> {
             _ => bits = self.read::<8>()?,
         }
         Some(bits)
+    }
+
+    /// A number in this place.
+    #[inline]
+    pub(super) fn number(self, primitive: Primitive) -> Value<'static> {
+        let read = || {
+            Some(match primitive {
+                Primitive::Bool => Value::Bool(self.read::<1>()? != [0]),
+                Primitive::Int32 => Value::Int32(i32::from_ne_bytes(self.read()?)),
+                Primitive::UInt32 => Value::UInt32(u32::from_ne_bytes(self.read()?)),
+                Primitive::Int64 => Value::Int64(i64::from_ne_bytes(self.read()?)),
+                Primitive::UInt64 => Value::UInt64(u64::from_ne_bytes(self.read()?)),
+                Primitive::Float64 => Value::Float64(f64::from_ne_bytes(self.read()?)),
+                other => number(other, self.read_number(other)?),
+            })
+        };
+        read().unwrap_or(Value::Unreadable(Unreadable::NoMemory))
     }
 
     fn read_address(self) -> Option<usize> {
