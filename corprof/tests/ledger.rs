@@ -112,7 +112,9 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("edit_method(module, method, edit)", Context::InTriggers),
     ("edit_once(function, edit)", Context::InTriggers),
     ("set_checked_body(body)", Context::InTriggers),
+    ("start_runtime_events(set)", Context::InTriggers),
     ("detacher()", Context::InInitialize),
+    ("start_instrumentation()", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
 ];
