@@ -22,8 +22,8 @@ impl Detacher {
     /// user can connect to, or on a named pipe on Windows. It ends with the profiler.
     ///
     /// # Errors
-    /// `AddrInUse` on Linux, `PermissionDenied` on Windows: a profiler of this process listens already. Other errors of the
-    /// system: the folder for temporary files cannot be written, or there can be no further thread.
+    /// `AddrInUse`: a profiler of this process listens already. Other errors of the system: the folder for temporary files cannot
+    /// be written, or there can be no further thread.
     pub fn listen(&self, cx: &InTriggers<'_>) -> io::Result<()> {
         let mut listener = system::Listener::new(&format!("{NAME}{}", std::process::id()))?;
         let detacher = self.clone();

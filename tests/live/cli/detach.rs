@@ -111,10 +111,11 @@ fn a_profiler_waits_for_the_runtime() -> Result<()> {
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0), "{runtime}: {error}{stderr}");
         ensure!(stderr.contains("attached| exceptions: 3\n"), "{runtime}: {error}{stderr}");
+
+        let output = corprof()?.args(["attach", "--wait", "--", "true"]).output()?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        let output = corprof()?.args(["attach", "4711"]).output()?;
+        ensure!(output.status.code() == Some(2) && texts(&output).1.contains("give a process id"), "{output:?}");
     }
-    let output = corprof()?.args(["attach", "--wait", "--", "true"]).output()?;
-    ensure!(output.status.code() == Some(2), "{output:?}");
-    let output = corprof()?.args(["attach", "4711"]).output()?;
-    ensure!(output.status.code() == Some(2) && texts(&output).1.contains("give a process id"), "{output:?}");
     Ok(())
 }

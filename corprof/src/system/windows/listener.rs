@@ -6,11 +6,11 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use windows_sys::Win32::Foundation::{ERROR_PIPE_CONNECTED, INVALID_HANDLE_VALUE};
+use windows_sys::Win32::Foundation::{ERROR_FILE_NOT_FOUND, ERROR_PIPE_CONNECTED, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_FIRST_PIPE_INSTANCE, PIPE_ACCESS_DUPLEX};
 use windows_sys::Win32::System::Pipes::{
     ConnectNamedPipe, CreateNamedPipeW, PIPE_NOWAIT, PIPE_READMODE_BYTE, PIPE_REJECT_REMOTE_CLIENTS, PIPE_TYPE_BYTE,
-    PIPE_UNLIMITED_INSTANCES,
+    PIPE_UNLIMITED_INSTANCES, WaitNamedPipeW,
 };
 
 /// The time limit for a client's request.
@@ -41,9 +41,22 @@ fn pipe(name: &[u16], flags: u32) -> io::Result<File> {
     Ok(unsafe { File::from_raw_handle(handle) })
 }
 
+/// Whether there is a pipe of this name.
+fn exists(name: &[u16]) -> bool {
+    /// The shortest time to wait for an instance that serves nobody, in milliseconds.
+    const SHORTEST: u32 = 1;
+    // SAFETY: the name ends in a zero.
+    let is_free = unsafe { WaitNamedPipeW(name.as_ptr(), SHORTEST) } != 0;
+    is_free || io::Error::last_os_error().raw_os_error() != Some(ERROR_FILE_NOT_FOUND.cast_signed())
+}
+
 impl Listener {
     pub(crate) fn new(name: &str) -> io::Result<Self> {
         let name: Vec<u16> = format!(r"\\.\pipe\{name}").encode_utf16().chain([0]).collect();
+        // Wine does not know the flag below.
+        if exists(&name) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         let pipe = pipe(&name, FILE_FLAG_FIRST_PIPE_INSTANCE)?;
         Ok(Self { name, pipe })
     }
