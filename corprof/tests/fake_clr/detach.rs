@@ -134,11 +134,15 @@ fn steps_come_in_order_and_clones_of_info_answer_with_an_error() {
             let detacher = detacher.clone();
             move || detacher.wait()
         });
+        // It waits for the detach that is under way.
+        let (tell, told) = mpsc::channel();
+        detacher.detach_then(move |result| tell.send(result).unwrap()).unwrap();
         let again = detacher.detach().unwrap_err();
         assert_eq!(again.code(), sys::CORPROF_E_PROFILER_DETACHING);
         assert!(again.to_string().contains("has begun already"), "{again}");
         until("the runtime is not asked", || clr.detach());
         waiting.join().unwrap().unwrap();
+        told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
         assert_eq!(detacher.state(), DetachState::Detached);
         assert_eq!(*log.lock().unwrap(), LIFE);
         assert!(is_closed(&info) && is_closed(&info.clone()));

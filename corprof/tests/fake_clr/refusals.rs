@@ -1,9 +1,10 @@
 //! Calls from the wrong place.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, mpsc};
 
 use corprof::args::{GcReason, Generations};
 use corprof::error::{E_FAIL, E_INVALIDARG};
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 use corprof::sys;
 use corprof::testing::FakeClr;
@@ -89,4 +90,69 @@ fn calls_that_may_start_a_collection_need_a_callback_for_it() {
         ("collection", sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE),
     ];
     assert_eq!(*clr.profiler::<Reckless>().unwrap().0.lock().unwrap(), expected);
+}
+
+/// Tries to change code, which only a main profiler may do.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0071", notification_only, no_export)]
+struct Observer(Mutex<Vec<String>>);
+
+#[callbacks]
+impl Callbacks for Observer {
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        // SAFETY: the call is refused before it reaches the runtime.
+        let body = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(0x0600_0001), &[]) };
+        let (tell, told) = mpsc::channel();
+        cx.spawn_profiler_thread("asks", move |cx| {
+            let asked = [cx.request_rejit(&[]), cx.request_rejit_with_inliners(&[], false)];
+            tell.send(asked.into_iter().chain([cx.request_revert(&[]).map(drop)]).collect()).unwrap();
+        })
+        .unwrap();
+        let asked: Vec<Result<()>> = told.recv().unwrap();
+        let errors = asked.into_iter().chain([body]).map(|answer| answer.unwrap_err().to_string());
+        self.0.lock().unwrap().extend(errors);
+    }
+}
+
+#[test]
+fn a_notification_profiler_cannot_change_code() {
+    let clr = FakeClr::load::<Observer>().unwrap();
+    clr.load_assembly("App");
+    assert!(!clr.has_panicked() && clr.refusals().is_empty(), "{:?}", clr.refusals());
+    let observer = clr.profiler::<Observer>().unwrap();
+    let errors = observer.0.lock().unwrap();
+    let calls = ["RequestReJIT(", "RequestReJITWithInliners(", "RequestRevert(", "SetILFunctionBody("];
+    assert_eq!(errors.len(), calls.len());
+    for (error, call) in errors.iter().zip(calls) {
+        assert!(error.starts_with(call) && error.contains("load it as the main profiler"), "{error}");
+    }
+}
+
+/// Starts a session where its thread can no longer run managed code.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0072", no_export)]
+struct Late(Mutex<Vec<String>>);
+
+#[callbacks]
+impl Callbacks for Late {
+    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+        let error = cx.event_pipe_start_session(&[], false).unwrap_err();
+        self.0.lock().unwrap().push(error.to_string());
+    }
+    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+        let answer = cx.event_pipe_start_session(&[], false);
+        self.0.lock().unwrap().push(answer.map_or_else(|error| error.to_string(), |_| "started".to_owned()));
+    }
+}
+
+#[test]
+fn a_thread_that_ends_makes_no_call_about_a_session() {
+    let clr = FakeClr::load::<Late>().unwrap();
+    clr.start_up();
+    clr.destroy_thread(clr.create_thread());
+    clr.load_class(clr.core_module(), "System.Object");
+    let answers = clr.profiler::<Late>().unwrap().0.lock().unwrap().clone();
+    let [ending, other] = answers.as_slice() else { panic!("{answers:?}") };
+    assert!(ending.contains("EventPipeStartSession(thread_destroyed)"), "{ending}");
+    assert!(!other.contains("thread_destroyed"), "{other}");
 }
