@@ -1,5 +1,7 @@
 //! Reads the target of a library or an executable from its file, without loading it.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
@@ -42,6 +44,10 @@ pub struct Image {
     pub interpreter: Option<PathBuf>,
     /// The C library, if it can be determined; for ELF files only.
     pub libc: Option<Libc>,
+    /// The libraries that the loader loads with it, by name; for ELF and PE files.
+    pub needed: Vec<String>,
+    /// The versions that it requires of their functions, such as `GLIBC_2.28`; for ELF files only.
+    pub versions: Vec<String>,
 }
 
 /// The function that runtimes call to create the profiler.
@@ -63,22 +69,24 @@ impl Image {
     /// As [`open`](Self::open).
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let file = object::File::parse(bytes)?;
-        let (interpreter, needed) = match &file {
+        let facts = match &file {
             object::File::Elf32(file) => elf_facts(file),
             object::File::Elf64(file) => elf_facts(file),
-            _ => (None, Vec::new()),
+            _ => Facts { needed: imported_libraries(&file), ..Facts::default() },
         };
         let is_factory = |name: &[u8]| name.strip_prefix(b"_").unwrap_or(name) == FACTORY.as_bytes();
         let has_factory = file.exports().is_ok_and(|exports| exports.iter().any(|export| is_factory(export.name())));
-        let names = needed.iter().map(String::as_str).chain(interpreter.as_deref());
+        let names = facts.needed.iter().chain(&facts.interpreter).map(String::as_str);
         let libc = names.filter_map(libc_of).next();
         Ok(Self {
             format: file.format(),
             architecture: file.architecture(),
             is_library: file.kind() == ObjectKind::Dynamic || is_pe_library(&file),
             has_factory,
-            interpreter: interpreter.map(PathBuf::from),
+            interpreter: facts.interpreter.map(PathBuf::from),
             libc,
+            needed: facts.needed,
+            versions: facts.versions,
         })
     }
 
@@ -113,8 +121,21 @@ fn is_pe_library(file: &object::File<'_>) -> bool {
     file.format() == BinaryFormat::Pe && file.kind() != ObjectKind::Executable
 }
 
-/// The loader and the libraries that an ELF file names.
-fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> (Option<String>, Vec<String>) {
+/// What a file requires of the system, as strings.
+#[derive(Default)]
+struct Facts {
+    interpreter: Option<String>,
+    needed: Vec<String>,
+    versions: Vec<String>,
+}
+
+fn imported_libraries(file: &object::File<'_>) -> Vec<String> {
+    let imports = file.imports().unwrap_or_default();
+    let libraries: BTreeSet<_> = imports.iter().map(|import| String::from_utf8_lossy(import.library())).collect();
+    libraries.into_iter().map(Cow::into_owned).collect()
+}
+
+fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Facts {
     let (endian, data) = (file.endian(), file.data());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let interpreters = file.elf_program_headers().iter();
@@ -128,7 +149,17 @@ fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> (Option<Stri
         let entries = entries.iter().filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED));
         needed.extend(entries.filter_map(|entry| entry.string(endian, strings).ok()).map(text));
     }
-    (interpreter, needed)
+    let mut versions = Vec::new();
+    if let Ok(Some((mut libraries, strings))) = sections.gnu_verneed(endian, data)
+        && let Ok(strings) = sections.strings(endian, data, strings)
+    {
+        while let Ok(Some((_, mut required))) = libraries.next() {
+            while let Ok(Some(version)) = required.next() {
+                versions.extend(version.name(endian, strings).ok().map(text));
+            }
+        }
+    }
+    Facts { interpreter, needed, versions }
 }
 
 /// The C library, by the name of a library or loader.
@@ -205,6 +236,10 @@ mod tests {
         let image = Image::of_program(&script).unwrap();
         assert_eq!((image.format, image.architecture), (BinaryFormat::Elf, own_architecture()));
         assert!(image.interpreter.is_some() && image.libc.is_some() && !image.has_factory);
+        assert!(image.needed.iter().any(|name| libc_of(name) == image.libc), "{:?}", image.needed);
+        if image.libc == Some(Libc::Glibc) {
+            assert!(image.versions.iter().any(|version| version.starts_with("GLIBC_2.")), "{:?}", image.versions);
+        }
         fs::write(&script, "text\n").unwrap();
         assert!(Image::of_program(&script).is_err());
         assert_eq!(find_program("sh".as_ref(), Some("/nowhere:/bin".as_ref())), Some("/bin/sh".into()));

@@ -86,6 +86,14 @@ impl Metadata {
         serde_json::from_str(&text).context("cannot understand the output of `cargo metadata`")
     }
 
+    /// The package `name`.
+    ///
+    /// # Errors
+    /// If the workspace has none.
+    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
+        self.packages.iter().find(|package| package.name == name).with_context(|| format!("no package {name}"))
+    }
+
     /// The packages that are to be published.
     #[must_use]
     pub fn published(&self) -> Vec<&Package> {

@@ -1,4 +1,5 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`, `structure`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`, `structure`,
+//! `release`.
 //!
 //! Each command is a module with one `run`; the modules below them are shared.
 
@@ -17,6 +18,7 @@ pub mod lint;
 pub mod managed;
 pub mod package;
 pub mod process;
+pub mod release;
 pub mod runtime;
 pub mod structure;
 pub mod target;

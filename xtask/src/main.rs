@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, book, demo, generate, lint, package, structure, test, torture};
+use xtask::{bench, book, demo, generate, lint, package, release, structure, test, torture};
 
 /// All commands of this repository.
 ///
@@ -24,6 +24,7 @@ enum Command {
     Generate(generate::Args),
     Lint(lint::Args),
     Package(package::Args),
+    Release(release::Args),
     Bench(bench::Args),
     Book(book::Args),
     Torture(torture::Args),
@@ -47,6 +48,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Generate(args) => generate::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Package(args) => package::run(&args),
+        Command::Release(args) => release::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Book(args) => book::run(&args),
         Command::Torture(args) => torture::run(&args),

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Checks that the packed command contains its profilers.
-fn check_command(command: &Path, cache: &Path) -> Result<()> {
+pub(crate) fn check_command(command: &Path, cache: &Path) -> Result<()> {
     if cache.exists() {
         fs::remove_dir_all(cache).with_context(|| format!("cannot empty {}", cache.display()))?;
     }

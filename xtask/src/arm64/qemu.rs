@@ -46,9 +46,14 @@ impl Qemu {
         let executable = Bundler { root: &self.root, folder: &folder }
             .executable(dll)
             .with_context(|| format!("cannot make an executable for arm64 of {}", dll.display()))?;
+        Ok(Self::start(&executable))
+    }
+
+    /// A command that runs the program `executable`.
+    pub(crate) fn start(executable: &Path) -> Command {
         let mut command = Command::new(EMULATOR);
         command.args(["-L", SYSTEM]).arg(executable);
-        Ok(command)
+        command
     }
 
     /// The runtime's environment. It maps memory twice, to write and to execute it, and the emulator does not notice that a

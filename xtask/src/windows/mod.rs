@@ -17,6 +17,10 @@ const PACKAGES: Packages = Packages {
     names: &["wine", "wine64", "gcc-mingw-w64-x86-64", "mingw-w64-x86-64-dev"],
 };
 
+/// The linker alone.
+const LINKER: Packages =
+    Packages { what: "a linker for Windows", names: &["gcc-mingw-w64-x86-64", "mingw-w64-x86-64-dev"] };
+
 /// The C compiler for Windows, which is also the linker that Rust calls for the target.
 const GCC: &str = "x86_64-w64-mingw32-gcc";
 
@@ -33,4 +37,12 @@ pub fn install_tools() -> Result<()> {
         "profilers are run for Windows under Wine, and for that on Linux x64 only: leave --windows out"
     );
     tools::ensure_programs(&["wine", "wineserver", GCC], &PACKAGES)
+}
+
+/// Installs the linker if it is missing.
+///
+/// # Errors
+/// If it is missing and cannot be installed; the error says what to type.
+pub(crate) fn install_linker() -> Result<()> {
+    tools::ensure_programs(&[GCC], &LINKER)
 }

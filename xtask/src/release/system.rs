@@ -1,0 +1,55 @@
+//! The systems that a release is for.
+
+use clap::ValueEnum;
+
+use crate::target;
+
+/// A system that a release is for, by its name in .NET (the runtime identifier).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum System {
+    /// Linux on x64, from glibc 2.28 on.
+    LinuxX64,
+    /// Linux on arm64, from glibc 2.28 on.
+    LinuxArm64,
+    /// Linux on x64 with musl, such as Alpine.
+    LinuxMuslX64,
+    /// Windows on x64.
+    WinX64,
+}
+
+/// The oldest glibc that the files for Linux run on: Debian 10's and RHEL 8's.
+pub(super) const GLIBC: (u32, u32) = (2, 28);
+
+impl System {
+    /// The runtime identifier.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::LinuxX64 => "linux-x64",
+            Self::LinuxArm64 => "linux-arm64",
+            Self::LinuxMuslX64 => "linux-musl-x64",
+            Self::WinX64 => "win-x64",
+        }
+    }
+
+    /// What cargo builds for.
+    pub(super) fn target(self) -> target::System {
+        match self {
+            Self::LinuxX64 => target::System::X64,
+            Self::LinuxArm64 => target::System::Arm64,
+            Self::LinuxMuslX64 => target::System::Musl,
+            Self::WinX64 => target::System::Windows,
+        }
+    }
+
+    /// The file of the command.
+    pub(super) fn command(self) -> String {
+        let suffix = if self == Self::WinX64 { ".exe" } else { "" };
+        format!("corprof{suffix}")
+    }
+
+    /// The file of the library with the profilers.
+    pub(super) fn library(self) -> String {
+        let (prefix, suffix) = if self == Self::WinX64 { ("", "dll") } else { ("lib", "so") };
+        format!("{prefix}corprof_examples.{suffix}")
+    }
+}
