@@ -30,6 +30,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
             }),
             folder: programs.join("torture").join(&runtime.name),
             preloaded: None, // `Run` has it
+            always: Vec::new(),
             exits: !runtime.is_windows() || runtime.major != 8,
         };
         let seed = any_number();

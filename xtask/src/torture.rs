@@ -29,6 +29,8 @@ use crate::runtime::{Choice, Runtime, profiler_environment};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
+use plan::PARTS;
+
 pub use fire::{Fire, FireBed, FireSummary};
 pub use session::{Amount, Bed};
 pub use summary::Summary;
@@ -47,6 +49,7 @@ pub const PRELOADED: &str = "exited_threads";
 #[command(after_help = "Examples:
   cargo xtask torture                            a minute on .NET 10 and one on .NET 8
   cargo xtask torture --minutes 30 --runtime 8   longer, on one runtime
+  cargo xtask torture --with signals --runs 50     every run samples by signals
   cargo xtask torture --matrix --minutes 60      every call from every context, under fire
   cargo xtask torture --windows                  on the runtimes for Windows, under Wine
   cargo xtask torture --arm64 --minutes 10       on .NET 10 for arm64, in an emulator
@@ -67,6 +70,10 @@ pub struct Args {
     /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`. .NET 10 and 8 if it is not given
     #[arg(long, value_name = "10|8|3.1|PATH")]
     runtime: Option<Choice>,
+
+    /// Have every run do this work; may be given several times
+    #[arg(long, value_name = "PART", value_parser = PARTS, conflicts_with = "matrix")]
+    with: Vec<String>,
 
     /// Instead of the sampler: make every call from every context that offers it, while other threads collect, want the same
     /// lock, and load and unload assemblies
@@ -127,6 +134,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
             }),
             folder: folder.join(on(runtime, args)),
             preloaded: (!args.windows).then(|| preloaded.clone()),
+            always: args.with.clone(),
             exits: !args.windows,
         };
         summaries.push(bed.torture(seed, amount)?);

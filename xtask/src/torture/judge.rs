@@ -69,7 +69,7 @@ mod tests {
     const ERR: &str = "pulse: jobs=5 longest-away-ms=2 stuck=\ntorture: when=shutdown rounds=7 violations=0\n";
 
     fn judged(ending: Ending, code: i32, stdout: &str, stderr: &str) -> String {
-        let plan = Plan { ending, ..Plan::new(0) };
+        let plan = Plan { ending, ..Plan::new(0, &[]) };
         let run = Run {
             status: Some(ExitStatus::from_raw(code << 8)),
             stdout: stdout.to_owned(),

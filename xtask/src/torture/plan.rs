@@ -86,7 +86,7 @@ impl Ending {
 /// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and results, from
 /// .NET 5 on; `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux. On
 /// other systems these have no effect.
-const PARTS: [&str; 10] =
+pub(super) const PARTS: [&str; 10] =
     ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded", "signals"];
 
 /// Settings of the runtime; older runtimes know them by the prefix `COMPlus_` only.
@@ -110,13 +110,14 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The run with this number.
-    pub(super) fn new(number: u64) -> Self {
+    /// The run with this number; it has the parts `always`, and others by chance.
+    pub(super) fn new(number: u64, always: &[String]) -> Self {
         let mut random = Rng::with_seed(number);
         // In turn, so that a few runs include all endings.
         let ending = Ending::ALL[(number % Ending::ALL.len() as u64) as usize];
         let after = Duration::from_millis(random.u64(50..3000));
-        let parts = PARTS.into_iter().filter(|_| random.u8(0..3) == 0).collect();
+        let is_always = |part: &&str| always.iter().any(|always| always == part);
+        let parts = PARTS.into_iter().filter(|part| (random.u8(0..3) == 0) | is_always(part)).collect();
         let settings = SETTINGS.into_iter().filter(|_| random.u8(0..4) == 0).collect();
         Self { number, ending, after, parts, settings }
     }
@@ -151,15 +152,20 @@ mod tests {
 
     #[test]
     fn a_number_makes_the_same_run_again() {
-        assert_eq!(Plan::new(77).to_string(), Plan::new(77).to_string());
+        assert_eq!(Plan::new(77, &[]).to_string(), Plan::new(77, &[]).to_string());
     }
 
     #[test]
     fn two_hundred_runs_have_every_ending_part_and_setting() {
-        let plans: Vec<_> = (0..200).map(Plan::new).collect();
+        let plans: Vec<_> = (0..200).map(|number| Plan::new(number, &[])).collect();
         assert!(Ending::ALL.iter().all(|ending| plans.iter().any(|plan| plan.ending == *ending)));
         assert!(PARTS.iter().all(|part| plans.iter().any(|plan| plan.parts.contains(part))));
         assert!(SETTINGS.iter().all(|setting| plans.iter().any(|plan| plan.settings.contains(setting))));
         assert!(plans.iter().any(|plan| plan.parts.is_empty()), "and now and then nothing but the sampler");
+        for plan in &plans {
+            let with = Plan::new(plan.number, &["signals".to_owned()]);
+            assert!(with.parts.contains(&"signals") && plan.parts.iter().all(|part| with.parts.contains(part)));
+            assert_eq!((with.after, &with.settings), (plan.after, &plan.settings), "the same run otherwise");
+        }
     }
 }

@@ -53,6 +53,8 @@ pub struct Bed<'b> {
     pub folder: PathBuf,
     /// The library [`PRELOADED`](super::PRELOADED), on Linux: without it a fault of the runtime may end a run.
     pub preloaded: Option<PathBuf>,
+    /// The profiler's work that is part of every run.
+    pub always: Vec<String>,
     /// Whether runs may end by `Environment.Exit` on another thread than `Main`'s. Under Wine some of these hang at their end,
     /// without a profiler as well: one in three to five on .NET 8, where coreclr waits inside its process detach, and on a busy
     /// machine 2 of 10 on .NET 10.
@@ -113,7 +115,7 @@ impl Bed<'_> {
         };
         let mut number = 0;
         while !is_over(summary.runs) {
-            let plan = Plan::new(seed.wrapping_add(number));
+            let plan = Plan::new(seed.wrapping_add(number), &self.always);
             number += 1;
             if plan.ending.is_exit() && !self.exits {
                 continue;
