@@ -33,6 +33,11 @@
 //! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of
 //! [`Method`]s, as text and as CSV.
 //!
+//! # To a fleet
+//!
+//! With the feature `push`, the module `push` sends profiles to Grafana Pyroscope and Parca in intervals; with `push-otlp` to an
+//! OpenTelemetry Collector as well. [`Profile::take_part`] makes the profile of an interval.
+//!
 //! # Memory
 //!
 //! Names, frames and stacks are kept once each. A stack is a node that names its caller's node: about 20 bytes for each
@@ -53,8 +58,11 @@ mod kind;
 mod label;
 mod methods;
 mod output;
+mod part;
 mod pprof;
 mod profile;
+#[cfg(feature = "push")]
+pub mod push;
 mod source;
 mod speedscope;
 mod trace;

@@ -8,13 +8,27 @@ use prost::Message;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::about::{Caption, Mode};
-use crate::profile::nanoseconds;
+use crate::profile::{Thread, nanoseconds};
 use crate::{FrameId, Profile, StackId, Unit};
 
 mod proto;
 
-pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
-    writer.write_all(&message(profile).encode_to_vec())?;
+pub(crate) fn write(profile: &Profile, writer: impl Write) -> io::Result<()> {
+    write_by(Samples::ByThread, profile, writer)
+}
+
+/// What makes two samples of the same stack two: engines make a series of each distinct set of labels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Samples {
+    /// Each thread has its own, with labels.
+    ByThread,
+    /// Those of all threads are summed.
+    #[cfg_attr(not(feature = "push"), expect(dead_code, reason = "files have the threads"))]
+    Together,
+}
+
+pub(crate) fn write_by(samples: Samples, profile: &Profile, mut writer: impl Write) -> io::Result<()> {
+    writer.write_all(&message(profile, samples).encode_to_vec())?;
     writer.flush()
 }
 
@@ -28,7 +42,7 @@ impl Texts {
     }
 }
 
-fn message(profile: &Profile) -> proto::Profile {
+fn message(profile: &Profile, samples: Samples) -> proto::Profile {
     let mut texts = Texts(IndexSet::default());
     texts.number("");
     let mut types = |names: &[(&str, &str)]| -> Vec<proto::ValueType> {
@@ -51,19 +65,25 @@ fn message(profile: &Profile) -> proto::Profile {
         (Unit::Nanoseconds | Unit::Bytes, _) => vec![signed(count), signed(weight)],
     };
 
-    let (thread_key, id_key) = (texts.number("thread"), texts.number("thread_id"));
     let mut sample = Vec::new();
-    for thread in &profile.threads {
+    let groups: Vec<&[Thread]> = match samples {
+        Samples::ByThread => profile.threads.chunks(1).collect(),
+        Samples::Together => vec![&profile.threads],
+    };
+    for group in groups {
         let mut sums: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-        for sample in &thread.samples {
+        for sample in group.iter().flat_map(|thread| &thread.samples) {
             let (count, weight) = sums.entry(sample.stack).or_default();
             *count = count.saturating_add(profile.count_of(sample));
             *weight = weight.saturating_add(sample.weight);
         }
-        let label = vec![
-            proto::Label { key: thread_key, str: texts.number(&thread.title(profile.process)), num: 0 },
-            proto::Label { key: id_key, str: 0, num: i64::from(thread.id) },
-        ];
+        let label = match group {
+            [thread] if samples == Samples::ByThread => vec![
+                proto::Label { key: texts.number("thread"), str: texts.number(&thread.title(profile.process)), num: 0 },
+                proto::Label { key: texts.number("thread_id"), str: 0, num: i64::from(thread.id) },
+            ],
+            _ => Vec::new(),
+        };
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_unstable();
         sample.extend(sums.into_iter().map(|(stack, (count, weight))| proto::Sample {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use indexmap::IndexSet;
@@ -65,14 +66,14 @@ pub struct Profile {
     pub(crate) threads: Vec<Thread>,
     pub(crate) about: About,
     pub(crate) is_only_my_code: bool,
-    kinds: Option<KindRule>,
-    is_summed: bool,
+    pub(crate) kinds: Option<Arc<KindRule>>,
+    pub(crate) is_summed: bool,
     stack_limit: usize,
     losses: Losses,
 }
 
 /// A profiler's own rule for kinds of frames.
-struct KindRule(Box<Kinds>);
+pub(crate) struct KindRule(Box<Kinds>);
 
 type Kinds = dyn Fn(&Frame<'_>) -> Option<FrameKind> + Send + Sync;
 
@@ -89,9 +90,11 @@ pub(crate) struct Thread {
     /// As they came, or one for each stack.
     pub(crate) samples: Vec<Sample>,
     /// Where the one sample of a stack is; only in a summed profile.
-    of_stack: FxHashMap<StackId, usize>,
+    pub(crate) of_stack: FxHashMap<StackId, usize>,
     /// How many samples were put into it.
     pub(crate) count: u64,
+    /// How many entries of `samples` are in parts already.
+    pub(crate) taken: usize,
 }
 
 impl Thread {
@@ -179,7 +182,7 @@ impl Profile {
     /// ```
     #[must_use]
     pub fn with_kinds(self, rule: impl Fn(&Frame<'_>) -> Option<FrameKind> + Send + Sync + 'static) -> Self {
-        Self { kinds: Some(KindRule(Box::new(rule))), ..self }
+        Self { kinds: Some(Arc::new(KindRule(Box::new(rule)))), ..self }
     }
 
     /// Draws flame graphs of the user's code only, with the framework calls that user code makes directly. In the HTML page it
@@ -261,22 +264,31 @@ impl Profile {
 
     /// Adds a sample: `thread` was in `stack`, `at` after the start. In a summed profile the time is not kept.
     pub fn sample(&mut self, thread: ThreadId, at: Duration, stack: StackId, weight: u64) {
+        if self.is_summed {
+            return self.add_sum(thread, stack, 1, weight);
+        }
         let Some(thread) = self.threads.get_mut(thread.0) else {
             self.losses.samples_dropped += 1;
             return;
         };
         thread.count += 1;
-        if !self.is_summed {
-            thread.samples.push(Sample { at_or_count: nanoseconds(at), weight, stack });
+        thread.samples.push(Sample { at_or_count: nanoseconds(at), weight, stack });
+    }
+
+    /// Adds `count` samples to the sum of a stack, in a summed profile.
+    pub(crate) fn add_sum(&mut self, thread: ThreadId, stack: StackId, count: u64, weight: u64) {
+        let Some(thread) = self.threads.get_mut(thread.0) else {
+            self.losses.samples_dropped += count;
             return;
-        }
+        };
+        thread.count += count;
         let place = *thread.of_stack.entry(stack).or_insert(thread.samples.len());
         match thread.samples.get_mut(place) {
             Some(sum) => {
-                sum.at_or_count += 1;
+                sum.at_or_count = sum.at_or_count.saturating_add(count);
                 sum.weight = sum.weight.saturating_add(weight);
             }
-            None => thread.samples.push(Sample { at_or_count: 1, weight, stack }),
+            None => thread.samples.push(Sample { at_or_count: count, weight, stack }),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Viewers of profiles, which read the output of corprof-export.
+//! Viewers of profiles and declarations of formats, which read the output of corprof-export.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 use crate::cache::Cache;
 use crate::process::{self, announce, find_on_path, note};
 use crate::tools::{self, Packages};
+use crate::wheel::Wheel;
 
 /// The package of `go tool pprof`.
 const GO: Packages = Packages { what: "Go, for `go tool pprof`", names: &["golang-go"] };
@@ -19,10 +21,35 @@ const SPEEDSCOPE: [(&str, &str); 2] = [
     ("package-lock.json", include_str!("../viewers/package-lock.json")),
 ];
 
+/// The declarations of OTLP in Python, by the OpenTelemetry project, and what they need. Each with a file in it.
+const OTLP: [(Wheel, &str); 2] = [
+    (
+        Wheel {
+            package: "opentelemetry-proto",
+            version: "1.45.2",
+            platform: None,
+            folder: ".",
+            sha256: "03a7ca1b43f89fd5b965d5975902bb2515c0c86e2428b456836e9a6149c6235a",
+        },
+        "opentelemetry/proto/profiles/v1development/profiles_pb2.py",
+    ),
+    (
+        Wheel {
+            package: "protobuf",
+            version: "6.33.5",
+            // The one in Python alone, which is the same everywhere.
+            platform: Some("any"),
+            folder: ".",
+            sha256: "69915a973dd0f60f31a08b8318b73eab2bd6a392c79184b3612226b0a3f8ec02",
+        },
+        "google/protobuf/message.py",
+    ),
+];
+
 /// The environment that passes the viewers to the tests of corprof-export. Leaves out a viewer that is missing and cannot be
 /// installed: its tests are then skipped, with a note.
 pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
-    let viewers = [("CORPROF_GO", go()), ("CORPROF_SPEEDSCOPE", speedscope())];
+    let viewers = [("CORPROF_GO", go()), ("CORPROF_SPEEDSCOPE", speedscope()), ("CORPROF_OTLP", otlp())];
     let found = viewers.into_iter().filter_map(|(name, found)| match found {
         Ok(found) => Some((name, found)),
         Err(error) => {
@@ -52,4 +79,12 @@ fn speedscope() -> Result<OsString> {
         process::run_as_progress(Command::new(npm).args(arguments).current_dir(content))
     })?;
     Ok(dir.join("node_modules").into_os_string())
+}
+
+/// The folders in which Python finds the declarations of OTLP.
+fn otlp() -> Result<OsString> {
+    let cache = Cache::open()?;
+    let installed =
+        OTLP.map(|(wheel, file)| wheel.install(&cache, &format!("{}-{}", wheel.package, wheel.version), file));
+    Ok(env::join_paths(installed.into_iter().collect::<Result<Vec<_>>>()?)?)
 }

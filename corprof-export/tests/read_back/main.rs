@@ -9,6 +9,7 @@ mod html;
 mod odd;
 mod perfetto_reader;
 mod pprof;
+mod push;
 mod shapes;
 mod speedscope;
 mod svg;

@@ -12,7 +12,7 @@ use corprof_export::{Profile, Short, Trace, Unit};
 
 use crate::shapes;
 
-fn output(command: &mut Command) -> String {
+pub(crate) fn output(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {stdout}{stderr}");
@@ -21,18 +21,24 @@ fn output(command: &mut Command) -> String {
 
 /// The output of `go tool pprof` for a profile. `None` without Go.
 fn pprof(profile: &Profile, report: &str) -> Option<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("shop.pb.gz");
+    profile.write(&file).unwrap();
+    pprof_of(&file, report)
+}
+
+/// The same with a file.
+pub(crate) fn pprof_of(file: &Path, report: &str) -> Option<String> {
     let go = env::var_os("CORPROF_GO").unwrap_or_else(|| "go".into());
     if Command::new(&go).arg("version").output().is_err() {
         eprintln!("skipped: there is no `go` on PATH or in CORPROF_GO for `go tool pprof`");
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("shop.pb.gz");
-    profile.write(&file).unwrap();
     let mut command = Command::new(go);
     // It keeps caches and settings in the home folder.
     Some(output(
-        command.args(["tool", "pprof", report]).arg(&file).env("HOME", dir.path()).env("PPROF_TMPDIR", dir.path()),
+        command.args(["tool", "pprof", report]).arg(file).env("HOME", dir.path()).env("PPROF_TMPDIR", dir.path()),
     ))
 }
 
