@@ -11,7 +11,11 @@
 //! - SAMPLER_DELAY=0 is the number of seconds before sampling starts, SAMPLER_DURATION=0 the number of seconds of sampling. Then the
 //!   sampler writes the file, and the application runs on. 0 means until the application ends.
 //! - SAMPLER_STOP=/tmp/stop ends sampling when the file /tmp/stop exists. After writing the profile, the sampler creates
-//!   /tmp/stop.4711, with the process id. `corprof record` uses this.
+//!   /tmp/stop.4711, with the process id. It contains what became of sent profiles. `corprof record` uses this.
+//! - SAMPLER_PUSH=pyroscope+http://localhost:4040 sends the samples of each interval to an engine: `pyroscope`, `parca` or `otlp`,
+//!   and the engine's address. A file is written only if SAMPLER_OUT is set as well. SAMPLER_PUSH_SERVICE names the service (by
+//!   default OTEL_SERVICE_NAME, or the application's name), SAMPLER_PUSH_LABELS=region=eu,stage=test adds labels,
+//!   SAMPLER_PUSH_INTERVAL=10 is the interval in seconds, SAMPLER_PUSH_TENANT the tenant, SAMPLER_PUSH_AUTHORIZATION a header.
 //! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
 //! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
@@ -35,6 +39,12 @@ use corprof::walk::Sampler;
 use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 
+// By its path, so that it is found from the library of all examples as well.
+#[path = "sampler/push.rs"]
+mod push;
+
+use push::{Push, PushOptions};
+
 /// Seconds from one snapshot to the next.
 const SNAPSHOT: u64 = 10;
 /// The interval at which it checks whether sampling is to end.
@@ -46,10 +56,14 @@ const LOOK: Duration = Duration::from_millis(100);
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct SamplerProfiler {
     state: Arc<Mutex<Option<State>>>,
+    /// Held by the thread that ends sampling: the end of the application waits for it.
+    ending: Arc<Mutex<()>>,
 }
 
 struct Options {
-    output: Output,
+    /// None if the samples are sent and not written.
+    output: Option<Output>,
+    push: Option<PushOptions>,
     mode: Mode,
     is_only_mine: bool,
     hertz: f64,
@@ -65,12 +79,18 @@ struct Options {
 impl Options {
     /// Reads all settings at start-up, so a wrong value is an error then and not at exit.
     fn read(settings: &Settings) -> Result<Self, SettingError> {
-        let out = settings.of("SAMPLER_OUT").or("sampler-%p.html");
-        out.output()?;
+        let push = PushOptions::read(settings)?;
+        let out = settings.of("SAMPLER_OUT");
+        let is_file = push.is_none() || out.path().is_some();
+        let out = out.or("sampler-%p.html");
+        if is_file {
+            out.output()?;
+        }
         let strategies =
             [("suspended", Strategy::SuspendedRuntime), ("signals", Strategy::Signals), ("seeded", Strategy::Seeded)];
         let options = Self {
-            output: out.parsed("", |name| Output::new(name))?,
+            output: if is_file { Some(out.parsed("", |name| Output::new(name))?) } else { None },
+            push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
             is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
             hertz: settings.of("SAMPLER_HZ").number(100.0, 0.01..=10_000.0)?,
@@ -97,7 +117,9 @@ fn seconds(settings: &Settings, variable: &str) -> Result<Duration, SettingError
 }
 
 struct State {
-    output: Output,
+    output: Option<Output>,
+    push: Option<Push>,
+    kind: Kind,
     profile: Profile,
     /// The profile's thread for each thread of the runtime. A thread may move to another system thread.
     threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
@@ -112,16 +134,34 @@ struct State {
     reported: u64,
 }
 
+/// The description of a profile.
+struct Kind {
+    interval: Duration,
+    mode: export::Mode,
+    is_only_mine: bool,
+    /// Whether samples keep their times. They are not sent.
+    is_timed: bool,
+}
+
+impl Kind {
+    fn profile(&self, start: SystemTime) -> Profile {
+        let new = if self.is_timed { Profile::new } else { Profile::summed };
+        let profile = new(application_name().as_str(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = profile.started_at(start).with_interval(self.interval).in_mode(self.mode);
+        if self.is_only_mine { profile.only_my_code() } else { profile }
+    }
+}
+
 impl State {
-    fn new(options: Options, interval: Duration) -> Self {
+    fn new(options: Options, interval: Duration, push: Option<Push>) -> Self {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
-        let profile = Profile::new(application_name(), Unit::Nanoseconds).of_process(std::process::id());
-        let mut profile = profile.started_at(SystemTime::now() + options.delay).with_interval(interval).in_mode(mode);
-        if options.is_only_mine {
-            profile = profile.only_my_code();
-        }
+        let is_timed = options.output.is_some();
+        let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
+        let profile = kind.profile(SystemTime::now() + options.delay);
         Self {
             output: options.output,
+            push,
+            kind,
             profile,
             threads: HashMap::new(),
             methods: Methods::default(),
@@ -135,21 +175,35 @@ impl State {
         }
     }
 
-    /// Writes the file for the last time, and the file that confirms the stop.
-    fn finish(&mut self) {
+    /// Writes the file for the last time, and sends the last samples later.
+    fn finish(&mut self) -> Option<Finished> {
         if std::mem::replace(&mut self.is_finished, true) {
-            return;
+            return None;
         }
         match self.write() {
             Ok(()) if self.is_reporting => {
                 eprintln!("sampler: {}", self.report);
-                eprintln!("sampler: {} samples written to {}", self.profile.samples(), self.output.path().display());
+                if let Some(output) = &self.output {
+                    eprintln!("sampler: {} samples written to {}", self.profile.samples(), output.path().display());
+                }
             }
             Ok(()) => {}
             Err(error) => eprintln!("sampler: {error}"),
         }
-        if let Some(stop) = &self.stop {
-            report(stop, "", "");
+        self.push();
+        Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
+    }
+
+    /// Sends the samples since the last time.
+    fn push(&mut self) {
+        let Some(push) = &mut self.push else { return };
+        self.methods.place(&mut self.profile);
+        push.push(self.profile.take_part());
+        if self.output.is_none() {
+            // An application runs for months: nothing is kept that only the past needs.
+            self.profile = self.kind.profile(SystemTime::now());
+            self.threads.clear();
+            self.methods.known.clear();
         }
     }
 
@@ -193,6 +247,9 @@ impl State {
             }
             self.reported = seconds;
         }
+        if self.push.as_ref().is_some_and(Push::is_due) {
+            self.push();
+        }
         false
     }
 
@@ -216,10 +273,27 @@ impl State {
         profile.set_skipped("rounds that came late", report.skipped.late);
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
-        if let Some(earlier) = self.output.write(&self.profile)?.kept {
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if let Some(earlier) = output.write(&self.profile)?.kept {
             eprintln!("sampler: the file of another run is kept as {}", earlier.display());
         }
         Ok(())
+    }
+}
+
+/// What is left to do after sampling, without the lock: the network may take its time.
+struct Finished {
+    push: Option<Push>,
+    stop: Option<PathBuf>,
+    is_reporting: bool,
+}
+
+impl Finished {
+    fn end(self) {
+        let counts = self.push.map(|push| push.finish(self.is_reporting || self.stop.is_none()));
+        if let Some(stop) = &self.stop {
+            report(stop, "", &counts.as_ref().map(push::lines).unwrap_or_default());
+        }
     }
 }
 
@@ -321,7 +395,7 @@ impl Methods {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(&self, cx: &InTriggers<'_>, options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
+    fn start(&self, cx: &InTriggers<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let sampler = Sampler::every(interval)
             .mode(options.mode)
@@ -334,7 +408,15 @@ impl SamplerProfiler {
         }
         let stop = options.stop.clone();
         let has_end = stop.is_some() || options.duration.is_some();
-        *self.state.lock(cx) = Some(State::new(options, interval));
+        let push = match options.push.take() {
+            Some(push) => {
+                let runtime = cx.runtime_info().map(|runtime| runtime.to_string());
+                let push = runtime.into_iter().fold(push, |push, runtime| push.runtime(&runtime));
+                Some(Push::start(push, options.delay)?)
+            }
+            None => None,
+        };
+        *self.state.lock(cx) = Some(State::new(options, interval, push));
         let state = Arc::clone(&self.state);
         sampler.start(cx, move |round| {
             let is_over = state.lock(round.cx()).as_mut().is_some_and(|state| state.add(round));
@@ -344,20 +426,29 @@ impl SamplerProfiler {
         })?;
         if has_end {
             // Rounds are far apart once the budget is spent, so none of them decides about the end.
-            let state = Arc::clone(&self.state);
+            let (state, ending) = (Arc::clone(&self.state), Arc::clone(&self.ending));
             cx.spawn_profiler_thread("end of sampling", move |cx| {
                 while !state.lock(cx).as_ref().is_some_and(State::is_due) {
                     if cx.wait(LOOK).is_break() {
                         return; // the application ends
                     }
                 }
-                state.lock(cx).iter_mut().for_each(State::finish);
+                finish(cx, &state, &ending);
                 if let Some(detacher) = detacher {
                     detach(&detacher, stop);
                 }
             })?;
         }
         Ok(())
+    }
+}
+
+/// Ends sampling once. A second call waits for the first.
+fn finish(cx: &InTriggers<'_>, state: &Mutex<Option<State>>, ending: &Mutex<()>) {
+    let _one = ending.lock(cx);
+    let finished = state.lock(cx).as_mut().and_then(State::finish);
+    if let Some(finished) = finished {
+        finished.end();
     }
 }
 
@@ -378,8 +469,6 @@ impl Callbacks for SamplerProfiler {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(state) = &mut *self.state.lock(cx) {
-            state.finish();
-        }
+        finish(cx, &self.state, &self.ending);
     }
 }

@@ -37,7 +37,7 @@ or with one of these.
 If Ctrl-C ends `record`, the code is 0 if the profile was written.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
-       there is no profile (`record`)
+       there is no profile, or none has arrived (`record`)
   125  the application was not started, because the profiler could not have worked
   126  the application cannot be started (not executable)
   127  there is no such application

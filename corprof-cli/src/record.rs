@@ -17,6 +17,8 @@ use crate::signals::Signals;
 use crate::stop::Stop;
 use crate::visit::{self, Place};
 
+mod push;
+
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
 const ENDINGS: [&str; 12] = [
     ".html",
@@ -33,6 +35,9 @@ const ENDINGS: [&str; 12] = [
     ".txt",
 ];
 
+/// The file without -o.
+const DEFAULT: &str = "profile.html";
+
 /// Record where an application spends its time.
 ///
 /// Runs the application under the built-in sampler, which samples the stacks of its threads at random times, and prints the path
@@ -43,6 +48,9 @@ const ENDINGS: [&str; 12] = [
 /// runs on. Afterwards the sampler detaches, so that the process can be recorded again.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
+///
+/// With --push it sends the samples of each interval to Grafana Pyroscope, Parca or an OpenTelemetry Collector, and writes a file
+/// only with -o. The variable SAMPLER_PUSH_AUTHORIZATION has the header Authorization, if the engine wants one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof record -- dotnet App.dll        writes profile.html, a page for any browser
@@ -50,6 +58,7 @@ const ENDINGS: [&str; 12] = [
   corprof record -p 4711 --duration 10    a running process
   corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
+  corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
 .json.gz (Firefox Profiler). Exit codes: corprof help exit-codes")]
@@ -58,9 +67,12 @@ pub struct Args {
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
     pid: Option<u32>,
 
-    /// The file to write; an existing file is replaced
-    #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
-    output: PathBuf,
+    /// The file to write; an existing file is replaced. Default: profile.html, and none with --push
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    push: push::Args,
 
     /// Sample for this many seconds, then write the file; the application runs on
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -114,29 +126,44 @@ pub(crate) fn hertz(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the application is not started, or the file cannot be written.
 pub fn run(args: &Args) -> Outcome {
-    let output = Output::new(&args.output).map_err(|error| Failure::new(exit::USAGE, error))?;
+    let output = args.output.as_deref().or_else(|| args.push.push.is_none().then_some(Path::new(DEFAULT)));
+    let output = output.map(Output::new).transpose().map_err(|error| Failure::new(exit::USAGE, error))?;
+    if args.open && output.is_none() {
+        return Err(Failure::new(exit::USAGE, anyhow!("there is no file to open: give one by -o")));
+    }
     if let Some(pid) = args.pid {
-        return of_process(args, pid, &output);
+        return of_process(args, pid, output.as_ref());
     }
     let sampler = launch::choose(Path::new("sampler"), None)?;
     let mut changes = launch::given(&args.env)?;
-    let stop = Stop::new(&output.folder);
+    let temporary = tempfile::Builder::new().prefix("corprof-").tempdir().context("cannot make a folder")?;
+    let stop = Stop::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
-    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY"] {
+    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT"] {
         changes.insert(name.to_owned(), None);
     }
-    for (name, value) in settings(args, &output.pattern(), &stop) {
+    args.push.clear(&mut changes);
+    for (name, value) in settings(args, output.as_ref().map(Output::pattern), &stop)? {
         changes.insert(name.to_owned(), Some(value));
     }
     let launch =
         Launch { profilers: vec![sampler], changes, command: &args.command, stop: Some(&stop), is_quiet: true };
     let ended = launch.run()?;
-    let files = output.collect(&ended)?;
-    if files.is_empty() {
-        let why = if ended.is_loaded { "the sampler had nothing to write, or was ended before" } else { "see above" };
-        return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}")));
+    let missing = |why: &str| Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}"));
+    if let Some(output) = &output {
+        let files = output.collect(&ended)?;
+        if files.is_empty() {
+            let is_loaded = ended.is_loaded;
+            let why = if is_loaded { "the sampler had nothing to write, or was ended before" } else { "see above" };
+            return Err(missing(why));
+        }
+        tell(args, &files)?;
     }
-    tell(args, &files)?;
+    let answers: Vec<_> = ended.loaded.iter().filter_map(|pid| push::answer(&stop.answer(*pid))).collect();
+    if args.push.push.is_some() && !ended.is_loaded {
+        return Err(missing("see above"));
+    }
+    args.push.tell(answers, args.quiet)?;
     // The user ended the recording by Ctrl-C and has the file: success.
     Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { launch::code(ended.status) })
 }
@@ -155,29 +182,31 @@ fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
 }
 
 /// The options as variables of the sampler.
-fn settings(args: &Args, output: &Path, stop: &Stop) -> Vec<(&'static str, OsString)> {
+fn settings(args: &Args, output: Option<PathBuf>, stop: &Stop) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![
         ("SAMPLER_STOP", stop.path().into_os_string()),
-        ("SAMPLER_OUT", output.as_os_str().to_owned()),
         ("SAMPLER_MODE", args.mode.clone().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];
+    settings.extend(output.map(|output| ("SAMPLER_OUT", output.into_os_string())));
+    settings.extend(args.push.settings()?);
     settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));
     settings.extend(args.delay.map(|seconds| ("SAMPLER_DELAY", seconds.to_string().into())));
-    settings
+    Ok(settings)
 }
 
 /// Attaches the sampler to a process, waits for its file, and waits for the detach.
-fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
+fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
     let place = Place::new(&process)?;
-    let pattern = output.pattern_of_visit();
-    let file = bundled::file_of(&pattern, process.inner_pid());
+    let pattern = output.map(Output::pattern_of_visit);
+    let file = pattern.as_deref().map(|pattern| bundled::file_of(pattern, process.inner_pid()));
     let stop = Stop::new(place.folder());
-    let settings = settings(args, &pattern, &stop);
-    let told: Vec<(&str, &OsStr)> = settings.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
+    let mut settings = settings(args, pattern, &stop)?;
+    settings.extend(args.push.authorization());
+    let told = push::pairs(&settings);
     let mut signals = Signals::catch().context("cannot catch signals")?;
     place.attach(&process, "sampler", &told)?;
     if !args.quiet {
@@ -194,14 +223,20 @@ fn of_process(args: &Args, pid: u32, output: &Output) -> Outcome {
         }
         std::thread::sleep(visit::LOOK);
     }
-    if !file.is_file() {
+    let answer = push::answer(&place.of_process(&stop.path(), ""));
+    let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
+    if !is_there {
         let why = "the sampler could not write, or the process was ended before: see its standard error";
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
     }
-    let path = output.path();
-    fs::rename(&file, &path).with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
-    tell(args, &[(path, None)])?;
+    if let (Some(file), Some(output)) = (file, output) {
+        let path = output.path();
+        fs::rename(&file, &path).with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+        tell(args, &[(path, None)])?;
+    }
+    let told = args.push.tell(answer, args.quiet);
     visit::tell("sampler", pid, &place.wait(&stop.path(), &mut signals));
+    told?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -143,7 +143,10 @@ pub fn with_output(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<
 /// another working folder.
 fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<PathBuf>> {
     let Some((variable, default)) = bundled.output else { return Ok(None) };
-    let given = launch::value_of(changes, variable).or_else(|| default.map(OsString::from));
+    // A sampler that sends writes a file only if it is asked to.
+    let is_sent = variable == "SAMPLER_OUT" && launch::value_of(changes, "SAMPLER_PUSH").is_some();
+    let default = default.filter(|_| !is_sent).map(OsString::from);
+    let given = launch::value_of(changes, variable).or(default);
     let Some(file) = given.filter(|file| !file.is_empty()) else { return Ok(None) };
     let file = std::path::absolute(&file).with_context(|| format!("{variable} is no path"))?;
     changes.insert(variable.to_owned(), Some(file.clone().into_os_string()));

@@ -36,7 +36,12 @@ impl Stop {
 
     /// Whether the sampler of a process has written its profile, for whatever reason.
     pub fn is_done(&self, pid: u32) -> bool {
-        self.folder.join(format!("{}.{pid}", self.name)).exists()
+        self.answer(pid).exists()
+    }
+
+    /// The file by which the sampler of a process confirms that. It contains what became of sent profiles.
+    pub fn answer(&self, pid: u32) -> PathBuf {
+        self.folder.join(format!("{}.{pid}", self.name))
     }
 }
 

@@ -7,6 +7,7 @@ mod events;
 mod heap;
 mod il;
 mod ps;
+mod push;
 mod record;
 mod run;
 mod stacks;
