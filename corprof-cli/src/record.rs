@@ -72,7 +72,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    push: push::Args,
+    push: push::PushOptions,
 
     /// Sample for this many seconds, then write the file; the application runs on
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

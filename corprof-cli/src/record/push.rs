@@ -17,7 +17,7 @@ const AUTHORIZATION: &str = "SAMPLER_PUSH_AUTHORIZATION";
 
 /// The options.
 #[derive(Debug, Default, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PushOptions {
     /// Send the samples to an engine: pyroscope+http://HOST:4040, parca+http://HOST:7070 or otlp+http://HOST:4318
     #[arg(long, value_name = "URL")]
     pub(super) push: Option<Destination>,
@@ -51,7 +51,7 @@ fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "give a number of seconds from 1 to 3600".to_owned())
 }
 
-impl Args {
+impl PushOptions {
     /// The settings of the sampler.
     ///
     /// # Errors
@@ -157,10 +157,10 @@ mod tests {
     #[derive(Debug, clap::Parser)]
     struct Command {
         #[command(flatten)]
-        args: Args,
+        args: PushOptions,
     }
 
-    fn parse(line: &str) -> Result<Args, String> {
+    fn parse(line: &str) -> Result<PushOptions, String> {
         let parsed = <Command as clap::Parser>::try_parse_from(["x"].into_iter().chain(line.split(' ')));
         parsed.map(|command| command.args).map_err(|error| error.to_string())
     }
@@ -177,7 +177,7 @@ mod tests {
             ("SAMPLER_PUSH_INTERVAL", "30"),
         ];
         assert_eq!(settings, expected.map(|(name, value)| (name, OsString::from(value))));
-        assert_eq!(Args::default().settings().unwrap(), []);
+        assert_eq!(PushOptions::default().settings().unwrap(), []);
         assert!(VARIABLES.iter().all(|name| settings.iter().any(|(known, _)| known == name)));
     }
 
