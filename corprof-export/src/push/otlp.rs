@@ -78,24 +78,23 @@ fn samples(tables: &mut Tables<'_>) -> Vec<Row> {
     rows.into_iter().map(row).collect()
 }
 
+/// The value of a row, if samples have this interval.
+type RowValue = fn(&Row, u64) -> u64;
+
 /// A profile for each kind of value: how many samples, and their weight.
 fn profiles(tables: &mut Tables<'_>, rows: &[Row]) -> Vec<otlp::Profile> {
     let profile = tables.profile;
     let time = profile.about.mode.map_or("time", Mode::word);
     let interval = profile.interval.map(nanoseconds);
     let since_epoch = profile.started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
-    let kinds: Vec<(&str, &str, Box<dyn Fn(&Row) -> u64>)> = match (profile.unit, interval) {
-        (Unit::Samples, None) => vec![("samples", "count", Box::new(|row| row.weight))],
-        (Unit::Samples, Some(interval)) => vec![
-            ("samples", "count", Box::new(|row| row.weight)),
-            (time, "nanoseconds", Box::new(move |row| row.weight.saturating_mul(interval))),
-        ],
-        (Unit::Nanoseconds, _) => {
-            vec![("samples", "count", Box::new(|row| row.count)), (time, "nanoseconds", Box::new(|row| row.weight))]
-        }
-        (Unit::Bytes, _) => {
-            vec![("objects", "count", Box::new(|row| row.count)), ("space", "bytes", Box::new(|row| row.weight))]
-        }
+    let count: RowValue = |row, _| row.count;
+    let weight: RowValue = |row, _| row.weight;
+    let times: RowValue = |row, interval| row.weight.saturating_mul(interval);
+    let kinds = match (profile.unit, interval) {
+        (Unit::Samples, None) => vec![("samples", "count", weight)],
+        (Unit::Samples, Some(_)) => vec![("samples", "count", weight), (time, "nanoseconds", times)],
+        (Unit::Nanoseconds, _) => vec![("samples", "count", count), (time, "nanoseconds", weight)],
+        (Unit::Bytes, _) => vec![("objects", "count", count), ("space", "bytes", weight)],
     };
     let mut made = Vec::new();
     for (name, unit, value) in kinds {
@@ -104,7 +103,7 @@ fn profiles(tables: &mut Tables<'_>, rows: &[Row]) -> Vec<otlp::Profile> {
         let samples = rows.iter().map(|row| otlp::Sample {
             stack_index: row.stack,
             attribute_indices: row.attributes.clone(),
-            values: vec![signed(value(row))],
+            values: vec![signed(value(row, interval.unwrap_or(0)))],
             ..otlp::Sample::default()
         });
         made.push(otlp::Profile {

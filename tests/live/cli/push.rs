@@ -110,6 +110,7 @@ fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
             let mut parts = Sums::default();
             for request in &requests {
                 ensure!(request.header("Authorization") == "Bearer s3cret", "{request:?}");
+                ensure!(request.path.ends_with(if engine == "otlp" { "/profiles" } else { "/Push" }), "{request:?}");
                 if engine == "otlp" {
                     parts.add(otlp(&request.body)?);
                 } else {

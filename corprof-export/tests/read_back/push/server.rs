@@ -24,24 +24,23 @@ impl Request {
 
 /// What is answered.
 #[derive(Debug, Clone)]
+#[allow(dead_code, reason = "the live tests have no use for some of it")]
 pub(crate) enum Reply {
     /// The answer of an engine that has accepted the profile.
     Good,
     /// A status, further headers (each with its end of line) and a body.
     Http(&'static str, &'static str, Vec<u8>),
     /// These bytes and the end.
-    #[allow(dead_code, reason = "the live tests have no use for it")]
     Bytes(Vec<u8>),
     /// Nothing; the connection stays open.
-    #[allow(dead_code, reason = "the live tests have no use for it")]
     Never,
     /// The end, before the request is read.
-    #[allow(dead_code, reason = "the live tests have no use for it")]
     Close,
 }
 
 impl Reply {
     /// A status alone.
+    #[allow(dead_code, reason = "the live tests have no use for it")]
     pub(crate) fn status(status: &'static str) -> Self {
         Self::Http(status, "", Vec::new())
     }
@@ -97,6 +96,7 @@ impl Server {
     }
 
     /// Waits for so many requests.
+    #[allow(dead_code, reason = "the live tests have no use for it")]
     pub(crate) fn wait_for(&self, count: usize) -> Vec<Request> {
         let end = Instant::now() + Duration::from_secs(300);
         let mut requests = self.seen.requests.lock().unwrap();
