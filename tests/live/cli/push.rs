@@ -11,6 +11,7 @@ use server::{Reply, Server};
 
 use super::*;
 
+#[allow(clippy::unwrap_used, reason = "a file of tests elsewhere")]
 #[path = "../../../corprof-export/tests/read_back/push/server.rs"]
 mod server;
 
