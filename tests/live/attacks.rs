@@ -138,3 +138,24 @@ fn nonsense_is_an_error() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn methods_are_rewritten_from_all_sides_and_each_has_an_outcome() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        for tiered in ["0", "1"] {
+            let run = Run::new(runtime, "Rewrites").env("COMPlus_TieredCompilation", tiered);
+            let outcome = run.profiler_named("attacks", "Rewriters").timeout(Duration::from_secs(330)).run()?;
+            outcome.exited_with(0)?;
+            let expected = format!("{}, 0 wrong\n", ["plain"; 9].join(" "));
+            ensure!(outcome.stdout == expected, "the application sees something else: {outcome}");
+            let told: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("attacks| ")).collect();
+            eprintln!("{runtime}, tiered {tiered}: {told:#?}");
+            let of = |kind| told.iter().filter(|line| line.contains(kind)).count();
+            ensure!(of("reverted=") == 3 && of("superseded=") == 3 && of("refused=") == 3, "{outcome}");
+            ensure!(of("failed=") + of("others=") + of("stopped early") == 0, "{outcome}");
+            let seen = told.iter().find(|line| line.starts_with("begun=")).context("no counts")?;
+            ensure!(count(seen, "begun")? > 0 && count(seen, "counted")? > 0, "{outcome}");
+        }
+    }
+    Ok(())
+}

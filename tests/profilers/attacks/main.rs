@@ -7,6 +7,7 @@ mod nonsense;
 mod outlives;
 mod pipes;
 mod recursion;
+mod rewriters;
 
 corprof::export!(
     nonsense::Nonsense,
@@ -17,4 +18,5 @@ corprof::export!(
     recursion::Destroys,
     recursion::Loads,
     recursion::Provides,
+    rewriters::Rewriters,
 );
