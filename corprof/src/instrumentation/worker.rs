@@ -1,5 +1,6 @@
 //! The thread of the instrumentation: prepares bodies, then makes one request for all that are ready.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -360,31 +361,55 @@ impl Method {
         gone: &mut Vec<Client>,
     ) -> Option<(CheckedBody, bool)> {
         let (module, method) = (self.module, self.method);
+        // The number of the client whose edit is running.
+        let running = Cell::new(None);
         let edit = |clients: &[&Client]| {
+            running.set(None);
             fit?.check(method)?;
-            cx.prepare_edit(module, method, |edit| clients.iter().try_for_each(|client| (client.edit)(edit)))
+            cx.prepare_edit(module, method, |edit| {
+                for (number, client) in clients.iter().enumerate() {
+                    running.set(Some(number));
+                    (client.edit)(edit)?;
+                }
+                running.set(None);
+                Ok(())
+            })
         };
         let tell = |client: &Client, error| match self.lifeline.pin("edit_method") {
             Ok(_) => client.state.refused(error),
             Err(_) => client.state.unloaded(),
         };
-        let all: Vec<&Client> = self.clients.iter().collect();
+        let mut all: Vec<&Client> = self.clients.iter().collect();
         let mut best = None;
-        match (edit(&all), all.as_slice()) {
-            (Ok(body), _) => return Some(body),
-            (Err(error), [only]) => tell(only, error),
-            (Err(_), _) => {
-                // One by one, each with those before it that have not failed.
-                let mut kept = Vec::new();
-                for client in all {
-                    kept.push(client);
-                    match edit(&kept) {
-                        Ok(body) => best = Some(body),
-                        Err(error) => {
-                            kept.pop();
-                            tell(client, error);
+        while !all.is_empty() && !cx.is_stopping() {
+            match (edit(&all), running.get(), all.as_slice()) {
+                (Ok(body), ..) => {
+                    best = Some(body);
+                    break;
+                }
+                // It has returned an error by itself: the others go on without it.
+                (Err(error), Some(number), _) if number < all.len() => tell(all.remove(number), error),
+                (Err(error), _, [only]) => {
+                    tell(only, error);
+                    break;
+                }
+                // All are done, and the result is wrong: one by one, each with those before it that have not failed.
+                (Err(_), ..) => {
+                    let mut kept = Vec::new();
+                    for client in all {
+                        if cx.is_stopping() {
+                            break;
+                        }
+                        kept.push(client);
+                        match edit(&kept) {
+                            Ok(body) => best = Some(body),
+                            Err(error) => {
+                                kept.pop();
+                                tell(client, error);
+                            }
                         }
                     }
+                    break;
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Rewrites methods from several threads at once, in every way that there is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -61,7 +61,8 @@ impl Callbacks for Rewriters {
             let (shared, instrumentation) = (Arc::clone(&self.0), instrumentation.clone());
             cx.spawn_profiler_thread(&format!("rewriter {number}"), move |cx| {
                 let random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-                let rewriter = Rewriter { instrumentation, random, seen: Arc::clone(&shared.seen), held: Vec::new() };
+                let (held, gone) = (VecDeque::new(), Vec::new());
+                let rewriter = Rewriter { instrumentation, random, seen: Arc::clone(&shared.seen), held, gone };
                 if rewriter.run(cx, rounds, &shared).is_none() {
                     eprintln!("attacks| rewriter {number} stopped early");
                 }
@@ -87,8 +88,14 @@ struct Rewriter {
     instrumentation: Instrumentation,
     random: Random,
     seen: Arc<Seen>,
-    held: Vec<Rewrite>,
+    /// Those that may be in effect, the newest last.
+    held: VecDeque<Rewrite>,
+    /// Those that were taken back.
+    gone: Vec<Rewrite>,
 }
+
+/// How many edits a thread keeps in effect. Probes nest, and the compiler takes minutes for a method with a hundred of them.
+const HELD: usize = 24;
 
 impl Rewriter {
     fn run(mut self, cx: &mut ProfilerThread<'_>, rounds: u32, shared: &Shared) -> Option<()> {
@@ -105,9 +112,11 @@ impl Rewriter {
         self.held.iter().for_each(Rewrite::revert);
         selections.iter().for_each(Selection::revert);
         own.revert();
-        let mut all = std::mem::take(&mut self.held);
+        let mut all = std::mem::take(&mut self.gone);
+        all.extend(self.held.drain(..));
         all.extend(selections.iter().chain([&own]).flat_map(Selection::rewrites));
-        let is_over = |rewrite: &Rewrite| rewrite.outcome().is_final() || matches!(rewrite.outcome(), Outcome::Failed(..));
+        let is_over =
+            |rewrite: &Rewrite| rewrite.outcome().is_final() || matches!(rewrite.outcome(), Outcome::Failed(..));
         until(cx, || all.iter().all(is_over))?;
         let mut counts = BTreeMap::<&str, usize>::new();
         for rewrite in &all {
@@ -158,7 +167,7 @@ impl Rewriter {
                 if selections.len() > 2 {
                     let old = selections.swap_remove(0);
                     old.restore();
-                    self.held.extend(old.rewrites());
+                    self.gone.extend(old.rewrites());
                 }
             }
             _ if self.held.is_empty() => {}
@@ -169,13 +178,18 @@ impl Rewriter {
                     8 => held.restore(),
                     _ => {
                         let new = held.replace(|edit| edit.replace_strings("plain", "third").map(drop));
-                        self.held.push(new);
+                        self.held.push_back(new);
                     }
                 }
             }
         }
+        while self.held.len() > HELD {
+            let old = self.held.pop_front()?;
+            old.revert();
+            self.gone.push(old);
+        }
         if self.random.below(3) == 0
-            && let Some(last) = self.held.last()
+            && let Some(last) = self.held.back()
         {
             last.wait(cx, Duration::from_millis(20));
         }
@@ -188,7 +202,7 @@ impl Rewriter {
         module: ModuleId,
         edit: impl Fn(&mut corprof::edit::MethodEdit<'_>) -> Result<(), EditError> + Send + Sync + 'static,
     ) {
-        self.held.push(self.instrumentation.edit(module, method, edit));
+        self.held.push_back(self.instrumentation.edit(module, method, edit));
     }
 }
 
