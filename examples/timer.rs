@@ -9,6 +9,10 @@
 //! - TIMER_PATHS=1048576 limits the number of call paths. A million paths take 72 MiB, and the report as much again. Calls on
 //!   further paths are counted without their callers; the report has their number.
 //!
+//! - TIMER_BY=il adds the calls of the hooks to the code of the methods, and leaves precompiled methods alone: the application
+//!   starts faster, and the framework is not timed. With TIMER_BY=il-all precompiled methods that match the filter are compiled,
+//!   and timed as well. Without it the runtime itself calls hooks (`runtime`).
+//!
 //! The profiler measures its own overhead at start-up, subtracts it and reports it.
 
 use std::path::PathBuf;
@@ -16,9 +20,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
-use corprof::hooks::StackBoundary;
+use corprof::hooks::{InsertedHooks, Precompiled, StackBoundary};
 use corprof::prelude::*;
-use corprof::settings::{Setting, SettingError};
+use corprof::settings::{SettingError, Settings};
 use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
 
@@ -31,6 +35,7 @@ const TOP: usize = 20;
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Timer {
     hooks: OnceLock<Arc<Hooks>>,
+    inserted: OnceLock<InsertedHooks>,
 }
 
 struct Options {
@@ -40,6 +45,8 @@ struct Options {
     callers: GlobMatcher,
     output: Option<Report>,
     path_limit: usize,
+    /// Who calls the hooks: the runtime, or inserted code.
+    inserted: Option<Precompiled>,
 }
 
 /// The output file. The report also goes to standard error.
@@ -49,11 +56,11 @@ enum Report {
 }
 
 impl Options {
-    fn read() -> Result<Self, SettingError> {
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
         let glob = |variable, default| -> Result<_, SettingError> {
-            Ok(Setting::of(variable).parsed(default, Glob::new)?.compile_matcher())
+            Ok(settings.of(variable).parsed(default, Glob::new)?.compile_matcher())
         };
-        let out = Setting::of("TIMER_OUT");
+        let out = settings.of("TIMER_OUT");
         let output = match out.output()? {
             None => None,
             Some(path) if path.extension().is_some_and(|extension| extension == "csv") => Some(Report::Table(path)),
@@ -67,7 +74,12 @@ impl Options {
             filter: glob("TIMER_FILTER", "*")?,
             callers: glob("TIMER_CALLERS", "")?,
             output,
-            path_limit: Setting::of("TIMER_PATHS").number(1 << 20, 1..=1 << 30)?,
+            path_limit: settings.of("TIMER_PATHS").number(1 << 20, 1..=1 << 30)?,
+            inserted: settings.of("TIMER_BY").word(&[
+                ("runtime", None),
+                ("il", Some(Precompiled::Kept)),
+                ("il-all", Some(Precompiled::Compiled)),
+            ])?,
         })
     }
 }
@@ -159,16 +171,43 @@ impl Hooks {
     }
 }
 
+impl Timer {
+    fn make(&self, settings: &Settings) -> Result<&Arc<Hooks>, SettingError> {
+        let options = Options::read(settings)?;
+        let times = CallProfiler::with_bound(options.path_limit);
+        Ok(self.hooks.get_or_init(|| Arc::new(Hooks { options, times })))
+    }
+}
+
 #[callbacks]
 impl Callbacks for Timer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let options = Options::read()?;
-        let times = CallProfiler::with_bound(options.path_limit);
-        let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { options, times }));
-        Ok(cx.hook_functions(Arc::clone(hooks))?)
+        let hooks = self.make(&Settings::of_environment())?;
+        match hooks.options.inserted {
+            None => cx.hook_functions(Arc::clone(hooks))?,
+            Some(precompiled) => {
+                let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
+                let _ = self.inserted.set(inserted); // this is called once
+            }
+        }
+        Ok(())
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    /// An attached profiler cannot have the runtime call hooks.
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let hooks = self.make(&Settings::of_attach(data)?)?;
+        let _ = self.inserted.set(cx.hook_functions_by_il(Arc::clone(hooks))?); // this is called once
+        Ok(())
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        if let Some(inserted) = self.inserted.get() {
+            eprintln!("timer: {} precompiled functions are not timed", inserted.precompiled());
+            for left_out in inserted.left_out() {
+                let example = cx.names().function(left_out.example);
+                eprintln!("timer: {} methods cannot be timed, as {example}: {}", left_out.count, left_out.reason);
+            }
+        }
         if let Some(hooks) = self.hooks.get()
             && let Err(error) = hooks.report()
         {

@@ -6,6 +6,8 @@
 //!   thread, the depth as dots (at most 100), the name.
 //! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob.
 //! - TRACER_MIN=1 folds calls of less than one microsecond into their callers, as a count and a time; 0 records every call.
+//! - TRACER_BY=il adds the calls of the hooks to the code of the methods, and leaves precompiled methods alone; il-all compiles
+//!   those that match the filter. Without it the runtime itself calls hooks (`runtime`).
 //!
 //! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
 //! at exit.
@@ -16,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
-use corprof::hooks::StackBoundary;
+use corprof::hooks::{InsertedHooks, Precompiled, StackBoundary};
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
 use corprof_export::{Short, Trace, application_name};
@@ -37,6 +39,7 @@ const THREADS: usize = 4096;
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Tracer {
     hooks: OnceLock<Arc<Hooks>>,
+    inserted: OnceLock<InsertedHooks>,
 }
 
 struct Options {
@@ -44,6 +47,8 @@ struct Options {
     output: Option<PathBuf>,
     /// Shorter calls are folded into their callers.
     shortest: Duration,
+    /// Who calls the hooks: the runtime, or inserted code.
+    inserted: Option<Precompiled>,
 }
 
 impl Options {
@@ -54,6 +59,11 @@ impl Options {
             filter: Setting::of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher(),
             output,
             shortest: Duration::from_micros(shortest),
+            inserted: Setting::of("TRACER_BY").word(&[
+                ("runtime", None),
+                ("il", Some(Precompiled::Kept)),
+                ("il-all", Some(Precompiled::Compiled)),
+            ])?,
         })
     }
 }
@@ -147,7 +157,7 @@ impl CallReader<&'static str> for ToTree {
 #[callbacks]
 impl Callbacks for Tracer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let Options { filter, output, shortest } = Options::read()?;
+        let Options { filter, output, shortest, inserted } = Options::read()?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
         let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { filter, log }));
         match output {
@@ -157,11 +167,25 @@ impl Callbacks for Tracer {
             }
             None => hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(stderr()) })?,
         }
-        Ok(cx.hook_functions(Arc::clone(hooks))?)
+        match inserted {
+            None => cx.hook_functions(Arc::clone(hooks))?,
+            Some(precompiled) => {
+                let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
+                let _ = self.inserted.set(inserted); // this is called once
+            }
+        }
+        Ok(())
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let Some(hooks) = self.hooks.get() else { return };
+        if let Some(inserted) = self.inserted.get() {
+            eprintln!("tracer: {} precompiled functions are not traced", inserted.precompiled());
+            for left_out in inserted.left_out() {
+                let example = cx.names().function(left_out.example);
+                eprintln!("tracer: {} methods cannot be traced, as {example}: {}", left_out.count, left_out.reason);
+            }
+        }
         match hooks.log.finish() {
             Ok(lost) => {
                 let waited = hooks.log.waited();

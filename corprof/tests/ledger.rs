@@ -115,6 +115,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("start_runtime_events(set)", Context::InTriggers),
     ("detacher()", Context::InInitialize),
     ("start_instrumentation()", Context::InInitialize),
+    ("hook_functions_by_il(hooks, precompiled)", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
 ];

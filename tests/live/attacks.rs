@@ -159,3 +159,29 @@ fn methods_are_rewritten_from_all_sides_and_each_has_an_outcome() -> Result<()> 
     }
     Ok(())
 }
+
+#[test]
+fn calls_are_redirected_only_where_arguments_and_results_fit() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let bare = Run::new(runtime, "Calls").args(["1"]).run()?;
+        let outcome = Run::new(runtime, "Calls").args(["1"]).profiler_named("attacks", "Redirects").run()?;
+        outcome.exited_with(0)?;
+        // Fifteen steps down are 15.
+        let expected = bare.stdout.replace("fib 610 deep", "fib 15 deep");
+        ensure!(outcome.stdout == expected && bare.stdout.contains("fib 610"), "without: {bare}; with: {outcome}");
+        let told = told(&outcome, "refused=")?;
+        ensure!(told.ends_with(" redirected=1") && count(told, "refused")? > 190, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn edited_bodies_are_refused_once_their_module_has_gone() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "KeepsBodies", "Unloads", &["20"])?;
+        let told = told(&outcome, "refused=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "accepted")? == 0 && count(told, "refused")? > 20, "{outcome}");
+    }
+    Ok(())
+}

@@ -97,6 +97,27 @@ fn a_profiler_leaves_and_clones_of_info_answer_with_an_error() -> Result<()> {
 }
 
 #[test]
+fn a_profiler_that_has_edited_a_running_method_stays() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut visited = Visited::new(&runtime)?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("counts");
+        visited.attach(&format!("instruments={}", file.display()))?;
+        let deadline = Instant::now() + PATIENCE;
+        // Methods that were compiled before, and are called again.
+        while !file.exists() {
+            ensure!(Instant::now() < deadline, "{runtime}: no method counts its calls");
+            visited.program.tell("collect 1")?;
+        }
+        visited.program.tell("throw 1")?;
+        let stderr = visited.program.end()?;
+        let stays = "it stays: RequestProfilerDetach(SetEventMask2(COR_PRF_ENABLE_REJIT))";
+        ensure!(count(&stderr, stays) == 1 && count(&stderr, "it leaves") == 0, "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_profiler_comes_and_goes_100_times_and_nothing_grows() -> Result<()> {
     /// In these the runtime, the allocator and the thread pool of the program reach their steady size.
     const FIRST: usize = 60;

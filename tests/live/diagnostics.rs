@@ -88,7 +88,7 @@ impl Program {
     }
 
     /// Lets it end, and answers with its standard error.
-    pub(super) fn end(mut self) -> Result<String> {
+    pub(crate) fn end(mut self) -> Result<String> {
         drop(self.input.take());
         let mut stderr = String::new();
         self.child.stderr.take().context("no standard error")?.read_to_string(&mut stderr)?;

@@ -270,3 +270,40 @@ fn every_method_may_have_a_probe() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn trace_values_prints_calls_and_says_what_it_cannot_trace() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let bare = Run::new(&runtime, "Jumps").run()?;
+        let outcome = Run::new(&runtime, "Jumps").profiler("trace_values").run()?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == bare.stdout, "without: {bare}\nwith: {outcome}");
+        let told: Vec<_> = outcome.stderr.lines().collect();
+        for expected in [
+            "Jumps.Jump is not traced: a `jmp` ends the method: only its beginning can be seen",
+            "Jumps.Shared is not traced: a `tail.` call ends the method: its end can be seen only after `drop_tail_calls`",
+            "Jumps.Down is not traced: a `tail.` call ends the method: its end can be seen only after `drop_tail_calls`",
+            "Jumps.Landed(5)",
+            "Jumps.Landed returns 6",
+            "Jumps.Landed(3)",
+            "Jumps.Landed returns 4",
+            "Jumps.Say(0)",
+        ] {
+            ensure!(told.iter().filter(|line| **line == expected).count() == 1, "{expected}: {outcome}");
+        }
+        let outcome =
+            Run::new(&runtime, "Probes").profiler("trace_values").env("TRACE_VALUES", "Probes.[HT]*").run()?;
+        outcome.exited_with(0)?;
+        has(
+            &outcome.stderr.lines().collect::<Vec<_>>(),
+            &[
+                "Probes.Handles(1)",
+                "Probes.Throws(1)",
+                "Probes.Throws is left by an exception",
+                "Probes.Handles returns 8",
+            ],
+        )?;
+        ensure!(!outcome.stderr.contains("Probes.Add"), "the filter: {outcome}");
+    }
+    Ok(())
+}

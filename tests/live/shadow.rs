@@ -123,6 +123,33 @@ fn the_shadow_stack_is_the_stack_through_tail_calls_faults_and_filters_in_il() -
     Ok(())
 }
 
+/// Hooks by inserted code. A walk shows two kinds of frames more: of a method whose class constructor runs before its own code,
+/// and of one that has ended in a tail call which the runtime makes through a helper.
+#[test]
+fn the_shadow_stack_of_inserted_hooks_is_the_stack() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for (app, probes, most) in [("Stacks", 1800, 10), ("Tails", 70, 30)] {
+            let bare = Run::new(&runtime, app).run()?;
+            for by in ["il", "il-all"] {
+                let run = Run::new(&runtime, app).profiler("shadow").env("SHADOW_BY", by);
+                let outcome = run.timeout(Duration::from_secs(480)).run()?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {outcome}");
+                let (events, hooks) = (numbers(&outcome, "event "), numbers(&outcome, "hooks"));
+                let (probe, hooks) = (events.get("probe").context("no probes")?, hooks.get("").context("no hooks")?);
+                let count = |of: &BTreeMap<&str, u64>, name: &str| of.get(name).copied().unwrap_or_default();
+                ensure!(count(probe, "different") + count(probe, "unwalkable") == 0, "{by}: {outcome}");
+                ensure!(count(probe, "same") >= probes && count(probe, "untold") <= most, "{by}: {outcome}");
+                ensure!(count(hooks, "strays") + count(hooks, "lost") == 0, "{by}: {outcome}");
+                let ended = count(hooks, "ends") + count(hooks, "left") + count(hooks, "remaining");
+                ensure!(count(hooks, "enters") == ended && count(hooks, "left") > 10, "{by}: {outcome}");
+                ensure!(by == "il" || !outcome.stderr.contains("breaks rules"), "{by}: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// On the slow path the stack pointers of hooks come another way, with the same results. And hooks
 /// that walk the stack themselves.
 #[test]

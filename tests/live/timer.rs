@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::Process;
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 use quick_xml::Reader;
 use quick_xml::events::Event;
+
+use crate::diagnostics::{self, Program};
 
 /// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
 type Totals = [u64; 4];
@@ -73,12 +76,19 @@ fn time(run: Run) -> Result<Times> {
     Ok(Times { outcome, methods, edges })
 }
 
+/// The runtimes, each with the ways to have hooks called.
+fn each_way() -> Result<Vec<(Runtime, &'static str)>> {
+    let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));
+    Ok(Runtime::all()?.into_iter().flat_map(ways).collect())
+}
+
 const NOTHING_LEFT_OUT: &str = "timer: 0 calls without their callers, 0 without a time of their own\n";
 
 #[test]
 fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let times = time(Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "Known.*"))?;
+    for (runtime, by) in each_way()? {
+        let run = Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "Known.*").env("TIMER_BY", by);
+        let times = time(run)?;
         times.outcome.exited_with(0)?;
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
         // Twice Fib(15), Deep(10000), and a hundred calls of which every fourth throws.
@@ -119,8 +129,9 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
 #[test]
 fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
     const ROUNDS: u64 = 60_000;
-    for runtime in Runtime::all()? {
-        let times = time(Run::new(&runtime, "Balance").args([ROUNDS.to_string()]).env("TIMER_FILTER", "Known.*"))?;
+    for (runtime, by) in each_way()? {
+        let run = Run::new(&runtime, "Balance").args([ROUNDS.to_string()]).env("TIMER_FILTER", "Known.*");
+        let times = time(run.env("TIMER_BY", by))?;
         times.outcome.exited_with(0)?;
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
         let (all, thrown) = (2 * ROUNDS, 2 * ROUNDS / 1000);
@@ -306,4 +317,82 @@ fn timer_says_what_it_had_no_room_for_and_what_is_wrong_with_a_setting() -> Resu
         }
     }
     Ok(())
+}
+
+/// A `jmp`, a tail call whose return is shared with another path, and a million tail calls in a row.
+#[test]
+fn timer_by_il_counts_calls_that_end_in_others_and_lets_them_end_so() -> Result<()> {
+    for (runtime, by) in each_way()? {
+        let bare = Run::new(&runtime, "Jumps").run()?;
+        bare.exited_with(0)?;
+        let times = time(Run::new(&runtime, "Jumps").env("TIMER_FILTER", "Jumps.*").env("TIMER_BY", by))?;
+        times.outcome.exited_with(0)?;
+        ensure!(times.outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {}", times.outcome);
+        ensure!(!times.outcome.stderr.contains("cannot be timed"), "{}", times.outcome);
+        // The compiler makes a loop of it, and the runtime's hooks see one call.
+        let down = if by == "runtime" { 1 } else { 1_000_001 };
+        times.calls_are(&[
+            ("Jumps.Jump(", 1),
+            ("Jumps.Landed(", 2),
+            ("Jumps.Shared(", 2),
+            ("Jumps.Down(", down),
+            ("Jumps.Say(", 4),
+        ])?;
+        // Each takes the place of its caller.
+        times.edges_are(&[("Jumps.Main(", "Jumps.Down(", down), ("Jumps.Main(", "Jumps.Landed(", 2)])?;
+    }
+    Ok(())
+}
+
+/// Precompiled methods of the framework are timed where the filter wants them, and no others are compiled.
+#[test]
+fn timer_by_il_keeps_precompiled_code_or_compiles_what_it_times() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let run = || Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "System.Console.Write*");
+        let kept = time(run().env("TIMER_BY", "il"))?;
+        let precompiled = |times: &Times| {
+            let mut lines = times.outcome.stderr.lines();
+            let line = lines
+                .find_map(|line| line.strip_prefix("timer: ")?.strip_suffix(" precompiled functions are not timed"));
+            line.and_then(|count| count.parse::<u64>().ok()).with_context(|| format!("{}", times.outcome))
+        };
+        ensure!(precompiled(&kept)? > 100 && kept.methods.is_empty(), "{}", kept.outcome);
+        let compiled = time(run().env("TIMER_BY", "il-all"))?;
+        ensure!(precompiled(&compiled)? > 100, "the others stay precompiled: {}", compiled.outcome);
+        // Five lines in each of two rounds.
+        let lines: u64 = compiled.methods.values().map(|totals| totals[0]).sum();
+        ensure!(lines == 10, "{lines} calls: {}", compiled.outcome);
+    }
+    Ok(())
+}
+
+/// Methods that were compiled before the attach, and one that was not.
+#[test]
+fn timer_attaches_to_a_running_application() -> Result<()> {
+    patiently(diagnostics::runtimes()?, |runtime, times| {
+        let rounds = 50 * times;
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("times.csv");
+        let (clsid, library) = diagnostics::profiler(runtime, "timer")?;
+        let mut program = Program::ready(diagnostics::command(runtime)?)?;
+        program.tell("collect 1")?;
+        let client = Process::open(program.pid())?.client().with_timeout(diagnostics::PATIENCE);
+        let data = format!("TIMER_FILTER=Diagnosed.*\nTIMER_OUT={}", path.display());
+        client.attach_profiler(clsid, &library, data.as_bytes(), diagnostics::PATIENCE)?;
+        // `Throw` was not compiled yet, `Answer` was: it has hooks once the runtime has been asked.
+        for _ in 0..rounds {
+            program.tell("throw 2")?;
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let stderr = program.end()?;
+        let times = std::fs::read_to_string(&path).with_context(|| format!("no times: {stderr}"))?;
+        let calls = |name: &str| {
+            let line = times.lines().find(|line| line.contains(name));
+            line.and_then(|line| line.rsplit(',').nth(3)?.parse::<u64>().ok()).unwrap_or_default()
+        };
+        ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {times}{stderr}");
+        ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {times}{stderr}");
+        ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {times}{stderr}");
+        Ok(())
+    })
 }

@@ -24,8 +24,10 @@ fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {
 
 #[test]
 fn tracer_prints_each_call_below_its_caller() -> Result<()> {
-    for runtime in Runtime::all()? {
+    let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));
+    for (runtime, by) in Runtime::all()?.into_iter().flat_map(ways) {
         let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+        let run = run.env("TRACER_BY", by);
         let outcome = run.run()?;
         outcome.exited_with(0)?;
         nothing_lost(&outcome)?;

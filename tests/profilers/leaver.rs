@@ -2,7 +2,7 @@
 //!
 //! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
 //! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals;
-//! `listens`, it listens for a detach. In each mode it has a clone of `Info`
+//! `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls; `listens`, it listens for a detach. In each mode it has a clone of `Info`
 //! on a thread that corprof knows nothing of.
 
 use std::sync::Mutex;
@@ -11,10 +11,14 @@ use std::time::Duration;
 
 use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
+use corprof::edit::CallCounter;
 use corprof::info::{EventPipeLevel, EventPipeProviderConfig};
+use corprof::instrumentation::{Outcome, Rewrite, Selector};
 use corprof::prelude::*;
 use corprof::walk::Sampler;
 use corprof::walk::{Mode, Strategy};
+
+static CALLS: CallCounter = CallCounter::new();
 
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1311")]
@@ -70,6 +74,19 @@ impl Callbacks for Leaver {
         let detacher = cx.detacher()?;
         if std::str::from_utf8(data)?.contains("listens") {
             detacher.listen(cx)?;
+        }
+        if let Some((_, file)) = std::str::from_utf8(data)?.split_once("instruments=") {
+            let file = file.to_owned();
+            let instrumentation = cx.start_instrumentation()?;
+            let edited = instrumentation.select(Selector::class("Diagnosed"), |edit| edit.count_calls(&CALLS));
+            cx.spawn_profiler_thread("outcomes", move |cx| {
+                while cx.wait(Duration::from_millis(5)).is_continue() {
+                    let is_active = |rewrite: &Rewrite| matches!(rewrite.outcome(), Outcome::Active(_));
+                    if edited.rewrites().iter().any(is_active) && CALLS.get() > 0 {
+                        return drop(std::fs::write(&file, ""));
+                    }
+                }
+            })?;
         }
         *self.detacher.lock().map_err(|_| "poisoned")? = Some(detacher);
         self.start(cx, std::str::from_utf8(data)?)

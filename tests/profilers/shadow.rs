@@ -1,15 +1,16 @@
 //! Holds the shadow stack against the runtime's own idea of a stack, for `live/shadow.rs`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use corprof::calls::ShadowStack;
 use corprof::hooks::StackBoundary;
 use corprof::hooks::values::{Arguments, ReturnValue};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, Precompiled, ValueHooks};
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,6 +25,9 @@ struct Compared {
     /// Only methods whose names begin with it are hooked; empty for all.
     prefix: String,
     hooked: Mutex<HashSet<FunctionId>>,
+    /// With inserted hooks: the instantiation that stands for all of a method. Only calls are compared: the inserted handlers are
+    /// blocks that the runtime reports as well.
+    inserted: Option<Mutex<HashMap<(ModuleId, MethodDef), FunctionId>>>,
     events: Mutex<BTreeMap<&'static str, Outcomes>>,
     enters: AtomicU64,
     /// Hooks at the end of functions.
@@ -50,6 +54,12 @@ struct Outcomes {
     untold: u64,
     /// The deepest stack that was the same.
     deepest: usize,
+}
+
+/// Whether the functions of one stack are all in another one, in the same order.
+fn is_within(some: &[FunctionId], all: &[FunctionId]) -> bool {
+    let mut rest = all.iter();
+    some.iter().all(|function| rest.any(|other| other == function))
 }
 
 /// A finally block that an exception runs, as it begins or ends.
@@ -89,6 +99,9 @@ impl FunctionHooks for Compared {
         }
         if !self.prefix.is_empty() && !cx.names().function(function).starts_with(&self.prefix) {
             return Hook::No;
+        }
+        if let (Some(inserted), Ok(info)) = (&self.inserted, cx.function_info(function)) {
+            lock(inserted).insert((info.module, info.token), function);
         }
         lock(&self.hooked).insert(function);
         Hook::Yes(())
@@ -206,6 +219,9 @@ impl Compared {
     /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk, `running` is
     /// the reported function, whose block runs.
     fn compare(&self, cx: &InCallback<'_>, event: &'static str, running: Option<FunctionId>) {
+        if self.inserted.is_some() && event != "probe" {
+            return;
+        }
         let shadow = match Self::shadow(cx) {
             Ok(shadow) => shadow,
             Err(error) => {
@@ -215,6 +231,13 @@ impl Compared {
         };
         let block = if event.starts_with("finally") { Self::block(cx, running.is_some(), &shadow) } else { Block::No };
         self.compare_with(cx, event, running, shadow, block);
+    }
+
+    /// The function that hooks are told of.
+    fn stands_for(&self, cx: &InCallback<'_>, function: FunctionId) -> FunctionId {
+        let Some(inserted) = &self.inserted else { return function };
+        let Ok(info) = cx.function_info(function) else { return function };
+        lock(inserted).get(&(info.module, info.token)).copied().unwrap_or(function)
     }
 
     /// Which finally block begins or ends: one with a known stack, as the shadow stack equals that at its begin, or another.
@@ -237,8 +260,7 @@ impl Compared {
 
     /// Whether the walk finds all but some frames of the shadow stack, which the runtime has left without a word.
     fn is_untold(cx: &InCallback<'_>, block: Block, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
-        let mut rest = shadow.iter();
-        let is_within = walked.iter().all(|function| rest.any(|other| other == function));
+        let is_within = is_within(walked, shadow);
         // It makes the exception that it throws in place of the one that it has caught.
         let makes = ["System.TypeInitializationException..ctor", "System.Exception.InternalPreserveStackTrace"];
         let is_made = |function: &FunctionId| {
@@ -275,7 +297,8 @@ impl Compared {
         let hooked = lock(&self.hooked);
         let mut walked = Vec::new();
         let walk = cx.walk_own_stack_with_registers(|frame| {
-            let function = frame.function().filter(|function| hooked.contains(function));
+            let function = frame.function().map(|function| self.stands_for(cx, function));
+            let function = function.filter(|function| hooked.contains(function));
             let frame_pointer = frame.registers().map(|registers| registers.frame_pointer());
             walked.extend(function.zip(frame_pointer));
             ControlFlow::Continue(())
@@ -306,7 +329,8 @@ impl Compared {
             && running.is_none_or(|of| shadow.first() == Some(&of))
         {
             self.outcome(event, |outcomes| outcomes.stale += 1);
-        } else if Self::is_untold(cx, block, &walked, &shadow) {
+        } else if Self::is_untold(cx, block, &walked, &shadow) || self.inserted.is_some() && is_within(&shadow, &walked)
+        {
             self.outcome(event, |outcomes| outcomes.untold += 1);
         } else {
             self.outcome(event, |outcomes| outcomes.different += 1);
@@ -318,13 +342,14 @@ impl Compared {
 
 #[derive(Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0101")]
-struct Shadow(Arc<Compared>);
+struct Shadow(Arc<Compared>, OnceLock<InsertedHooks>);
 
 impl Default for Shadow {
     fn default() -> Self {
         let leaves_out = std::env::var("SHADOW_LEAVES_OUT").ok().and_then(|text| text.parse().ok());
         let prefix = std::env::var("SHADOW_SELECT").unwrap_or_default();
-        Self(Arc::new(Compared { leaves_out, prefix, ..Compared::default() }))
+        let inserted = std::env::var_os("SHADOW_BY").map(|_| Mutex::default());
+        Self(Arc::new(Compared { leaves_out, prefix, inserted, ..Compared::default() }), OnceLock::new())
     }
 }
 
@@ -334,7 +359,14 @@ impl Callbacks for Shadow {
         if std::env::var_os("SHADOW_VALUES").is_some() {
             return Ok(cx.hook_functions_with_values(Slow(self.0.clone()))?);
         }
-        Ok(cx.hook_functions(self.0.clone())?)
+        let precompiled = match std::env::var("SHADOW_BY").as_deref() {
+            Ok("il") => Precompiled::Kept,
+            Ok("il-all") => Precompiled::Compiled,
+            _ => return Ok(cx.hook_functions(self.0.clone())?),
+        };
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let _ = self.1.set(cx.hook_functions_by_il(self.0.clone(), precompiled)?);
+        Ok(())
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
@@ -384,8 +416,15 @@ impl Callbacks for Shadow {
         self.0.compare(cx, "catch left", None);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let compared = &self.0;
+        if let Some(inserted) = self.1.get() {
+            eprintln!("inserted: hooked={} precompiled={}", inserted.hooked(), inserted.precompiled());
+            for left_out in inserted.left_out() {
+                let example = cx.names().function(left_out.example);
+                eprintln!("left out: {} as {example}: {}", left_out.count, left_out.reason);
+            }
+        }
         for (event, Outcomes { same, different, unwalkable, stale, untold, deepest }) in &*lock(&compared.events) {
             eprintln!(
                 "event {event}: same={same} different={different} unwalkable={unwalkable} stale={stale} untold={untold} \

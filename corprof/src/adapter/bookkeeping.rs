@@ -12,7 +12,7 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::liveness::Subject;
-use crate::session::{RejitSlot, event_pipe_sessions, wire};
+use crate::session::{CompileSlot, RejitSlot, event_pipe_sessions, wire};
 use crate::walk;
 
 use super::Adapter;
@@ -66,6 +66,9 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.known_names().evict_all();
             info.original_bodies().module_gone(subject);
             info.defined_rows().module_gone(subject);
+            if let Some(hooks) = info.inserted_hooks() {
+                hooks.module_gone(subject);
+            }
         }
         Event::ClassUnloadStarted => info.liveness().class_going(info.runtime(), subject),
         Event::ThreadCreated => {
@@ -136,6 +139,86 @@ pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread:
     let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };
     if let (Some(info), Some(thread)) = (adapter.info.get(), ThreadId::from_raw(thread)) {
         info.thread_names().named(thread, &name);
+    }
+}
+
+/// The compiler begins to compile a function: the last moment to give it another body.
+///
+/// # Safety
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn jit_compilation_started<P: Profiler>(this: *mut c_void, function: usize, _is_safe_to_block: BOOL) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    with_inserted_hooks(adapter, function, |hooks, function| {
+        // SAFETY: this is that callback.
+        unsafe { hooks.compiling(function) }
+    });
+}
+
+/// The runtime has found precompiled code of a function, and asks whether it may use it.
+///
+/// # Safety
+/// As [`thread_name_changed`]; `answer` is null or room for a truth value.
+pub(crate) unsafe fn jit_cached_function_search_started<P: Profiler>(
+    this: *mut c_void,
+    function: usize,
+    answer: *mut BOOL,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    with_inserted_hooks(adapter, function, |hooks, function| {
+        // SAFETY: this is that callback, with its own room.
+        unsafe {
+            if !hooks.may_use_precompiled(function) {
+                wire::answer(answer, false);
+            }
+        }
+    });
+}
+
+/// The runtime has ended its search for precompiled code of a function.
+///
+/// # Safety
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn jit_cached_function_search_finished<P: Profiler>(
+    this: *mut c_void,
+    function: usize,
+    result: sys::COR_PRF_JIT_CACHE,
+) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    if result == sys::COR_PRF_CACHED_FUNCTION_FOUND {
+        with_inserted_hooks(adapter, function, |hooks, function| hooks.uses_precompiled(function));
+    }
+}
+
+/// The compiler asks whether it may inline a function.
+///
+/// # Safety
+/// As [`thread_name_changed`]; `answer` is null or room for a truth value.
+pub(crate) unsafe fn jit_inlining<P: Profiler>(this: *mut c_void, _caller: usize, callee: usize, answer: *mut BOOL) {
+    // SAFETY: the same promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    with_inserted_hooks(adapter, callee, |hooks, function| {
+        if !hooks.may_inline(function) {
+            // SAFETY: the caller's promise.
+            unsafe { wire::answer(answer, false) };
+        }
+    });
+}
+
+/// Tells the hooks that are inserted code, if there are some, of a function that the current callback is about.
+fn with_inserted_hooks<P: Profiler>(
+    adapter: &Adapter<P>,
+    function: usize,
+    tell: impl FnOnce(&'static dyn CompileSlot, FunctionId),
+) {
+    let Some(info) = adapter.info.get() else { return };
+    let Some(hooks) = info.inserted_hooks() else { return };
+    let _subject = Subject::begin(function);
+    // The function is alive, as the callback is about it.
+    if let Some(function) = info.function(function) {
+        tell(hooks, function);
     }
 }
 

@@ -76,6 +76,9 @@ pub enum Refusal {
     /// The module refers to no assembly of this name, and defines no such type.
     #[error("the module does not refer to this assembly: define a reference by `metadata_emit` first")]
     NoAssembly,
+    /// The methods do not take and return the same, or are instance methods of different types.
+    #[error("the methods have different signatures, or different types for `this`")]
+    OtherSignature,
     /// The module has no method with this token.
     #[error("the module has no such method")]
     NoMethod,
@@ -117,8 +120,8 @@ pub enum Refusal {
     /// The method takes a variable number of arguments, or is called by the rules of another language.
     #[error("the method's calling convention is not the managed one")]
     CallingConvention,
-    /// The method is part of the runtime's own handling of exceptions or suspensions.
-    #[error("the method is part of the runtime's own handling of exceptions or of async methods")]
+    /// The method is part of the runtime's own handling of exceptions, of suspensions, or of collections.
+    #[error("the method is part of the runtime's own handling of exceptions, async methods or collections")]
     OfTheRuntime,
     /// Probes pass addresses as 64-bit numbers.
     #[error("probes need a 64-bit process")]

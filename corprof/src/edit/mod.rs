@@ -38,9 +38,10 @@
 //! # What is safe
 //!
 //! Edits whose types are known by construction are safe: [replacing a string](MethodEdit::replace_string),
-//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe). The verifier proves how many values of which kinds are on the stack, but not that
-//! an object is of the class that an instruction expects, as it knows no class hierarchy. That remains the responsibility of who
-//! writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
+//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe), which can also wrap the whole body,
+//! [redirecting calls](MethodEdit::redirect) between equal signatures. The verifier proves how many values of which kinds are on
+//! the stack, but not that an object is of the class that an instruction expects, as it knows no class hierarchy. That remains
+//! the responsibility of who writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
 //!
 //! # The body that is edited
 //!
@@ -56,6 +57,7 @@ mod error;
 mod live;
 mod method;
 mod probe;
+mod redirect;
 mod rows;
 mod strings;
 
@@ -63,4 +65,5 @@ pub use apply::CheckedBody;
 pub use counter::CallCounter;
 pub use error::{EditError, Refusal};
 pub use method::{Local, MethodEdit};
+pub(crate) use probe::HookCalls;
 pub use probe::{InProbe, Probe, ProbeKinds};

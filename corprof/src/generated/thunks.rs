@@ -501,6 +501,7 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     functionId: FunctionID,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
+    bookkeeping::jit_compilation_started::<P>(this, functionId, fIsSafeToBlock);
     in_triggers::<
         P,
     >(
@@ -545,6 +546,9 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     functionId: FunctionID,
     pbUseCachedFunction: *mut BOOL,
 ) -> HRESULT {
+    bookkeeping::jit_cached_function_search_started::<
+        P,
+    >(this, functionId, pbUseCachedFunction);
     in_triggers::<
         P,
     >(
@@ -566,6 +570,7 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     functionId: FunctionID,
     result: COR_PRF_JIT_CACHE,
 ) -> HRESULT {
+    bookkeeping::jit_cached_function_search_finished::<P>(this, functionId, result);
     in_triggers::<
         P,
     >(
@@ -605,6 +610,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     calleeId: FunctionID,
     pfShouldInline: *mut BOOL,
 ) -> HRESULT {
+    bookkeeping::jit_inlining::<P>(this, callerId, calleeId, pfShouldInline);
     in_triggers::<
         P,
     >(

@@ -30,14 +30,16 @@ impl<'h> InHook<'h> {
         Self { info, function, stack_pointer, begun, _not_send: PhantomData }
     }
 
-    /// The function that begins or ends.
+    /// The function that begins or ends. In a generic method whose hooks are [inserted
+    /// code](crate::InInitialize::hook_functions_by_il), the instantiation that was compiled first.
     #[inline]
     pub fn function(&self) -> FunctionId {
         self.function
     }
 
     /// The stack pointer of the function's caller. It is the same in all hooks of one call, and lower than that of the
-    /// enclosing calls. A shadow stack uses it to find the calls that an exception has unwound.
+    /// enclosing calls. A shadow stack uses it to find the calls that an exception has unwound. Hooks by inserted code get an
+    /// address in the function's own frame, of which the same is true.
     #[inline]
     pub fn stack_pointer(&self) -> usize {
         self.stack_pointer

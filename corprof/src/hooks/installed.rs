@@ -48,6 +48,8 @@ pub(crate) struct Installed<H: EitherHooks> {
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
+    /// Whether inserted code calls them, and says by itself what exceptions have unwound.
+    is_inserted: bool,
 }
 
 // SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on any thread, which `Send` allows. All other fields are
@@ -61,9 +63,9 @@ unsafe impl<H: EitherHooks> Send for Installed<H> {}
 #[repr(C, align(8))]
 pub(super) struct Record<H: EitherHooks> {
     /// The gate of the hooks, one load away.
-    gate: &'static Gate,
+    pub(super) gate: &'static Gate,
     /// The tag of the hooks.
-    tag: Tag,
+    pub(super) tag: Tag,
     pub(super) hooks: &'static Installed<H>,
     pub(super) function: FunctionId,
     pub(super) data: H::Function,
@@ -84,6 +86,15 @@ pub(super) trait AnyHooks: Send + Sync {
 impl<H: EitherHooks> Installed<H> {
     /// Makes the hooks of the profiler that is being initialized.
     pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
+        Self::make(user, cx, false)
+    }
+
+    /// Makes hooks that inserted code calls.
+    pub(super) fn leak_inserted(user: H, cx: &InTriggers<'_>) -> Result<&'static Self> {
+        Self::make(user, cx, true)
+    }
+
+    fn make(user: H, cx: &InTriggers<'_>, is_inserted: bool) -> Result<&'static Self> {
         let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
         let info = Info::clone(cx);
         let profiler = Arc::clone(info.profiler());
@@ -96,6 +107,7 @@ impl<H: EitherHooks> Installed<H> {
             slow_path: fitness::SlowPath::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
+            is_inserted,
         })))
     }
 
@@ -298,7 +310,7 @@ impl<H: EitherHooks> HookSlot for Installed<H> {
 
     #[inline]
     fn unwound(&'static self, event: Event) {
-        if H::UNWINDS {
+        if H::UNWINDS && !self.is_inserted {
             self.tell_unwound(event);
         }
     }

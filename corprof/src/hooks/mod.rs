@@ -59,6 +59,11 @@
 //! A panic in a hook is handled like one in a callback: it is reported once, and the profiler is disabled. Hooks that the
 //! application calls after Shutdown do nothing.
 //!
+//! # Who calls the hooks
+//!
+//! [`InInitialize::hook_functions`] has the runtime call them. [`InInitialize::hook_functions_by_il`] takes the same hooks, and adds
+//! the calls to the code of the methods: precompiled code can then be kept, and the application starts faster.
+//!
 //! # Arguments and results
 //!
 //! Hooks that receive arguments and results implement another trait, [`ValueHooks`], and are set by
@@ -74,6 +79,7 @@ mod either;
 mod fitness;
 mod in_hook;
 mod in_slow_hook;
+mod inserted;
 mod install;
 mod installed;
 mod signature;
@@ -94,6 +100,7 @@ use crate::id::FunctionId;
 
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
+pub use inserted::{InsertedHooks, LeftOut, Precompiled};
 use installed::Installed;
 pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
@@ -159,8 +166,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
     ///
     /// Some functions are never hooked, and `select` is not called for them: functions without metadata; the runtime's own
     /// handling of exceptions, which is managed from .NET 9 on (`System.Runtime.EH` and the functions that it uses), so that a
-    /// throwing function looks as in older runtimes; and the functions that suspend a runtime-async method
-    /// (`AsyncHelpers.AwaitAwaiter` and others), which .NET 10 compiles wrongly with hooks.
+    /// throwing function looks as in older runtimes; the functions that suspend a runtime-async method
+    /// (`AsyncHelpers.AwaitAwaiter` and others), which .NET 10 compiles wrongly with hooks; and `Thread.PollGC`, which compiled code
+    /// calls after an inserted call.
     ///
     /// A function can be asked about under two identifiers: a method that a runtime-async method awaits has a second form.
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;

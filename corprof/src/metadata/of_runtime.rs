@@ -19,6 +19,10 @@ const EXCEPTION_HANDLING: [&str; 3] =
 /// The type whose methods suspend the method that calls them.
 const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 
+/// The type and the name in its methods (one is local to another) that compiled code calls, on .NET 9 and later, where a collection waits after a call without a
+/// transition. Inserted calls are such calls: in this method they would call it again, without end.
+const COLLECTION_POLL: (&str, &str) = ("System.Threading.Thread", "PollGC");
+
 /// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
 /// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
@@ -26,6 +30,7 @@ const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 ///   the runtime cuts the stack.
 /// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the suspension,
 ///   whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
+/// - The poll for a collection, which inserted calls make.
 pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodProps) -> bool {
     let answer = || -> Result<bool> {
         let mut class = method.class;
@@ -33,8 +38,9 @@ pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodPr
             class = outer;
         }
         let class = metadata.type_def(class)?.name;
-        let is_of_these =
-            EXCEPTION_HANDLING.contains(&class.as_str()) || class == SUSPENDING && is_suspended_by_the_runtime(method);
+        let is_of_these = EXCEPTION_HANDLING.contains(&class.as_str())
+            || class == SUSPENDING && is_suspended_by_the_runtime(method)
+            || class == COLLECTION_POLL.0 && method.name.contains(COLLECTION_POLL.1);
         Ok(is_of_these && is_core_library(metadata)?)
     };
     answer() == Ok(true)

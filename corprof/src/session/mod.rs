@@ -8,11 +8,13 @@
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
 //! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
-//! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well.
+//! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
+//! and so are [hooks by inserted code](CompileSlot).
 //! `wire.rs` converts the arguments of callbacks.
 
 mod assemblies;
 mod calls;
+mod compile_slot;
 mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
@@ -45,6 +47,7 @@ use crate::event_mask::Phase;
 
 pub(crate) use assemblies::{Assemblies, ByName};
 pub(crate) use calls::{Call, Calls};
+pub(crate) use compile_slot::CompileSlot;
 pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_pipe_sessions::Sessions;
 pub use frame::FrameInfo;
@@ -83,6 +86,8 @@ struct Session {
     profiler: Arc<ProfilerState>,
     /// Set in `initialize`, or never.
     hooks: OnceLock<&'static dyn HookSlot>,
+    /// Set with hooks that are inserted code.
+    inserted_hooks: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
     late_handles: LateHandles,
@@ -106,6 +111,7 @@ impl Info {
             names: NameStore::new(),
             profiler,
             hooks: OnceLock::new(),
+            inserted_hooks: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
             late_handles: LateHandles::default(),
@@ -225,6 +231,16 @@ impl Info {
     /// Registers the hooks; only the first registration counts.
     pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
         let _ = self.0.hooks.set(hooks);
+    }
+
+    /// The hooks that are inserted code, if any.
+    pub(crate) fn inserted_hooks(&self) -> Option<&'static dyn CompileSlot> {
+        self.0.inserted_hooks.get().copied()
+    }
+
+    /// Registers hooks that are inserted code; only the first registration counts.
+    pub(crate) fn set_inserted_hooks(&self, hooks: &'static dyn CompileSlot) {
+        let _ = self.0.inserted_hooks.set(hooks);
     }
 
     /// The instrumentation, if the profiler has started one.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]
 
+mod edits;
 mod nonsense;
 mod outlives;
 mod pipes;
@@ -10,6 +11,8 @@ mod recursion;
 mod rewriters;
 
 corprof::export!(
+    edits::KeepsBodies,
+    edits::Redirects,
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,

@@ -3,7 +3,8 @@
 //! Hooks make the runtime compile every method that runs, as with `DOTNET_ReadyToRun=0`: what was compiled ahead of time has
 //! none (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp). And whoever asks for names has the runtime keep a module's
 //! metadata in its writable form, in which its own look-ups take longer (`PEAssembly::OpenImporter` in vm/peassembly.cpp). Each has
-//! a profiler in C, which is what `timer` and `tracer` are compared with.
+//! a profiler in C, which is what `timer` and `tracer` are compared with. Hooks by inserted code keep what was compiled ahead of
+//! time: `timer` and `tracer` by IL are compared with the bare service.
 
 use std::path::Path;
 
@@ -20,6 +21,8 @@ const ROW: &str = "first answer";
 const UNIT: &str = "times the processor time";
 /// Of C that asks for names.
 const TARGET: f64 = 1.15;
+/// Of the service without a profiler, for hooks by inserted code.
+const TARGET_BY_IL: f64 = 2.0;
 /// What the service is asked for.
 const PATH: &str = "/catalogue";
 /// The service is started that often in each round.
@@ -31,21 +34,24 @@ const STARTS: usize = 3;
 /// If the service does not answer.
 pub(super) fn measure(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: u32) -> Result<Vec<Line>> {
     let directory = tempfile::tempdir_in(&bed.directory).context("cannot make a folder for what profilers write")?;
-    let trace = ("TRACER_OUT", directory.path().join("calls.pftrace").to_string_lossy().into_owned());
+    let trace = || ("TRACER_OUT", directory.path().join("calls.pftrace").to_string_lossy().into_owned());
+    let by_il = |variable| (variable, "il".to_owned());
     let no_ready_code = ("DOTNET_ReadyToRun", "0".to_owned());
     type Side<'b> = (&'static str, Option<&'b Built>, Vec<(&'static str, String)>);
-    let sides: [Side<'_>; 6] = [
+    let sides: [Side<'_>; 8] = [
         ("no profiler", None, vec![]),
         ("ready-to-run off", None, vec![no_ready_code]),
         ("C, hooks return", Some(&hooks.returning), vec![]),
         ("C, asks for names", Some(&hooks.naming), vec![]),
         ("timer", Some(&hooks.timer), vec![]),
-        ("tracer", Some(&hooks.tracer), vec![trace]),
+        ("tracer", Some(&hooks.tracer), vec![trace()]),
+        ("timer by IL", Some(&hooks.timer), vec![by_il("TIMER_BY")]),
+        ("tracer by IL", Some(&hooks.tracer), vec![trace(), by_il("TRACER_BY")]),
     ];
     announce(format_args!("First answer: {rounds} rounds of {STARTS} starts, under each of {}", sides.len()));
-    let mut samples = [(); 6].map(|()| Samples::default());
+    let mut samples = [(); 8].map(|()| Samples::default());
     for round in 0..rounds as usize {
-        let mut times = [(); 6].map(|()| Vec::new());
+        let mut times = [(); 8].map(|()| Vec::new());
         for start in 0..STARTS {
             for turn in 0..sides.len() {
                 let place = (turn + start + round) % sides.len();
@@ -59,12 +65,18 @@ pub(super) fn measure(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: 
             samples.push(times);
         }
     }
-    let [bare, .., naming, _, _] = &samples;
+    let [bare, _, _, naming, ..] = &samples;
     let line = |((name, ..), samples): (&Side<'_>, &Samples)| {
         let line = Line::stated(ROW, name, samples.compared_by_round(bare, |own, bare| own / bare).value, UNIT);
         let is_ours = ["timer", "tracer"].contains(name);
         let compare = || samples.compared_by_round(naming, |own, naming| own / naming);
-        if is_ours { line.ratio(compare()).target(TARGET) } else { line }
+        if is_ours {
+            line.ratio(compare()).target(TARGET)
+        } else if name.ends_with("by IL") {
+            line.ratio(samples.compared_by_round(bare, |own, bare| own / bare)).target(TARGET_BY_IL)
+        } else {
+            line
+        }
     };
     Ok(sides.iter().zip(&samples).map(line).collect())
 }

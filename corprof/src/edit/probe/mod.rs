@@ -3,6 +3,7 @@
 //! `weave` adds the calls to a body, `convention` says how compiled code makes them, and `site` is where they arrive.
 
 mod convention;
+mod hook_calls;
 mod in_probe;
 mod site;
 mod weave;
@@ -13,6 +14,7 @@ use super::{EditError, MethodEdit};
 use crate::id::ObjectId;
 use crate::values::{Arguments, ReturnValue};
 
+pub(crate) use hook_calls::HookCalls;
 pub use in_probe::InProbe;
 pub(super) use site::Values;
 

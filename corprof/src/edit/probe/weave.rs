@@ -87,7 +87,7 @@ impl MethodEdit<'_> {
     }
 
     /// Refuses methods in which a probe would be wrong.
-    fn refuse(&self, kinds: ProbeKinds) -> Result<(), Refusal> {
+    pub(super) fn refuse(&self, kinds: ProbeKinds) -> Result<(), Refusal> {
         let signature = self.signature_of_method();
         if size_of::<usize>() != 8 {
             return Err(Refusal::Not64Bit);
@@ -138,7 +138,7 @@ fn plain(opcode: Opcode) -> Result<Instruction, EditError> {
 }
 
 /// Calls a function with the site and the addresses of local variables; 0 for those that are none.
-fn call(
+pub(super) fn call(
     site: i64,
     places: &[Option<u16>],
     function: i64,

@@ -1,0 +1,402 @@
+//! Hooks by inserted code: the same [`FunctionHooks`], called by instructions that are added to the methods.
+//!
+//! The runtime's own hooks are calls that its compiler adds. These are added to the IL before a method is compiled, so the runtime
+//! keeps its precompiled code. The way to the user is the same: compiled code has the number of a record, and calls a function
+//! here, which goes through [`Installed::run`].
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use corprof_il::verify::IlError;
+
+use super::either::{EitherHooks, Fast};
+use super::installed::{Installed, Record};
+use super::stubs::{OURS, Target};
+use super::{FunctionHooks, Hook, HookKinds, StackBoundary, fitness};
+use crate::context::{InAttach, InInitialize, InTriggers};
+use crate::edit::{EditError, HookCalls, MethodEdit};
+use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
+use crate::event_mask::EventMask;
+use crate::id::FunctionId;
+use crate::instrumentation::{Instrumentation, Outcome, Rewrite, StartError};
+use crate::lock::unpoisoned;
+use crate::metadata::is_of_the_runtime;
+use crate::profiler_thread::ProfilerThread;
+use crate::session::CompileSlot;
+use crate::session::panics::catch;
+use crate::suspension;
+use crate::values::Plan;
+
+/// What becomes of methods for which the application has precompiled (ReadyToRun) code, such as most of the framework's.
+///
+/// With the runtime's own hooks it is ignored, and all methods are compiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precompiled {
+    /// It is used, and those methods have no hooks, also when the runtime compiles them again: the application starts as fast as
+    /// without hooks. [`select`](FunctionHooks::select) is not called for them. A precompiled instantiation of a generic method
+    /// of which another one is hooked has hooks when it is compiled again.
+    Kept,
+    /// `select` is called for them, and those that it wants are compiled. The others stay precompiled.
+    Compiled,
+}
+
+/// What became of the methods that were selected: returned by [`hook_functions_by_il`](InInitialize::hook_functions_by_il). A
+/// clone is another handle to the same.
+#[derive(Clone, Debug, Default)]
+pub struct InsertedHooks(Arc<Mutex<Books>>);
+
+#[derive(Debug, Default)]
+struct Books {
+    hooked: usize,
+    precompiled: usize,
+    left_out: BTreeMap<String, (usize, FunctionId)>,
+    /// The methods that were compiled before the profiler attached.
+    rewrites: Vec<(FunctionId, Rewrite)>,
+}
+
+/// Methods that were selected, and have no hooks for one reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The reason.
+    pub reason: String,
+    /// How many there are.
+    pub count: usize,
+    /// One of them. It may be gone.
+    pub example: FunctionId,
+}
+
+impl InsertedHooks {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        suspension::forbid("the books of the inserted hooks");
+        unpoisoned(self.0.lock())
+    }
+
+    /// How many methods have hooks.
+    pub fn hooked(&self) -> usize {
+        let books = self.books();
+        let is_active = |rewrite: &&(FunctionId, Rewrite)| matches!(rewrite.1.outcome(), Outcome::Active(_));
+        books.hooked + books.rewrites.iter().filter(is_active).count()
+    }
+
+    /// How many functions run precompiled code, and so have no hooks.
+    pub fn precompiled(&self) -> usize {
+        self.books().precompiled
+    }
+
+    /// The methods that were selected and have no hooks, by reason.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let books = self.books();
+        let mut all = books.left_out.clone();
+        for (function, rewrite) in &books.rewrites {
+            let reason = match rewrite.outcome() {
+                Outcome::Refused(why) => why.to_string(),
+                Outcome::Rejected(errors) => broken(&errors),
+                Outcome::Failed(error, _) => error.to_string(),
+                _ => continue,
+            };
+            all.entry(reason).or_insert((0, *function)).0 += 1;
+        }
+        all.iter().map(|(reason, &(count, example))| LeftOut { reason: reason.clone(), count, example }).collect()
+    }
+
+    /// How many methods are to have hooks when they are called next: nobody has called them since the profiler attached.
+    pub fn waiting(&self) -> usize {
+        let books = self.books();
+        books.rewrites.iter().filter(|(_, rewrite)| !rewrite.outcome().is_known()).count()
+    }
+
+    fn leave_out(&self, function: FunctionId, reason: String) {
+        self.books().left_out.entry(reason).or_insert((0, function)).0 += 1;
+    }
+}
+
+/// What a body with the calls breaks.
+fn broken(errors: &[IlError]) -> String {
+    let rules: Vec<_> = errors.iter().map(|error| format!("{:?}", error.rule)).collect();
+    format!("the body with the calls breaks rules: {}", rules.join(", "))
+}
+
+/// A method: its module and its token.
+type Key = (usize, u32);
+
+/// The hooks of a profiler, and what was decided about methods. It lives as long as the process.
+struct Inserted<H: FunctionHooks> {
+    installed: &'static Installed<Fast<H>>,
+    precompiled: Precompiled,
+    told: InsertedHooks,
+    /// Whether a method has hooks, once it was decided.
+    methods: Mutex<HashMap<Key, bool>>,
+    /// The functions whose precompiled code is used. Such code is never unloaded.
+    kept: Mutex<HashSet<FunctionId>>,
+}
+
+impl InInitialize<'_> {
+    /// Like [`hook_functions`](Self::hook_functions), but the calls of the hooks are added to the IL of the methods. Code that is
+    /// precompiled can be kept, and so the application starts faster; a call with its hooks costs about the same.
+    ///
+    /// What differs:
+    /// - A hooked method is never inlined, so its calls are exact. Methods that were inlined into code before they were first
+    ///   compiled by themselves run there without hooks, as with `hook_functions`.
+    /// - All instantiations of a generic method share its IL: `select` is called for the first one that is compiled, and its answer
+    ///   is for all. [`InHook::function`](super::InHook::function) is that one.
+    /// - [`unwound`](FunctionHooks::unwound) is called when an exception leaves a hooked method, after the method's own `finally`
+    ///   blocks. It needs no events about exceptions. Not in methods with an explicit tail call (F#), which cannot catch: the next
+    ///   hook on the thread shows that they are gone.
+    /// - The compiler makes no tail calls of its own in hooked methods: their frames stay until the calls return, as in code that
+    ///   is not optimised.
+    /// - Line numbers of hooked methods are lost in stack traces.
+    /// - A static constructor that runs before the code of a hooked method is called before `enter`.
+    /// - The profiler's own edits of a method replace its calls of hooks, because each edit begins with the original body.
+    ///
+    /// The answer tells how many methods have hooks, and which could not have them, by reason.
+    ///
+    /// Sets `MONITOR_JIT_COMPILATION`, `MONITOR_THREADS` and `MONITOR_CACHE_SEARCHES`. A profiler that has called it cannot be
+    /// detached. If the profiler implements `jit_inlining` or `jit_cached_function_search_started`, its own answers count.
+    ///
+    /// # Errors
+    /// `E_FAIL`: hooks are already set. `E_NOTIMPL`: not a 64-bit process. `E_INVALIDARG`: the profiler is `notification_only`.
+    pub fn hook_functions_by_il<H: FunctionHooks>(
+        &mut self,
+        hooks: H,
+        precompiled: Precompiled,
+    ) -> Result<InsertedHooks> {
+        Ok(install(self, hooks, precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.told.clone())
+    }
+}
+
+impl InAttach<'_> {
+    /// Like [`InInitialize::hook_functions_by_il`], after attach. Methods that are compiled later have hooks from their first call
+    /// on; those that are compiled already are [recompiled](crate::instrumentation) with hooks, and have them from their next call
+    /// on. Calls that are under way have none. Precompiled methods have hooks once the runtime compiles them again, because they
+    /// are called often.
+    ///
+    /// `select` is called for the compiled methods on a thread of its own.
+    ///
+    /// # Errors
+    /// As there, and those of [`start_instrumentation`](Self::start_instrumentation).
+    pub fn hook_functions_by_il<H: FunctionHooks>(
+        &mut self,
+        hooks: H,
+    ) -> std::result::Result<InsertedHooks, StartError> {
+        let inserted = install(self, hooks, Precompiled::Compiled, EventMask::empty())?;
+        let instrumentation = self.start_instrumentation()?;
+        self.spawn_profiler_thread("hooks", move |cx| {
+            // Those that are compiled from here on are reported.
+            for function in cx.jitted_functions().unwrap_or_default() {
+                if cx.is_stopping() {
+                    break;
+                }
+                inserted.rewrite(cx, &instrumentation, function);
+            }
+        })?;
+        Ok(inserted.told.clone())
+    }
+}
+
+fn install<H: FunctionHooks>(
+    cx: &InTriggers<'_>,
+    hooks: H,
+    precompiled: Precompiled,
+    more: EventMask,
+) -> Result<&'static Inserted<H>> {
+    const CALL: &str = "SetILFunctionBody";
+    if size_of::<usize>() != 8 {
+        return Err(Error::new(E_NOTIMPL, CALL).about("hooks by inserted code", "they need a 64-bit process"));
+    }
+    if cx.hooks().is_some() {
+        let rule = "a profiler has one `FunctionHooks` or `ValueHooks`: combine the two";
+        return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));
+    }
+    cx.refuse_notification_only(CALL)?;
+    cx.add_events(EventMask::MONITOR_JIT_COMPILATION | EventMask::MONITOR_THREADS | more)?;
+    let installed = Installed::leak_inserted(Fast(hooks), cx)?;
+    let (methods, kept) = (Mutex::default(), Mutex::default());
+    let inserted = Inserted { installed, precompiled, told: InsertedHooks::default(), methods, kept };
+    let inserted: &'static Inserted<H> = Box::leak(Box::new(inserted));
+    cx.prevent_detach(CALL);
+    cx.set_hooks(installed);
+    cx.set_inserted_hooks(inserted);
+    Ok(inserted)
+}
+
+impl<H: FunctionHooks> Inserted<H> {
+    /// No user code and no call of the runtime runs under this lock.
+    fn methods(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
+        suspension::forbid("the methods with inserted hooks");
+        unpoisoned(self.methods.lock())
+    }
+
+    /// No user code and no call of the runtime runs under this lock.
+    fn kept(&self) -> MutexGuard<'_, HashSet<FunctionId>> {
+        suspension::forbid("the functions with precompiled code");
+        unpoisoned(self.kept.lock())
+    }
+
+    /// Whether a function has hooks: the first time, the user decides.
+    ///
+    /// # Safety
+    /// The calling thread is inside a callback about the function, from which a collection may start.
+    unsafe fn decide(&'static self, function: FunctionId) -> bool {
+        let Some(_inside) = self.installed.gate().enter() else { return false };
+        // SAFETY: the caller's promise.
+        let mut cx = unsafe { InTriggers::new(self.installed.info()) };
+        let Ok((key, is_hooked)) = self.known(&cx, function) else { return false };
+        if let Some(is_hooked) = is_hooked {
+            return is_hooked;
+        }
+        let select = || self.select(&mut cx, function);
+        let is_hooked = catch(select, || self.installed.disable_after_panic("select")).unwrap_or_default();
+        // Two threads that compile instantiations at the same time both ask, as with the runtime's own hooks.
+        self.methods().insert(key, is_hooked);
+        is_hooked
+    }
+
+    /// The method of a function, and what was decided about it.
+    fn known(&self, cx: &InTriggers<'_>, function: FunctionId) -> Result<(Key, Option<bool>)> {
+        let info = cx.function_info(function)?;
+        let key = (info.module.as_raw(), info.token.as_raw());
+        Ok((key, self.methods().get(&key).copied()))
+    }
+
+    /// What the method of a function should call, if the user wants that.
+    fn wanted(&'static self, cx: &mut InTriggers<'_>, function: FunctionId) -> Option<HookCalls> {
+        // As with the runtime's own hooks: a function without metadata, and those that handle exceptions.
+        let is_fit = match fitness::method(cx, function) {
+            Ok((metadata, method)) => !is_of_the_runtime(&metadata, &method),
+            Err(_) => false,
+        };
+        if !is_fit || cx.is_function_dynamic(function) != Ok(false) {
+            return None;
+        }
+        let hooks = self.installed;
+        let Hook::Yes(data) = hooks.user().select(cx, function) else { return None };
+        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan: Plan::default() };
+        let record: *const Record<Fast<H>> = Box::leak(Box::new(record));
+        Some(calls::<H>(record.expose_provenance() | OURS))
+    }
+
+    /// Has a method recompiled that was compiled before the profiler attached.
+    fn rewrite(&'static self, cx: &mut ProfilerThread<'_>, instrumentation: &Instrumentation, function: FunctionId) {
+        let Some(_inside) = self.installed.gate().enter() else { return };
+        let (Ok((key, None)), Ok(info)) = (self.known(cx, function), cx.function_info(function)) else { return };
+        let wanted = catch(|| self.wanted(cx, function), || self.installed.disable_after_panic("select")).flatten();
+        self.methods().insert(key, wanted.is_some());
+        if let Some(calls) = wanted {
+            // SAFETY: as in `select`.
+            let edit = move |edit: &mut MethodEdit<'_>| unsafe { edit.call_hooks(&calls) };
+            let rewrite = instrumentation.edit(info.module, info.token, edit);
+            self.told.books().rewrites.push((function, rewrite));
+        }
+    }
+
+    /// Asks the user about a function that is about to be compiled, and adds the calls.
+    fn select(&'static self, cx: &mut InTriggers<'_>, function: FunctionId) -> bool {
+        let Some(calls) = self.wanted(cx, function) else { return false };
+        // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed; they are in
+        // a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
+        let edited = cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) });
+        match edited {
+            Ok(true) => {
+                self.told.books().hooked += 1;
+                return true;
+            }
+            Ok(false) => self.told.leave_out(function, "the profiler has replaced the body by itself".to_owned()),
+            Err(EditError::Rejected(errors)) => self.told.leave_out(function, broken(&errors)),
+            Err(error) => self.told.leave_out(function, error.to_string()),
+        }
+        false
+    }
+}
+
+impl<H: FunctionHooks> CompileSlot for Inserted<H> {
+    unsafe fn compiling(&'static self, function: FunctionId) {
+        if self.precompiled == Precompiled::Compiled || !self.kept().contains(&function) {
+            // SAFETY: the caller's promise.
+            unsafe { self.decide(function) };
+        }
+    }
+
+    fn may_inline(&'static self, function: FunctionId) -> bool {
+        let Some(_inside) = self.installed.gate().enter() else { return true };
+        // SAFETY: the callback about inlining, which lets no collection in by what is called here.
+        let cx = unsafe { InTriggers::new(self.installed.info()) };
+        !matches!(self.known(&cx, function), Ok((_, Some(true))))
+    }
+
+    unsafe fn may_use_precompiled(&'static self, function: FunctionId) -> bool {
+        // SAFETY: the caller's promise.
+        self.precompiled == Precompiled::Kept || unsafe { !self.decide(function) }
+    }
+
+    fn uses_precompiled(&'static self, function: FunctionId) {
+        let is_new = self.kept().insert(function);
+        if is_new {
+            self.told.books().precompiled += 1;
+        }
+    }
+
+    fn module_gone(&'static self, module: usize) {
+        self.methods().retain(|(of, _), _| *of != module);
+    }
+}
+
+/// What the methods call.
+fn calls<H: FunctionHooks>(number: usize) -> HookCalls {
+    type Function = unsafe extern "C" fn(i64, usize);
+    let address =
+        |kind, function: Function| H::KINDS.contains(kind).then(|| (function as *const ()).expose_provenance() as i64);
+    let unwound: Function = unwound::<H>;
+    HookCalls {
+        number: number as i64,
+        enter: address(HookKinds::ENTER, enter::<H>),
+        leave: address(HookKinds::LEAVE, leave::<H>),
+        tailcall: address(HookKinds::TAILCALL, tailcall::<H>),
+        unwound: H::UNWINDS.then(|| (unwound as *const ()).expose_provenance() as i64),
+    }
+}
+
+/// The stack pointer that stands for a method's frame. The marker, a variable in the frame, may be its lowest word, so that its
+/// address is the method's own stack pointer: what a boundary at this frame takes for gone. Its end is not, and is still below the
+/// stack pointer of the caller.
+const fn stack_pointer(marker: usize) -> usize {
+    marker + size_of::<usize>()
+}
+
+/// A method begins.
+///
+/// # Safety
+/// Compiled code of the method calls it without a transition, with the number of a record of `H` and the address of its marker.
+unsafe extern "C" fn enter<H: FunctionHooks>(number: i64, marker: usize) {
+    <Installed<Fast<H>> as Target>::enter(number as usize, stack_pointer(marker));
+}
+
+/// A method is about to return.
+///
+/// # Safety
+/// As [`enter`].
+unsafe extern "C" fn leave<H: FunctionHooks>(number: i64, marker: usize) {
+    <Installed<Fast<H>> as Target>::leave(number as usize, stack_pointer(marker));
+}
+
+/// A method is about to end in a tail call.
+///
+/// # Safety
+/// As [`enter`].
+unsafe extern "C" fn tailcall<H: FunctionHooks>(number: i64, marker: usize) {
+    <Installed<Fast<H>> as Target>::tailcall(number as usize, stack_pointer(marker));
+}
+
+/// An exception leaves a method.
+///
+/// # Safety
+/// As [`enter`].
+unsafe extern "C" fn unwound<H: FunctionHooks>(number: i64, marker: usize) {
+    let gone = StackBoundary::of_caller(stack_pointer(marker));
+    // SAFETY: the number is one of these hooks, with the tag, by the caller's promise.
+    unsafe {
+        Installed::<Fast<H>>::run(number as usize, "unwound", move |record, thread, _| {
+            record.hooks.user().unwound(thread, gone);
+        });
+    }
+}

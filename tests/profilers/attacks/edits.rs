@@ -1,0 +1,126 @@
+//! Safe edits where they do not fit, and edited bodies that are kept too long.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corprof::edit::{CallCounter, CheckedBody, InProbe, Probe};
+use corprof::id::Inert;
+use corprof::metadata::{MethodDef, Token};
+use corprof::prelude::*;
+
+static CALLS: CallCounter = CallCounter::new();
+
+/// Redirects the calls in `Calls.Main`, and everything to everything else.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1221", no_export)]
+pub(crate) struct Redirects;
+
+#[callbacks]
+impl Callbacks for Redirects {
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        if !cx.names().function(function).starts_with("Calls.Main(") {
+            return;
+        }
+        let edited = cx.edit_once(function, |edit| {
+            let known = edit.metadata().find_type_def("Known", None)?.unwrap();
+            let methods = edit.metadata().methods(known)?;
+            let named = |name: &str| edit.metadata().methods_named(known, name).unwrap()[0];
+            let (fib, deep, filter) = (named("Fib"), named("Deep"), named("Filter"));
+            let mut refused = 0;
+            // Nothing of this changes a call: the body makes none to `Filter`, or the signatures differ.
+            for (from, to) in [(fib, filter), (filter, deep), (MethodDef::NIL, deep), (fib, MethodDef::NIL)] {
+                refused += u32::from(edit.redirect(from, to).is_err());
+            }
+            for table in 0..64_u32 {
+                for row in [0, 1, 0xFF_FFFF] {
+                    let nonsense = Token::from_raw(table << 24 | row);
+                    refused += u32::from(edit.redirect(fib, nonsense).is_err());
+                }
+            }
+            for from in &methods {
+                for to in methods.iter().filter(|to| *to != from) {
+                    let is_known = [*from, *to].iter().all(|method| [fib, deep].contains(method));
+                    if !is_known && ![fib, deep].contains(from) {
+                        refused += u32::from(edit.redirect(*from, *to).is_err());
+                    }
+                }
+            }
+            eprintln!("attacks| refused={refused} redirected={}", edit.redirect(fib, deep)?);
+            Ok(())
+        });
+        edited.unwrap();
+    }
+}
+
+struct Sees;
+
+impl Probe for Sees {
+    fn leave(&self, _cx: &InProbe<'_>, _result: &corprof::values::ReturnValue<'_>) {}
+}
+
+#[derive(Default)]
+struct Counts {
+    refused: AtomicU64,
+    accepted: AtomicU64,
+}
+
+/// Keeps edited bodies of modules that come and go, and hands them over when these have gone.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1222", no_export)]
+pub(crate) struct KeepsBodies {
+    bodies: Arc<Mutex<Vec<CheckedBody>>>,
+    gone: Arc<Mutex<Vec<CheckedBody>>>,
+    counts: Arc<Counts>,
+}
+
+#[callbacks]
+impl Callbacks for KeepsBodies {
+    /// One thread hands over all bodies at all times: also while their modules are being unloaded.
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let bodies = Arc::clone(&self.bodies);
+        Ok(cx.spawn_profiler_thread("hands over", move |cx| {
+            while cx.wait(Duration::from_millis(1)).is_continue() {
+                let all = bodies.lock().unwrap().clone();
+                for body in all {
+                    let _ = cx.set_checked_body(&body);
+                }
+            }
+        })?)
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        let Ok(info) = cx.function_info(function) else { return };
+        let is_passing = cx
+            .module_info(info.module)
+            .is_ok_and(|module| module.flags.contains(corprof::sys::COR_PRF_MODULE_COLLECTIBLE));
+        if is_passing {
+            let edited = cx.edit_method(info.module, info.token, |edit| {
+                edit.count_calls(&CALLS)?;
+                edit.probe(Sees)
+            });
+            self.bodies.lock().unwrap().extend(edited.ok());
+        }
+    }
+
+    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, module: ModuleId) {
+        let gone = self.bodies.lock().unwrap().extract_if(.., |body| body.module() == module).collect::<Vec<_>>();
+        self.gone.lock().unwrap().extend(gone);
+    }
+
+    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
+        let gone = std::mem::take(&mut *self.gone.lock().unwrap());
+        for body in gone {
+            let is_refused = cx.set_checked_body(&body).is_err();
+            let count = if is_refused { &self.counts.refused } else { &self.counts.accepted };
+            count.fetch_add(1, Relaxed);
+            // What it is stays readable.
+            assert!(!body.bytes().is_empty() && !body.il_map().is_empty());
+        }
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let [refused, accepted] = [&self.counts.refused, &self.counts.accepted].map(|count| count.load(Relaxed));
+        eprintln!("attacks| refused={refused} accepted={accepted} counted={}", CALLS.get());
+    }
+}
