@@ -175,3 +175,34 @@ fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Resul
     }
     Ok(())
 }
+
+/// `timer` comes and stays. Methods that were compiled before the attach, and one that was not.
+#[test]
+fn timer_attaches_to_a_running_application() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let rounds = 50 * times;
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("times.csv");
+        let (clsid, library) = profiler(runtime, "timer")?;
+        let mut program = Program::ready(command(runtime)?)?;
+        program.tell("collect 1")?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        let data = format!("TIMER_FILTER=Diagnosed.*\nTIMER_OUT={}", path.display());
+        client.attach_profiler(clsid, &library, data.as_bytes(), PATIENCE)?;
+        // `Throw` was not compiled yet, `Answer` was: it has hooks once the runtime has been asked.
+        for _ in 0..rounds {
+            program.tell("throw 2")?;
+            thread::sleep(Duration::from_millis(20));
+        }
+        let stderr = program.end()?;
+        let times = fs::read_to_string(&path).with_context(|| format!("no times: {stderr}"))?;
+        let calls = |name: &str| {
+            let line = times.lines().find(|line| line.contains(name));
+            line.and_then(|line| line.rsplit(',').nth(3)?.parse::<u64>().ok()).unwrap_or_default()
+        };
+        ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {times}{stderr}");
+        ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {times}{stderr}");
+        ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {times}{stderr}");
+        Ok(())
+    })
+}

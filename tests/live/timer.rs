@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use corprof_diagnostics::Process;
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 use quick_xml::Reader;
 use quick_xml::events::Event;
-
-use crate::diagnostics::{self, Program};
 
 /// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
 type Totals = [u64; 4];
@@ -364,35 +361,4 @@ fn timer_by_il_keeps_precompiled_code_or_compiles_what_it_times() -> Result<()> 
         ensure!(lines == 10, "{lines} calls: {}", compiled.outcome);
     }
     Ok(())
-}
-
-/// Methods that were compiled before the attach, and one that was not.
-#[test]
-fn timer_attaches_to_a_running_application() -> Result<()> {
-    patiently(diagnostics::runtimes()?, |runtime, times| {
-        let rounds = 50 * times;
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().join("times.csv");
-        let (clsid, library) = diagnostics::profiler(runtime, "timer")?;
-        let mut program = Program::ready(diagnostics::command(runtime)?)?;
-        program.tell("collect 1")?;
-        let client = Process::open(program.pid())?.client().with_timeout(diagnostics::PATIENCE);
-        let data = format!("TIMER_FILTER=Diagnosed.*\nTIMER_OUT={}", path.display());
-        client.attach_profiler(clsid, &library, data.as_bytes(), diagnostics::PATIENCE)?;
-        // `Throw` was not compiled yet, `Answer` was: it has hooks once the runtime has been asked.
-        for _ in 0..rounds {
-            program.tell("throw 2")?;
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        let stderr = program.end()?;
-        let times = std::fs::read_to_string(&path).with_context(|| format!("no times: {stderr}"))?;
-        let calls = |name: &str| {
-            let line = times.lines().find(|line| line.contains(name));
-            line.and_then(|line| line.rsplit(',').nth(3)?.parse::<u64>().ok()).unwrap_or_default()
-        };
-        ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {times}{stderr}");
-        ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {times}{stderr}");
-        ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {times}{stderr}");
-        Ok(())
-    })
 }

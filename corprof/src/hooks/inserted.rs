@@ -133,7 +133,7 @@ struct Inserted<H: FunctionHooks> {
 
 impl InInitialize<'_> {
     /// Like [`hook_functions`](Self::hook_functions), but the calls of the hooks are added to the IL of the methods. Code that is
-    /// precompiled can be kept, and so the application starts faster; a call with its hooks costs about the same.
+    /// precompiled can be kept, and so the application starts faster.
     ///
     /// What differs:
     /// - A hooked method is never inlined, so its calls are exact. Methods that were inlined into code before they were first
