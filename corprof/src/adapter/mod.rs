@@ -281,7 +281,8 @@ struct Delivery(PhantomData<*mut ()>);
 impl Delivery {
     /// None if a delivery is under way on this thread.
     fn begin() -> Option<Self> {
-        (!IS_DELIVERING.replace(true)).then_some(Self(PhantomData))
+        // Not `then_some`: the value would be made in any case, and its drop would end the delivery that is under way.
+        (!IS_DELIVERING.replace(true)).then(|| Self(PhantomData))
     }
 }
 
@@ -331,5 +332,20 @@ impl Event {
                 | Self::SurvivingReferences2
                 | Self::GarbageCollectionFinished
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Delivery;
+
+    #[test]
+    fn deliveries_within_a_delivery_are_refused_until_it_ends() {
+        let outer = Delivery::begin();
+        assert!(outer.is_some());
+        // A refusal must not end the delivery.
+        assert!(Delivery::begin().is_none() && Delivery::begin().is_none());
+        drop(outer);
+        assert!(Delivery::begin().is_some());
     }
 }

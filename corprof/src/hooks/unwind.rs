@@ -128,7 +128,8 @@ pub(super) struct Loan<H: EitherHooks>(&'static CallThreadState<H>);
 impl<H: EitherHooks> Loan<H> {
     /// None if the state is already borrowed.
     fn new(kept: &'static CallThreadState<H>) -> Option<Self> {
-        (!kept.is_lent.replace(true)).then_some(Self(kept))
+        // Not `then_some`: the value would be made in any case, and its drop would end the loan that is under way.
+        (!kept.is_lent.replace(true)).then(|| Self(kept))
     }
 }
 

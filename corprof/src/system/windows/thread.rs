@@ -105,7 +105,8 @@ impl Thread {
     pub(crate) fn stop(&self) -> Option<Stopped<'_>> {
         // SAFETY: the handle is open, with the right to stop. The call returns the number of earlier stops, or all ones.
         let before = unsafe { SuspendThread(self.handle) };
-        (before != u32::MAX).then_some(Stopped { thread: self })
+        // Not `then_some`: the value would be made in any case, and its drop resumes the thread.
+        (before != u32::MAX).then(|| Stopped { thread: self })
     }
 
     /// Resumes the thread in place of the thread that has stopped it and cannot resume it; returns the number of stops before.
