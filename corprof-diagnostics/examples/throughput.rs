@@ -1,15 +1,21 @@
-//! How fast traces are read: `cargo run --release -p corprof-diagnostics --example throughput -- FILE.nettrace [REPEATS]`. The
-//! file is read from memory, event after event, with definition, stack and payload looked at.
+//! How fast traces are read: `cargo run --release -p corprof-diagnostics --example throughput -- FILE.nettrace [REPEATS]`, or
+//! a FILE.nettrace.xz. The file is read from memory, event after event, with definition, stack and payload looked at.
 
 use std::error::Error;
 use std::hint::black_box;
+use std::io::Read;
 use std::time::Instant;
 
 use corprof_diagnostics::nettrace::Reader;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let bytes = std::fs::read(args.next().ok_or("which file?")?)?;
+    let name = args.next().ok_or("which file?")?;
+    let mut bytes = std::fs::read(&name)?;
+    if name.ends_with(".xz") {
+        let packed = std::mem::take(&mut bytes);
+        lzma_rust2::XzReader::new(&packed[..], true).read_to_end(&mut bytes)?;
+    }
     let repeats: u32 = args.next().map_or(Ok(20), |repeats| repeats.parse())?;
     let mut best = f64::MAX;
     for _ in 0..repeats {
