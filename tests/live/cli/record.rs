@@ -220,7 +220,7 @@ fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> 
 fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
     for runtime in speaking()? {
         let folder = tempfile::tempdir()?;
-        let event_readers = ["pauses", "locks", "starvation"];
+        let event_readers = ["pauses", "locks", "starvation", "leaks"];
         for name in
             ["sampler", "timer", "tracer", "logger", "exceptions", "allocations"].into_iter().chain(event_readers)
         {
