@@ -122,21 +122,19 @@ impl<'a> Event<'a> {
         self.is_known() && self.record().end().is_ok_and(|end| end.rest().is_empty())
     }
 
-    /// The event as `V`, a type of [`views`](crate::views).
+    /// The event as `V`: a type of [`views`](crate::views), or a struct with `#[derive(ProviderEvent)]`.
     ///
     /// # Errors
-    /// If it is another event, of an older version than the view reads, or its payload is too short.
+    /// If it is another event, of an older version than the view reads, or its payload is too short; for a `ProviderEvent`, if it
+    /// lacks a field, or one is of another type.
     #[inline]
     pub fn decode<V: View<'a>>(&self) -> Result<V, DecodeError> {
-        let (manifest, id, oldest) = V::EVENT;
-        if self.id != id || self.provider.manifest() != manifest {
-            return Err(DecodeError::OtherEvent { expected: V::NAME, id: self.id });
-        }
-        if self.version < oldest {
-            return Err(DecodeError::TooOld { event: V::NAME, version: self.version, oldest });
-        }
-        let mut cursor = Cursor::new(self.payload, self.is_64_bit);
-        V::read(&mut cursor, self.version).map_err(|_| DecodeError::TooShort { event: V::NAME })
+        V::decode(self)
+    }
+
+    #[inline]
+    pub(crate) fn cursor(&self) -> Cursor<'a> {
+        Cursor::new(self.payload, self.is_64_bit)
     }
 
     /// The fields that it describes itself, if there is one.
@@ -149,6 +147,6 @@ impl<'a> Event<'a> {
             Some(own) => own.definitions(),
             None => self.manifest().map_or(Definitions::NONE, |event| Definitions::Manifest(event.fields)),
         };
-        Record::new(fields, Cursor::new(self.payload, self.is_64_bit))
+        Record::new(fields, self.cursor())
     }
 }

@@ -37,13 +37,19 @@
 
 #![forbid(unsafe_code)]
 
+// The derive refers to this crate by its external name.
+#[cfg(test)]
+extern crate self as corprof_events;
+
 mod cursor;
 mod description;
 mod event;
+mod field;
 mod generated;
 mod keywords;
 mod manifest;
 mod provider;
+mod provider_event;
 mod shown;
 mod text;
 mod types;
@@ -51,12 +57,19 @@ mod value;
 mod values;
 mod view;
 
+/// Implements [`ProviderEvent`](trait@ProviderEvent) and [`View`] for a struct.
+#[cfg(feature = "derive")]
+pub use corprof_macros::ProviderEvent;
 pub use description::{Description, FieldList, Layout};
 pub use event::Event;
+pub use field::{EventField, FieldType};
 pub use generated::views;
 pub use keywords::{KeywordSet, Keywords, Level};
 pub use manifest::{ManifestEvent, rundown_events, runtime_events};
 pub use provider::Provider;
+#[doc(hidden)]
+pub use provider_event::Decoder;
+pub use provider_event::{EncodeError, EventDefinition, FieldDefinition, ProviderEvent};
 pub use text::Text;
 pub use value::{Fields, List, Record, Value};
 pub use values::{

@@ -4,6 +4,7 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::marker::PhantomData;
 
 use crate::cursor::{Cursor, Truncated};
+use crate::event::Event;
 use crate::provider::Manifest;
 
 /// Why an event could not be decoded as a type.
@@ -31,6 +32,25 @@ pub enum DecodeError {
         /// The event.
         event: &'static str,
     },
+    /// It has no such field; nor is it in the payload, if this ends too early.
+    NoField {
+        /// The event.
+        event: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// The field has a type that is no type of the struct's field, or a number without room there.
+    OtherType {
+        /// The event.
+        event: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// Its fields are unknown: it came without a description.
+    Undescribed {
+        /// The event.
+        event: &'static str,
+    },
 }
 
 impl Display for DecodeError {
@@ -41,20 +61,47 @@ impl Display for DecodeError {
                 write!(f, "{event} has version {version}, and its view reads {oldest} and later: ask for single fields")
             }
             Self::TooShort { event } => write!(f, "the payload of {event} ends before its fields do"),
+            Self::NoField { event, field } => write!(f, "{event} has no field {field}: name one of its own"),
+            Self::OtherType { event, field } => {
+                write!(f, "the field {field} of {event} has another type or a larger number")
+            }
+            Self::Undescribed { event } => write!(f, "{event} came without a description of its fields"),
         }
     }
 }
 
 impl std::error::Error for DecodeError {}
 
-/// A type of [`views`](crate::views), which [`Event::decode`](crate::Event::decode) returns. The trait is sealed.
+/// What [`Event::decode`](crate::Event::decode) returns: a type of [`views`](crate::views), or a
+/// [`ProviderEvent`](trait@crate::ProviderEvent). Only the derive of the latter implements it for other types.
 pub trait View<'a>: Sized {
+    #[doc(hidden)]
+    fn decode(event: &Event<'a>) -> Result<Self, DecodeError>;
+}
+
+/// A type of [`views`](crate::views).
+pub trait RuntimeView<'a>: Sized {
     #[doc(hidden)]
     const EVENT: (Manifest, u32, u32);
     #[doc(hidden)]
     const NAME: &'static str;
     #[doc(hidden)]
     fn read(cursor: &mut Cursor<'a>, version: u32) -> Result<Self, Truncated>;
+}
+
+impl<'a, V: RuntimeView<'a>> View<'a> for V {
+    #[inline]
+    fn decode(event: &Event<'a>) -> Result<Self, DecodeError> {
+        let (manifest, id, oldest) = V::EVENT;
+        if event.id() != id || event.provider().manifest() != manifest {
+            return Err(DecodeError::OtherEvent { expected: V::NAME, id: event.id() });
+        }
+        if event.version() < oldest {
+            return Err(DecodeError::TooOld { event: V::NAME, version: event.version(), oldest });
+        }
+        let mut cursor = event.cursor();
+        V::read(&mut cursor, event.version()).map_err(|_| DecodeError::TooShort { event: V::NAME })
+    }
 }
 
 /// Something that an event has several of.

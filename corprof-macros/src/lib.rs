@@ -1,14 +1,15 @@
-//! The macros of `corprof`; use them through that crate, which re-exports both.
+//! The macros of `corprof`; use them through that crate, which re-exports them.
 //!
 //! This file has the entry points with their documentation for users. The work is done by `profiler.rs` (the derive, with
-//! `clsid.rs`) and `callbacks.rs` (the attribute, with the table in `generated.rs`), on `proc_macro2` types so that it can be
-//! tested outside the compiler. The items that the expansions refer to are in `corprof`.
+//! `clsid.rs`), `callbacks.rs` (the attribute, with the table in `generated.rs`) and `provider_event.rs`, on `proc_macro2` types
+//! so that it can be tested outside the compiler. The items that the expansions refer to are in `corprof` and `corprof-events`.
 
 mod callbacks;
 mod clsid;
 #[rustfmt::skip]
 mod generated;
 mod profiler;
+mod provider_event;
 #[cfg(test)]
 mod testing;
 
@@ -151,4 +152,66 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn callbacks(arguments: TokenStream, item: TokenStream) -> TokenStream {
     callbacks::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes a struct an event of a provider: of the profiler's own, to write it, or of an EventSource, to read it.
+///
+/// ```
+/// use corprof::events::{Event, ProviderEvent, Text};
+///
+/// /// An order of the shop.
+/// #[derive(ProviderEvent, Debug, PartialEq)]
+/// #[event(provider = "Shop-Orders", id = 7, keywords = 0x1)]
+/// struct OrderPlaced<'a> {
+///     number: u32,
+///     customer_name: Text<'a>, // "customerName" in the event
+///     #[event(name = "VIP")]
+///     is_important: bool,
+/// }
+///
+/// fn on_event(event: &Event<'_>) {
+///     if let Ok(order) = event.decode::<OrderPlaced>() {
+///         println!("{} by {}", order.number, order.customer_name);
+///     }
+/// }
+/// ```
+///
+/// In a profiler, `event_pipe_define` and `event_pipe_write` of corprof write the struct.
+///
+/// # Fields
+///
+/// The types that EventPipe knows: `EventField` of corprof-events lists them. A field has its own name in camelCase, as the parameters of
+/// an EventSource's methods; `#[event(name = "…")]` gives another one. An event is read by the names of its fields: it may have
+/// more of them, in any order. Integers may have another size in the event, if the values have room.
+///
+/// # Keys of `#[event(…)]`
+///
+/// | key | | meaning |
+/// |---|---|---|
+/// | `provider = "…"` | needed | the name of the provider |
+/// | `id = N` | needed | the number of the event among those of its provider |
+/// | `name = "…"` | | the event's name; without it, that of the struct |
+/// | `version = N` | | 0 without it; increase it when you add fields |
+/// | `level = …` | | `LogAlways`, `Critical`, `Error`, `Warning`, `Informational` (without the key), or `Verbose` |
+/// | `keywords = N` | | the groups that it belongs to, as bits. Without it, all sessions of the provider get the event |
+/// | `opcode = N` | | 1 for the start of an activity, 2 for its stop |
+/// | `needs_stack` | | the runtime records the stack with each event |
+/// | `crate = …` | | the path of corprof-events, without corprof: `corprof_diagnostics::events` |
+///
+/// Reading looks at provider, id and fields only.
+///
+/// # Mistakes are compile errors
+///
+/// ```compile_fail
+/// use corprof::events::ProviderEvent;
+///
+/// #[derive(ProviderEvent)]
+/// #[event(provider = "Shop-Orders", id = 7)]
+/// struct OrderPlaced {
+///     number: usize, // an event has no fields of type `usize`
+/// }
+/// ```
+#[proc_macro_derive(ProviderEvent, attributes(event))]
+pub fn derive_provider_event(input: TokenStream) -> TokenStream {
+    provider_event::expand(input.into()).into()
 }

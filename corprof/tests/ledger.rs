@@ -113,6 +113,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("edit_once(function, edit)", Context::InTriggers),
     ("set_checked_body(body)", Context::InTriggers),
     ("start_runtime_events(set)", Context::InTriggers),
+    ("event_pipe_define(provider)", Context::InTriggers),
     ("detacher()", Context::InInitialize),
     ("start_instrumentation()", Context::InInitialize),
     ("hook_functions_by_il(hooks, precompiled)", Context::InInitialize),

@@ -30,6 +30,7 @@ mod liveness;
 mod manners;
 mod matrix;
 mod metadata;
+mod own_events;
 mod probes;
 #[cfg(target_os = "linux")]
 mod questions;

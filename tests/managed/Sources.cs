@@ -1,4 +1,4 @@
-// An event source of the application's: writes two events, one of them in an activity, and is gone before the end.
+// An event source of the application's: writes three events, two of them in an activity, and is gone before the end.
 //
 //     Sources
 using System;
@@ -13,7 +13,15 @@ class Source : EventSource
 
     [Event(2)]
     public void InActivity(int number) { WriteEvent(2, number); }
+
+    [Event(3)]
+    public void Sold(int number, string customerName, double price, bool isPaid, ulong big, Guid guid, char letter, Kind kind)
+    {
+        WriteEvent(3, number, customerName, price, isPaid, big, guid, letter, kind);
+    }
 }
+
+enum Kind { None, Some = 5 }
 
 static class Sources
 {
@@ -25,6 +33,7 @@ static class Sources
             source.Plain(7);
             EventSource.SetCurrentThreadActivityId(new Guid("00010203-0405-0607-0809-0a0b0c0d0e0f"));
             source.InActivity(8);
+            source.Sold(-9, "Zoë", 9.5, true, ulong.MaxValue, new Guid("00010203-0405-0607-0809-0a0b0c0d0e0f"), 'ß', Kind.Some);
         }
         Stop();
         Console.WriteLine("done");

@@ -7,7 +7,7 @@ use crate::cursor::{Cursor, Truncated};
 use crate::provider::Manifest;
 use crate::text::Text;
 use crate::values::*;
-use crate::view::{Item, Items, View};
+use crate::view::{Item, Items, RuntimeView};
 
 /// A collection was asked for, on the thread that asked.
 ///
@@ -19,7 +19,7 @@ pub struct GcTriggered {
     pub reason: GcReason,
 }
 
-impl<'a> View<'a> for GcTriggered {
+impl<'a> RuntimeView<'a> for GcTriggered {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 35, 0);
     const NAME: &'static str = "GCTriggered";
 
@@ -50,7 +50,7 @@ pub struct GcStart {
     pub client_sequence_number: Option<u64>,
 }
 
-impl<'a> View<'a> for GcStart {
+impl<'a> RuntimeView<'a> for GcStart {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 1, 1);
     const NAME: &'static str = "GCStart";
 
@@ -78,7 +78,7 @@ pub struct GcEnd {
     pub generation: u32,
 }
 
-impl<'a> View<'a> for GcEnd {
+impl<'a> RuntimeView<'a> for GcEnd {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 2, 1);
     const NAME: &'static str = "GCEnd";
 
@@ -102,7 +102,7 @@ pub struct GcSuspendBegin {
     pub number: u32,
 }
 
-impl<'a> View<'a> for GcSuspendBegin {
+impl<'a> RuntimeView<'a> for GcSuspendBegin {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 9, 1);
     const NAME: &'static str = "GCSuspendEEBegin";
 
@@ -121,7 +121,7 @@ impl<'a> View<'a> for GcSuspendBegin {
 #[non_exhaustive]
 pub struct GcSuspendEnd {}
 
-impl<'a> View<'a> for GcSuspendEnd {
+impl<'a> RuntimeView<'a> for GcSuspendEnd {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 8, 1);
     const NAME: &'static str = "GCSuspendEEEnd";
 
@@ -138,7 +138,7 @@ impl<'a> View<'a> for GcSuspendEnd {
 #[non_exhaustive]
 pub struct GcRestartEnd {}
 
-impl<'a> View<'a> for GcRestartEnd {
+impl<'a> RuntimeView<'a> for GcRestartEnd {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 3, 1);
     const NAME: &'static str = "GCRestartEEEnd";
 
@@ -190,7 +190,7 @@ pub struct GcHeapStats {
     pub pinned_object_promoted: Option<u64>,
 }
 
-impl<'a> View<'a> for GcHeapStats {
+impl<'a> RuntimeView<'a> for GcHeapStats {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 4, 1);
     const NAME: &'static str = "GCHeapStats";
 
@@ -232,7 +232,7 @@ pub struct GcJoin {
     pub join_id: u32,
 }
 
-impl<'a> View<'a> for GcJoin {
+impl<'a> RuntimeView<'a> for GcJoin {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 203, 2);
     const NAME: &'static str = "GCJoin";
 
@@ -303,7 +303,7 @@ pub struct GcGlobalHeapHistory<'a> {
     pub values: Option<Items<'a, GcGlobalHeapHistoryEntry>>,
 }
 
-impl<'a> View<'a> for GcGlobalHeapHistory<'a> {
+impl<'a> RuntimeView<'a> for GcGlobalHeapHistory<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 205, 2);
     const NAME: &'static str = "GCGlobalHeapHistory";
 
@@ -407,7 +407,7 @@ pub struct GcPerHeapHistory<'a> {
     pub values: Items<'a, GcPerHeapHistoryEntry>,
 }
 
-impl<'a> View<'a> for GcPerHeapHistory<'a> {
+impl<'a> RuntimeView<'a> for GcPerHeapHistory<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 204, 3);
     const NAME: &'static str = "GCPerHeapHistory";
 
@@ -459,7 +459,7 @@ pub struct GcAllocationTick<'a> {
     pub object_size: Option<u64>,
 }
 
-impl<'a> View<'a> for GcAllocationTick<'a> {
+impl<'a> RuntimeView<'a> for GcAllocationTick<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 10, 2);
     const NAME: &'static str = "GCAllocationTick";
 
@@ -498,7 +498,7 @@ pub struct AllocationSampled<'a> {
     pub sampled_byte_offset: u64,
 }
 
-impl<'a> View<'a> for AllocationSampled<'a> {
+impl<'a> RuntimeView<'a> for AllocationSampled<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 303, 0);
     const NAME: &'static str = "AllocationSampled";
 
@@ -537,7 +537,7 @@ pub struct ContentionStart {
     pub lock_owner_thread_id: Option<u64>,
 }
 
-impl<'a> View<'a> for ContentionStart {
+impl<'a> RuntimeView<'a> for ContentionStart {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 81, 1);
     const NAME: &'static str = "ContentionStart";
 
@@ -566,7 +566,7 @@ pub struct ContentionStop {
     pub duration_ns: Option<f64>,
 }
 
-impl<'a> View<'a> for ContentionStop {
+impl<'a> RuntimeView<'a> for ContentionStop {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 91, 0);
     const NAME: &'static str = "ContentionStop";
 
@@ -591,7 +591,7 @@ pub struct ContentionLockCreated {
     pub associated_object_id: u64,
 }
 
-impl<'a> View<'a> for ContentionLockCreated {
+impl<'a> RuntimeView<'a> for ContentionLockCreated {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 90, 0);
     const NAME: &'static str = "ContentionLockCreated";
 
@@ -621,7 +621,7 @@ pub struct ExceptionThrown<'a> {
     pub exception_flags: u16,
 }
 
-impl<'a> View<'a> for ExceptionThrown<'a> {
+impl<'a> RuntimeView<'a> for ExceptionThrown<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 80, 1);
     const NAME: &'static str = "ExceptionThrown";
 
@@ -648,7 +648,7 @@ pub struct ThreadPoolWorkerThreadStart {
     pub retired_worker_thread_count: u32,
 }
 
-impl<'a> View<'a> for ThreadPoolWorkerThreadStart {
+impl<'a> RuntimeView<'a> for ThreadPoolWorkerThreadStart {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 50, 0);
     const NAME: &'static str = "ThreadPoolWorkerThreadStart";
 
@@ -672,7 +672,7 @@ pub struct ThreadPoolWorkerThreadStop {
     pub retired_worker_thread_count: u32,
 }
 
-impl<'a> View<'a> for ThreadPoolWorkerThreadStop {
+impl<'a> RuntimeView<'a> for ThreadPoolWorkerThreadStop {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 51, 0);
     const NAME: &'static str = "ThreadPoolWorkerThreadStop";
 
@@ -696,7 +696,7 @@ pub struct ThreadPoolWorkerThreadWait {
     pub retired_worker_thread_count: u32,
 }
 
-impl<'a> View<'a> for ThreadPoolWorkerThreadWait {
+impl<'a> RuntimeView<'a> for ThreadPoolWorkerThreadWait {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 57, 0);
     const NAME: &'static str = "ThreadPoolWorkerThreadWait";
 
@@ -722,7 +722,7 @@ pub struct ThreadPoolWorkerThreadAdjustment {
     pub reason: AdjustmentReason,
 }
 
-impl<'a> View<'a> for ThreadPoolWorkerThreadAdjustment {
+impl<'a> RuntimeView<'a> for ThreadPoolWorkerThreadAdjustment {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 55, 0);
     const NAME: &'static str = "ThreadPoolWorkerThreadAdjustment";
 
@@ -751,7 +751,7 @@ pub struct ThreadPoolMinMaxThreads {
     pub max_io_completion_threads: u16,
 }
 
-impl<'a> View<'a> for ThreadPoolMinMaxThreads {
+impl<'a> RuntimeView<'a> for ThreadPoolMinMaxThreads {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 59, 0);
     const NAME: &'static str = "ThreadPoolMinMaxThreads";
 
@@ -775,7 +775,7 @@ pub struct ThreadPoolEnqueue {
     pub work_id: u64,
 }
 
-impl<'a> View<'a> for ThreadPoolEnqueue {
+impl<'a> RuntimeView<'a> for ThreadPoolEnqueue {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 61, 0);
     const NAME: &'static str = "ThreadPoolEnqueue";
 
@@ -796,7 +796,7 @@ pub struct ThreadPoolDequeue {
     pub work_id: u64,
 }
 
-impl<'a> View<'a> for ThreadPoolDequeue {
+impl<'a> RuntimeView<'a> for ThreadPoolDequeue {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 62, 0);
     const NAME: &'static str = "ThreadPoolDequeue";
 
@@ -819,7 +819,7 @@ pub struct WaitHandleWaitStart {
     pub associated_object_id: u64,
 }
 
-impl<'a> View<'a> for WaitHandleWaitStart {
+impl<'a> RuntimeView<'a> for WaitHandleWaitStart {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 301, 0);
     const NAME: &'static str = "WaitHandleWaitStart";
 
@@ -838,7 +838,7 @@ impl<'a> View<'a> for WaitHandleWaitStart {
 #[non_exhaustive]
 pub struct WaitHandleWaitStop {}
 
-impl<'a> View<'a> for WaitHandleWaitStop {
+impl<'a> RuntimeView<'a> for WaitHandleWaitStop {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 302, 0);
     const NAME: &'static str = "WaitHandleWaitStop";
 
@@ -870,7 +870,7 @@ pub struct MethodJittingStarted<'a> {
     pub method_signature: Text<'a>,
 }
 
-impl<'a> View<'a> for MethodJittingStarted<'a> {
+impl<'a> RuntimeView<'a> for MethodJittingStarted<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 145, 0);
     const NAME: &'static str = "MethodJittingStarted";
 
@@ -917,7 +917,7 @@ pub struct MethodLoadVerbose<'a> {
     pub rejit_id: Option<u64>,
 }
 
-impl<'a> View<'a> for MethodLoadVerbose<'a> {
+impl<'a> RuntimeView<'a> for MethodLoadVerbose<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 143, 1);
     const NAME: &'static str = "MethodLoadVerbose";
 
@@ -968,7 +968,7 @@ pub struct MethodDCEndVerbose<'a> {
     pub rejit_id: Option<u64>,
 }
 
-impl<'a> View<'a> for MethodDCEndVerbose<'a> {
+impl<'a> RuntimeView<'a> for MethodDCEndVerbose<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Rundown, 144, 1);
     const NAME: &'static str = "MethodDCEndVerbose";
 
@@ -1035,7 +1035,7 @@ pub struct ModuleLoad<'a> {
     pub native_build_id: Option<Text<'a>>,
 }
 
-impl<'a> View<'a> for ModuleLoad<'a> {
+impl<'a> RuntimeView<'a> for ModuleLoad<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 152, 1);
     const NAME: &'static str = "ModuleLoad";
 
@@ -1105,7 +1105,7 @@ pub struct ModuleDCEnd<'a> {
     pub native_build_id: Option<Text<'a>>,
 }
 
-impl<'a> View<'a> for ModuleDCEnd<'a> {
+impl<'a> RuntimeView<'a> for ModuleDCEnd<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Rundown, 154, 1);
     const NAME: &'static str = "ModuleDCEnd";
 
@@ -1147,7 +1147,7 @@ pub struct AssemblyLoad<'a> {
     pub name: Text<'a>,
 }
 
-impl<'a> View<'a> for AssemblyLoad<'a> {
+impl<'a> RuntimeView<'a> for AssemblyLoad<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 154, 1);
     const NAME: &'static str = "AssemblyLoad";
 
@@ -1180,7 +1180,7 @@ pub struct AssemblyLoadStart<'a> {
     pub requesting_assembly_load_context: Text<'a>,
 }
 
-impl<'a> View<'a> for AssemblyLoadStart<'a> {
+impl<'a> RuntimeView<'a> for AssemblyLoadStart<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 290, 0);
     const NAME: &'static str = "AssemblyLoadStart";
 
@@ -1220,7 +1220,7 @@ pub struct AssemblyLoadStop<'a> {
     pub result_assembly_path: Text<'a>,
 }
 
-impl<'a> View<'a> for AssemblyLoadStop<'a> {
+impl<'a> RuntimeView<'a> for AssemblyLoadStop<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 291, 0);
     const NAME: &'static str = "AssemblyLoadStop";
 
@@ -1246,7 +1246,7 @@ impl<'a> View<'a> for AssemblyLoadStop<'a> {
 #[non_exhaustive]
 pub struct TieredCompilationPause {}
 
-impl<'a> View<'a> for TieredCompilationPause {
+impl<'a> RuntimeView<'a> for TieredCompilationPause {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 281, 0);
     const NAME: &'static str = "TieredCompilationPause";
 
@@ -1266,7 +1266,7 @@ pub struct TieredCompilationResume {
     pub new_method_count: u32,
 }
 
-impl<'a> View<'a> for TieredCompilationResume {
+impl<'a> RuntimeView<'a> for TieredCompilationResume {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 282, 0);
     const NAME: &'static str = "TieredCompilationResume";
 
@@ -1288,7 +1288,7 @@ pub struct TieredCompilationBackgroundJitStart {
     pub pending_method_count: u32,
 }
 
-impl<'a> View<'a> for TieredCompilationBackgroundJitStart {
+impl<'a> RuntimeView<'a> for TieredCompilationBackgroundJitStart {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 283, 0);
     const NAME: &'static str = "TieredCompilationBackgroundJitStart";
 
@@ -1312,7 +1312,7 @@ pub struct TieredCompilationBackgroundJitStop {
     pub jitted_method_count: u32,
 }
 
-impl<'a> View<'a> for TieredCompilationBackgroundJitStop {
+impl<'a> RuntimeView<'a> for TieredCompilationBackgroundJitStop {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 284, 0);
     const NAME: &'static str = "TieredCompilationBackgroundJitStop";
 
@@ -1335,7 +1335,7 @@ pub struct ProfilerMessage<'a> {
     pub message: Text<'a>,
 }
 
-impl<'a> View<'a> for ProfilerMessage<'a> {
+impl<'a> RuntimeView<'a> for ProfilerMessage<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 299, 0);
     const NAME: &'static str = "ProfilerMessage";
 
@@ -1396,7 +1396,7 @@ pub struct BulkType<'a> {
     pub values: Items<'a, BulkTypeEntry<'a>>,
 }
 
-impl<'a> View<'a> for BulkType<'a> {
+impl<'a> RuntimeView<'a> for BulkType<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 15, 0);
     const NAME: &'static str = "BulkType";
 
@@ -1448,7 +1448,7 @@ pub struct GcBulkRootEdge<'a> {
     pub values: Items<'a, GcBulkRootEdgeEntry>,
 }
 
-impl<'a> View<'a> for GcBulkRootEdge<'a> {
+impl<'a> RuntimeView<'a> for GcBulkRootEdge<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 16, 0);
     const NAME: &'static str = "GCBulkRootEdge";
 
@@ -1498,7 +1498,7 @@ pub struct GcBulkRootConditionalWeakTableElementEdge<'a> {
     pub values: Items<'a, GcBulkRootConditionalWeakTableElementEdgeEntry>,
 }
 
-impl<'a> View<'a> for GcBulkRootConditionalWeakTableElementEdge<'a> {
+impl<'a> RuntimeView<'a> for GcBulkRootConditionalWeakTableElementEdge<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 17, 0);
     const NAME: &'static str = "GCBulkRootConditionalWeakTableElementEdge";
 
@@ -1551,7 +1551,7 @@ pub struct GcBulkNode<'a> {
     pub values: Items<'a, GcBulkNodeEntry>,
 }
 
-impl<'a> View<'a> for GcBulkNode<'a> {
+impl<'a> RuntimeView<'a> for GcBulkNode<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 18, 0);
     const NAME: &'static str = "GCBulkNode";
 
@@ -1598,7 +1598,7 @@ pub struct GcBulkEdge<'a> {
     pub values: Items<'a, GcBulkEdgeEntry>,
 }
 
-impl<'a> View<'a> for GcBulkEdge<'a> {
+impl<'a> RuntimeView<'a> for GcBulkEdge<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 19, 0);
     const NAME: &'static str = "GCBulkEdge";
 
@@ -1654,7 +1654,7 @@ pub struct GcBulkRootStaticVar<'a> {
     pub values: Items<'a, GcBulkRootStaticVarEntry<'a>>,
 }
 
-impl<'a> View<'a> for GcBulkRootStaticVar<'a> {
+impl<'a> RuntimeView<'a> for GcBulkRootStaticVar<'a> {
     const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 38, 0);
     const NAME: &'static str = "GCBulkRootStaticVar";
 

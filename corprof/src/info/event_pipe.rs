@@ -1,10 +1,11 @@
 //! EventPipe: sessions that deliver events to [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and
 //! the profiler's own providers.
 
+mod own_event;
 mod payload;
 mod provider;
 
-use corprof_events::{KeywordSet, Level, Provider};
+use corprof_events::{KeywordSet, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
@@ -17,6 +18,7 @@ use crate::info::Info;
 use crate::session::event_pipe_sessions::refuse_on_ending_thread;
 use crate::session::profiler_threads;
 
+pub use own_event::OwnEvent;
 pub use payload::EventPipePayload;
 pub use provider::{
     EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
@@ -82,14 +84,7 @@ impl EventPipeProviderConfig<'static> {
     /// ```
     #[must_use]
     pub fn runtime(set: KeywordSet) -> Self {
-        let level = match set.level() {
-            Level::LogAlways => EventPipeLevel::LogAlways,
-            Level::Critical => EventPipeLevel::Critical,
-            Level::Error => EventPipeLevel::Error,
-            Level::Warning => EventPipeLevel::Warning,
-            Level::Informational => EventPipeLevel::Informational,
-            Level::Verbose => EventPipeLevel::Verbose,
-        };
+        let level = own_event::level(set.level());
         Self { name: Provider::RUNTIME.name(), keywords: set.keywords().bits(), level, filter: None }
     }
 }

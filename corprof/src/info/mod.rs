@@ -35,7 +35,7 @@ pub use assemblies::AssemblyInfo;
 pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
 pub use event_pipe::{
     EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig,
-    EventPipeProviderListener, EventPipeProviderState, EventPipeType, RuntimeEvents,
+    EventPipeProviderListener, EventPipeProviderState, EventPipeType, OwnEvent, RuntimeEvents,
 };
 pub use exceptions::ExceptionClause;
 pub use handles::{HandleKind, ObjectHandle};

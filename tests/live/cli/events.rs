@@ -80,3 +80,26 @@ fn a_session_ends_after_its_duration() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn events_of_a_profiler_are_printed_with_their_fields() -> Result<()> {
+    for runtime in speaking()? {
+        let run = Run::new(&runtime, "Diagnosed").profiler_named("own_events", "Tells");
+        let mut program = Program::start(run.command()?)?;
+        program.expect("ready")?;
+        let events = started(program.child.id(), &["--provider", "Corprof-Orders:0x10:warning", "--json"])?;
+        let line = until_seen(&mut program, &events, "throw 1", |line| line.contains("\"event\":\"Order\""))?;
+        let event: Value = serde_json::from_str(&line)?;
+        ensure!(event["provider"] == "Corprof-Orders" && event["id"] == 7, "{runtime}: {event}");
+        let fields = &event["fields"];
+        ensure!(fields["customerName"] == "System.InvalidOperationException", "{runtime}: {event}");
+        ensure!(fields["Street"] == "Straße 1" && fields["letter"] == "ß", "{runtime}: {event}");
+        ensure!(fields["price"] == 9.5 && fields["share"] == -0.25 && fields["isPaid"] == true, "{runtime}: {event}");
+        ensure!(fields["total"] == -1_000_000_000_000_i64 && fields["small"] == -5, "{runtime}: {event}");
+        ensure!(fields["counts"] == serde_json::json!([1, 2, 65_535]), "{runtime}: {event}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        events.end()?;
+    }
+    Ok(())
+}

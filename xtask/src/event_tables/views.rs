@@ -12,7 +12,7 @@ pub(super) fn file(tables: &Tables) -> Result<String> {
     out += "//! Events as types, for [`Event::decode`](crate::Event::decode).\n//!\n";
     out += "//! Fields that newer versions of an event have added are options.\n\n";
     out += "use crate::cursor::{Cursor, Truncated};\nuse crate::provider::Manifest;\nuse crate::text::Text;\n";
-    out += "use crate::values::*;\nuse crate::view::{Item, Items, View};\n";
+    out += "use crate::values::*;\nuse crate::view::{Item, Items, RuntimeView};\n";
     for view in &tables.views {
         let of_view = |event: &&Event| event.provider == view.provider && event.id == view.id;
         let versions: Vec<&Event> =
@@ -60,7 +60,7 @@ fn one(tables: &Tables, view: &View, versions: &[&Event]) -> Result<String> {
     let cursor = if lines.iter().any(|line| !line.read.is_empty()) { "cursor" } else { "_cursor" };
     write!(
         out,
-        "\nimpl<'a> View<'a> for {}{lifetime} {{\n    const EVENT: (Manifest, u32, u32) = (Manifest::{manifest}, {}, {});\n    const NAME: &'static str = {:?};\n\n    #[inline]\n    fn read({cursor}: &mut Cursor<'a>, {version}: u32) -> Result<Self, Truncated> {{\n",
+        "\nimpl<'a> RuntimeView<'a> for {}{lifetime} {{\n    const EVENT: (Manifest, u32, u32) = (Manifest::{manifest}, {}, {});\n    const NAME: &'static str = {:?};\n\n    #[inline]\n    fn read({cursor}: &mut Cursor<'a>, {version}: u32) -> Result<Self, Truncated> {{\n",
         view.name, view.id, versions[0].version, newest.name
     )?;
     out += &body(&lines);

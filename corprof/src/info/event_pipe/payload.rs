@@ -68,6 +68,13 @@ impl EventPipePayload {
     }
 }
 
+impl From<Vec<u8>> for EventPipePayload {
+    /// Fields that are encoded already.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

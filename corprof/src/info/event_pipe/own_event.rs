@@ -1,0 +1,163 @@
+//! Events of the profiler's own providers as structs: `#[derive(ProviderEvent)]`.
+
+use std::fmt::{self, Debug, Formatter};
+use std::marker::PhantomData;
+
+use corprof_events::{EventDefinition, FieldType, Level, ProviderEvent};
+use windows_core::GUID;
+
+use super::{EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeType};
+use crate::context::InTriggers;
+use crate::error::{E_INVALIDARG, Error, Result};
+use crate::id::{EventPipeEventId, EventPipeProviderId};
+use crate::info::Info;
+
+/// A kind of event that a provider of this profiler has, with its type `E`.
+/// [`event_pipe_define`](InTriggers::event_pipe_define) makes it.
+pub struct OwnEvent<E> {
+    id: EventPipeEventId,
+    // Covariant, so that a kind that is kept as `OwnEvent<E<'static>>` writes an `E` with texts that live for a moment.
+    event: PhantomData<fn() -> E>,
+}
+
+impl<E> OwnEvent<E> {
+    /// The kind of event, for calls without types.
+    #[must_use]
+    pub fn id(&self) -> EventPipeEventId {
+        self.id
+    }
+}
+
+impl<E: ProviderEvent> OwnEvent<E> {
+    /// Writes an event; does nothing if no session listens.
+    ///
+    /// May be called wherever the profiler has an [`Info`], which every context is. While a session of this profiler listens, the
+    /// call makes [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock
+    /// that this callback takes ([`sync`](crate::sync)).
+    ///
+    /// # Errors
+    /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: a list has more than 65,535 elements.
+    pub fn write(&self, cx: &Info, event: &E) -> Result<()> {
+        self.write_in_activity(cx, event, None, None)
+    }
+
+    /// Writes an event that belongs to an activity, and relates it to another one.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_in_activity(
+        &self,
+        cx: &Info,
+        event: &E,
+        activity: Option<&GUID>,
+        related_activity: Option<&GUID>,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        event.write(&mut bytes).map_err(|_| {
+            Error::new(E_INVALIDARG, "EventPipeWriteEvent").about("list", "it has more than 65,535 elements")
+        })?;
+        cx.event_pipe_write_event(self.id, &EventPipePayload::from(bytes), activity, related_activity)
+    }
+}
+
+impl<E> Clone for OwnEvent<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for OwnEvent<E> {}
+
+impl<E> Debug for OwnEvent<E> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnEvent").field(&self.id).finish()
+    }
+}
+
+impl InTriggers<'_> {
+    /// Adds a kind of event to a provider of this profiler, which has the name that the event's type gives.
+    ///
+    /// ```
+    /// use corprof::events::{ProviderEvent, Text};
+    /// use corprof::info::OwnEvent;
+    /// use corprof::prelude::*;
+    ///
+    /// #[derive(ProviderEvent)]
+    /// #[event(provider = "Shop-Profiler", id = 1)]
+    /// struct Loaded<'a> {
+    ///     path: Text<'a>,
+    ///     classes: u32,
+    /// }
+    ///
+    /// # #[allow(dead_code)]
+    /// fn initialize(cx: &mut InInitialize<'_>) -> Result<OwnEvent<Loaded<'static>>> {
+    ///     let provider = cx.event_pipe_create_provider(Loaded::EVENT.provider)?;
+    ///     cx.event_pipe_define(provider)
+    /// }
+    ///
+    /// # #[allow(dead_code)]
+    /// fn loaded(cx: &InTriggers<'_>, kind: &OwnEvent<Loaded<'static>>, path: &str) -> Result<()> {
+    ///     kind.write(cx, &Loaded { path: Text::from(path), classes: 12 })
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`event_pipe_define_event`](Self::event_pipe_define_event); `E_INVALIDARG`: the provider has another name.
+    pub fn event_pipe_define<E: ProviderEvent>(
+        &mut self,
+        provider: EventPipeProviderId<'static>,
+    ) -> Result<OwnEvent<E>> {
+        const CALL: &str = "EventPipeDefineEvent";
+        let EventDefinition { provider: named, name, id, version, level, keywords, opcode, needs_stack, fields } =
+            E::EVENT;
+        if self.event_pipe_provider_info(provider)? != named {
+            return Err(Error::new(E_INVALIDARG, CALL).about("provider", "its name is not that of the event's type"));
+        }
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|field| EventPipeField { name: field.name, kind: kind(field.ty), is_array: field.is_list })
+            .collect();
+        let definition = EventPipeEventDefinition {
+            name,
+            id,
+            keywords: keywords.bits(),
+            version,
+            level: self::level(level),
+            opcode,
+            needs_stack,
+            fields: &fields,
+        };
+        let id = self.event_pipe_define_event(provider, &definition)?;
+        Ok(OwnEvent { id, event: PhantomData })
+    }
+}
+
+pub(super) fn level(level: Level) -> EventPipeLevel {
+    match level {
+        Level::LogAlways => EventPipeLevel::LogAlways,
+        Level::Critical => EventPipeLevel::Critical,
+        Level::Error => EventPipeLevel::Error,
+        Level::Warning => EventPipeLevel::Warning,
+        Level::Informational => EventPipeLevel::Informational,
+        Level::Verbose => EventPipeLevel::Verbose,
+    }
+}
+
+fn kind(ty: FieldType) -> EventPipeType {
+    match ty {
+        FieldType::Boolean => EventPipeType::Boolean,
+        FieldType::Char => EventPipeType::Char,
+        FieldType::SByte => EventPipeType::SByte,
+        FieldType::Byte => EventPipeType::Byte,
+        FieldType::Int16 => EventPipeType::Int16,
+        FieldType::UInt16 => EventPipeType::UInt16,
+        FieldType::Int32 => EventPipeType::Int32,
+        FieldType::UInt32 => EventPipeType::UInt32,
+        FieldType::Int64 => EventPipeType::Int64,
+        FieldType::UInt64 => EventPipeType::UInt64,
+        FieldType::Single => EventPipeType::Single,
+        FieldType::Double => EventPipeType::Double,
+        FieldType::Guid => EventPipeType::Guid,
+        FieldType::String => EventPipeType::String,
+    }
+}
