@@ -91,6 +91,9 @@ pub struct EventPipeEventDefinition<'a> {
 }
 
 /// The combined request of all sessions that listen to a provider.
+///
+/// When a session ends, level and keywords are those from before the end; without another session, `is_enabled` is false. The next
+/// session begins without them (seen on .NET 8 and 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EventPipeProviderState<'a> {
