@@ -23,7 +23,7 @@ pub enum FieldType {
     String,
 }
 
-/// A type that a field of a [`ProviderEvent`](crate::ProviderEvent) can have.
+/// A type that a field of a [`ProviderEvent`](trait@crate::ProviderEvent) can have.
 ///
 /// | Rust | .NET | |
 /// |---|---|---|

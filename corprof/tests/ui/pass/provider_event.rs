@@ -27,7 +27,7 @@ fn write(cx: &::corprof::InHook<'_>, kinds: &Kinds, name: &str) -> ::corprof::Re
     use ::std::option::Option::Some;
     let Some(placed) = kinds.placed.get() else { return ::std::result::Result::Ok(()) };
     let name = ::std::string::ToString::to_string(name);
-    placed.write(cx, &Placed { r#type: 1, customer_name: Text::from(&*name), lines: ::std::vec::Vec::new() })
+    placed.write(cx, &Placed { r#type: 1, customer_name: ::std::convert::From::from(&*name), lines: ::std::vec::Vec::new() })
 }
 
 fn both<T: ::std::marker::Send + ::std::marker::Sync>() {}
