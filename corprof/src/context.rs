@@ -210,6 +210,32 @@ impl<'cb> InAttach<'cb> {
     }
 }
 
+impl InAttach<'_> {
+    /// Has corprof report what is there already, by the same callbacks as later things.
+    ///
+    /// When the attach is complete, corprof calls these methods of the profiler, before
+    /// [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) and on the same thread:
+    /// [`app_domain_creation_finished`](crate::Callbacks::app_domain_creation_finished),
+    /// [`assembly_load_finished`](crate::Callbacks::assembly_load_finished),
+    /// [`module_load_finished`](crate::Callbacks::module_load_finished),
+    /// [`module_attached_to_assembly`](crate::Callbacks::module_attached_to_assembly),
+    /// [`thread_created`](crate::Callbacks::thread_created),
+    /// [`thread_assigned_to_os_thread`](crate::Callbacks::thread_assigned_to_os_thread) and
+    /// [`jit_compilation_finished`](crate::Callbacks::jit_compilation_finished). The application runs on meanwhile and makes its
+    /// own events, also about things that the catch-up has not reported yet. Each thing is reported once, by the catch-up or by
+    /// its event; a function that is compiled once more is reported once more. An end is reported after the beginning; only for a
+    /// thing that ends before the catch-up has reached it, the end alone is reported.
+    ///
+    /// Some things cannot be caught up with, because the runtime does not list them: classes, dynamic methods, precompiled code
+    /// and the names of threads. Callbacks that report the start of something are not repeated.
+    ///
+    /// `corprof attach` waits for the catch-up, and so does every other tool that asks this runtime something. Methods that take
+    /// long should pass their work on to a [profiler thread](crate::profiler_thread).
+    pub fn catch_up(&mut self) {
+        self.begin_catch_up();
+    }
+}
+
 impl Deref for InCallback<'_> {
     type Target = Info;
 

@@ -3,6 +3,8 @@
 mod allocations;
 mod attacks;
 #[cfg(target_os = "linux")]
+mod catch_up;
+#[cfg(target_os = "linux")]
 mod cli;
 mod code;
 #[path = "../contract.rs"]

@@ -13,6 +13,7 @@ use crate::event_mask::{Event, Phase};
 use crate::info::Info;
 use crate::profiler::{BoxError, Profiler};
 use crate::report;
+use crate::session::Attaching;
 use crate::session::ending::Stage;
 use crate::session::panics::catch;
 use crate::session::wire;
@@ -49,6 +50,7 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     }
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
+    let _attaching = Attaching::begin();
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
         // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result.
         let mut cx = unsafe { InAttach::new(info) };
@@ -58,6 +60,23 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         }
         profiler.initialize_for_attach(&mut cx, data)
     })
+}
+
+/// From here on the runtime reports what begins.
+pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this: *mut c_void) -> HRESULT {
+    // SAFETY: the runtime holds a reference while it calls.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    let _attaching = Attaching::begin();
+    if let Some(info) = adapter.info.get()
+        && let Some(catch_up) = info.catch_up()
+    {
+        // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result.
+        adapter.catch_up(&mut unsafe { InTriggers::new(info) }, catch_up);
+    }
+    // SAFETY: this is the thunk of that event.
+    unsafe {
+        in_triggers(this, Event::ProfilerAttachComplete, 0, |profiler: &P, cx| profiler.profiler_attach_complete(cx))
+    }
 }
 
 pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) -> HRESULT {

@@ -5,6 +5,7 @@
 //! the panic guard, into the user's method. `factory.rs` makes the object when the runtime asks the library for it.
 
 pub(crate) mod bookkeeping;
+mod catch_up;
 mod detach;
 pub(crate) mod exception_pins;
 mod export;
@@ -26,6 +27,7 @@ use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
+use crate::session::catch_up::must_see;
 use crate::session::count_report;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
@@ -227,7 +229,8 @@ unsafe fn enter<P: Profiler>(
     // Counted for a disabled profiler as well: objects move all the same.
     let report = if event.reports_gc_moves() { count_report() } else { 0 };
     let is_implemented = P::EVENTS.contains(event);
-    if !is_implemented && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
+    let must_see = must_see(P::EVENTS, event);
+    if !is_implemented && !must_see && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
         return S_OK;
     }
     if exception_pins::cause(event) {
@@ -236,6 +239,7 @@ unsafe fn enter<P: Profiler>(
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return outline(|| S_OK) };
+    let is_told = must_see && info.catch_up().is_some_and(|catch_up| !catch_up.delivers(event, subject));
     // Bookkeeping goes on when the profiler is disabled, as an earlier callback may still be running.
     bookkeeping::before(info, event, subject);
     if exception_pins::depend_on(event)
@@ -247,7 +251,7 @@ unsafe fn enter<P: Profiler>(
     // `event` is a constant in each thunk: the others pay nothing.
     let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
     let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
-    if is_implemented && delivery != Some(None) {
+    if is_implemented && !is_told && delivery != Some(None) {
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             let profiler = unsafe { adapter.profiler() };

@@ -1007,7 +1007,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ) -> Result<(), BoxError> {
         Ok(())
     }
-    /// The attach is complete: no event is missed from here on.
+    /// The attach is complete: no event is missed from here on. If the profiler [catches up](InAttach::catch_up), all that was there before has been reported.
     ///
     /// Enabled by: nothing, it is always made.
     ///

@@ -109,7 +109,7 @@ impl<P: Profiler> Adapter<P> {
     const V3: ICorProfilerCallback3_Vtbl = ICorProfilerCallback3_Vtbl {
         base__: Self::V2,
         InitializeForAttach: lifecycle::initialize_for_attach::<P>,
-        ProfilerAttachComplete: profiler_attach_complete::<P>,
+        ProfilerAttachComplete: lifecycle::profiler_attach_complete::<P>,
         ProfilerDetachSucceeded: lifecycle::profiler_detach_succeeded::<P>,
     };
     const V4: ICorProfilerCallback4_Vtbl = ICorProfilerCallback4_Vtbl {
@@ -239,7 +239,7 @@ unsafe extern "system" fn assembly_load_started<P: Profiler>(
     >(
         this,
         Event::AssemblyLoadStarted,
-        0,
+        assemblyId,
         move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_load_started(cx, assembly)
@@ -257,7 +257,7 @@ unsafe extern "system" fn assembly_load_finished<P: Profiler>(
     >(
         this,
         Event::AssemblyLoadFinished,
-        0,
+        assemblyId,
         move |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
                 wire::from_wire(cx, assemblyId),
@@ -277,7 +277,7 @@ unsafe extern "system" fn assembly_unload_started<P: Profiler>(
     >(
         this,
         Event::AssemblyUnloadStarted,
-        0,
+        assemblyId,
         move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
                 profiler.assembly_unload_started(cx, assembly)
@@ -295,7 +295,7 @@ unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
     >(
         this,
         Event::AssemblyUnloadFinished,
-        0,
+        assemblyId,
         move |profiler, cx| {
             if let (Some(assembly), Some(status)) = (
                 wire::from_wire(cx, assemblyId),
@@ -671,7 +671,7 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
     >(
         this,
         Event::ThreadAssignedToOsThread,
-        0,
+        managedThreadId,
         move |profiler, cx| {
             if let (Some(thread), Some(os_thread_id)) = (
                 wire::from_wire(cx, managedThreadId),
@@ -1515,18 +1515,6 @@ unsafe extern "system" fn handle_destroyed<P: Profiler>(
                 profiler.handle_destroyed(cx, handle)
             }
         },
-    )
-}
-unsafe extern "system" fn profiler_attach_complete<P: Profiler>(
-    this: *mut c_void,
-) -> HRESULT {
-    in_triggers::<
-        P,
-    >(
-        this,
-        Event::ProfilerAttachComplete,
-        0,
-        move |profiler, cx| { profiler.profiler_attach_complete(cx) },
     )
 }
 unsafe extern "system" fn rejit_compilation_started<P: Profiler>(

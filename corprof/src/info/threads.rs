@@ -10,7 +10,7 @@ use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ContextId, ThreadId};
 use crate::info::Info;
 use crate::names::Name;
-use crate::session::profiler_threads;
+use crate::session::{Attaching, profiler_threads};
 
 impl Info {
     /// The managed thread that the calling thread carries; none on a thread that never ran managed code.
@@ -130,8 +130,8 @@ impl InTriggers<'_> {
     #[doc(alias = "EnumThreads")]
     pub fn enum_threads(&mut self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";
-        let is_collectors =
-            self.phase() != Phase::Initialize && !profiler_threads::is_current() && self.current_thread()?.is_none();
+        let is_own = self.phase() == Phase::Initialize || profiler_threads::is_current() || Attaching::is_current();
+        let is_collectors = !is_own && self.current_thread()?.is_none();
         if is_collectors {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "a thread of the collector",

@@ -10,10 +10,12 @@
 //! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
 //! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
 //! and so are [hooks by inserted code](CompileSlot).
-//! `wire.rs` converts the arguments of callbacks.
+//! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
+//! twice.
 
 mod assemblies;
 mod calls;
+pub(crate) mod catch_up;
 mod compile_slot;
 mod defined_rows;
 pub(crate) mod ending;
@@ -47,6 +49,8 @@ use crate::event_mask::Phase;
 
 pub(crate) use assemblies::{Assemblies, ByName};
 pub(crate) use calls::{Call, Calls};
+pub(crate) use catch_up::Attaching;
+use catch_up::CatchUp;
 pub(crate) use compile_slot::CompileSlot;
 pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_pipe_sessions::Sessions;
@@ -90,6 +94,8 @@ struct Session {
     inserted_hooks: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
+    /// Set in `initialize_for_attach`, or never.
+    catch_up: OnceLock<CatchUp>,
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
     defined_rows: DefinedRows,
@@ -114,6 +120,7 @@ impl Info {
             inserted_hooks: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
+            catch_up: OnceLock::new(),
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
             defined_rows: DefinedRows::default(),
@@ -186,6 +193,17 @@ impl Info {
     /// The sessions of EventPipe that the profiler has started.
     pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
         &self.0.event_pipe_sessions
+    }
+
+    /// What an attached profiler has been told of, if it catches up.
+    #[inline]
+    pub(crate) fn catch_up(&self) -> Option<&CatchUp> {
+        self.0.catch_up.get()
+    }
+
+    /// From now on it is noted what the profiler is told of.
+    pub(crate) fn begin_catch_up(&self) {
+        let _ = self.0.catch_up.get_or_init(CatchUp::default);
     }
 
     /// The handles that are still to be freed.

@@ -353,6 +353,11 @@ impl InfoAnswers for InfoFace {
         unsafe { enumerator::put(threads, ids) }
     }
 
+    unsafe fn EnumJITedFunctions(&self, functions: *mut Option<sys::ICorProfilerFunctionEnum>) -> HRESULT {
+        // SAFETY: the trait's promise.
+        unsafe { enumerator::put_functions(functions, self.runtime.world().jitted_functions()) }
+    }
+
     unsafe fn GetThreadInfo(&self, thread: usize, os_id: *mut u32) -> HRESULT {
         let found = self.runtime.world().threads.get(&thread).map(|thread| thread.os_id).ok_or(E_INVALIDARG);
         // SAFETY: the trait's promise.

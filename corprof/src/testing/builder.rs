@@ -20,11 +20,16 @@ pub struct Builder {
 }
 
 /// How the profiler is loaded.
-pub(super) enum Start {
-    Startup,
-    /// With the data of the attach.
-    Attach(Vec<u8>),
+#[derive(Default)]
+pub(super) struct Start {
+    /// The data of the attach.
+    pub(super) attach: Option<Vec<u8>>,
+    pub(super) before: Option<Application>,
+    pub(super) meanwhile: Option<Application>,
 }
+
+/// A part of the application, on a thread of its own.
+pub(super) type Application = Box<dyn FnOnce(&FakeClr) + Send>;
 
 /// The first release with each version of the interface.
 fn first_release_with(info_version: u8) -> Release {
@@ -46,7 +51,7 @@ impl Builder {
             info_version: 15,
             release: Release(10, 0),
             concurrent_gc: true,
-            start: Start::Startup,
+            start: Start::default(),
             faults: Faults::default(),
         }
     }
@@ -81,7 +86,37 @@ impl Builder {
 
     /// The profiler is attached to a running process: `InitializeForAttach`, with this data.
     pub fn attach(mut self, data: &[u8]) -> Self {
-        self.start = Start::Attach(data.to_owned());
+        self.start.attach = Some(data.to_owned());
+        self
+    }
+
+    /// What the application has done before the profiler [attaches](Self::attach), which the profiler does not see.
+    pub fn before_attach(mut self, application: impl FnOnce(&FakeClr) + Send + 'static) -> Self {
+        self.start.before = Some(Box::new(application));
+        self
+    }
+
+    /// What the application does while the attach is completed, on a thread of its own: its callbacks are made at the same time
+    /// as `ProfilerAttachComplete`.
+    ///
+    /// ```
+    /// # use corprof::{prelude::*, testing::FakeClr};
+    /// # #[derive(Default, Profiler)]
+    /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C02", no_export)]
+    /// # struct Late;
+    /// # #[callbacks] impl Callbacks for Late {
+    /// #     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _: &[u8]) -> Result<(), BoxError> { cx.catch_up(); Ok(()) }
+    /// #     fn module_load_finished(&self, _: &mut InTriggers<'_>, _: ModuleId, _: Result<()>) {}
+    /// # }
+    /// # fn main() -> corprof::Result<()> {
+    /// let attach = FakeClr::builder().attach(&[]);
+    /// let attach = attach.before_attach(|clr| _ = clr.load_assembly("App"));
+    /// let clr = attach.while_attaching(|clr| _ = clr.load_assembly("Plugin")).load::<Late>()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn while_attaching(mut self, application: impl FnOnce(&FakeClr) + Send + 'static) -> Self {
+        self.start.meanwhile = Some(Box::new(application));
         self
     }
 
@@ -114,9 +149,9 @@ impl Builder {
     /// # Errors
     /// The error of `Initialize`, if the profiler refuses to be loaded; it is dropped then.
     pub fn load<P: Profiler>(self) -> Result<FakeClr> {
-        let attached = matches!(self.start, Start::Attach(_));
+        let attached = self.start.attach.is_some();
         let runtime = Runtime::new(self.info_version, self.release, self.concurrent_gc, attached, self.faults);
-        FakeClr::start::<P>(runtime, &self.start)
+        FakeClr::start::<P>(runtime, self.start)
     }
 }
 

@@ -47,6 +47,8 @@ pub struct FakeClr {
     pub(super) runtime: Arc<Runtime>,
     /// The profiler's COM object, until it has detached.
     callback: Option<Callback>,
+    /// The object that answers the profiler's calls, until then.
+    info: Option<InfoObject>,
     profiler: TypeId,
     /// [`has_panicked`] of the profiler's type.
     panicked: unsafe fn(*mut c_void) -> bool,
@@ -63,6 +65,15 @@ struct Callback(sys::ICorProfilerCallback11);
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}
+
+/// The runtime's own object.
+#[derive(Debug)]
+struct InfoObject(IUnknown);
+
+// SAFETY: its reference count is atomic, and what it answers from has locks.
+unsafe impl Send for InfoObject {}
+// SAFETY: as above.
+unsafe impl Sync for InfoObject {}
 
 impl std::fmt::Debug for Callback {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -84,13 +95,14 @@ impl FakeClr {
         Builder::new()
     }
 
-    pub(super) fn start<P: Profiler>(runtime: Runtime, start: &Start) -> Result<Self> {
+    pub(super) fn start<P: Profiler>(runtime: Runtime, mut start: Start) -> Result<Self> {
         let callback = Callback(create_instance::<P>()?);
         let runtime = Arc::new(runtime);
         let info = Some(com::create(InfoFace { runtime: Arc::clone(&runtime) }));
         let clr = Self {
             runtime,
             callback: Some(callback),
+            info: info.clone().map(InfoObject),
             profiler: TypeId::of::<P>(),
             panicked: has_panicked::<P>,
             workers: Mutex::default(),
@@ -99,9 +111,13 @@ impl FakeClr {
         if clr.runtime.release >= Release(6, 0) {
             clr.ask_for_notification_only();
         }
-        let (call, code) = match start {
-            Start::Startup => ("Initialize", make!(clr, Initialize, |callback| callback.Initialize((&info).into()))),
-            Start::Attach(data) => {
+        if let Some(before) = start.before.take() {
+            let clr = &clr;
+            std::thread::scope(|scope| _ = scope.spawn(move || before(clr)));
+        }
+        let (call, code) = match &start.attach {
+            None => ("Initialize", make!(clr, Initialize, |callback| callback.Initialize((&info).into()))),
+            Some(data) => {
                 let (start, size) = (data.as_ptr().cast_mut().cast::<c_void>(), data.len() as u32);
                 let code = make!(clr, InitializeForAttach, |callback| callback.InitializeForAttach(
                     (&info).into(),
@@ -120,7 +136,11 @@ impl FakeClr {
             .insert(main, Thread { os_id: crate::system::os_thread_id(), ..Thread::default() });
         here::carry(clr.runtime.id, main);
         if clr.runtime.attached {
-            make!(clr, ProfilerAttachComplete, |callback| callback.ProfilerAttachComplete());
+            let clr = &clr;
+            std::thread::scope(|scope| {
+                let _ = start.meanwhile.map(|meanwhile| scope.spawn(move || meanwhile(clr)));
+                make!(clr, ProfilerAttachComplete, |callback| callback.ProfilerAttachComplete());
+            });
         }
         Ok(clr)
     }
@@ -326,7 +346,12 @@ impl FakeClr {
         std::thread::scope(|scope| {
             scope.spawn(|| make!(self, ProfilerDetachSucceeded, |callback| callback.ProfilerDetachSucceeded()));
         });
-        self.callback.take().is_some()
+        let is_released = self.callback.take().is_some();
+        if let Some(InfoObject(info)) = self.info.take() {
+            // SAFETY: it is an `InfoFace`, and the profiler does not use it any more: in a runtime it is gone as well.
+            unsafe { com::delete::<InfoFace>(info) };
+        }
+        is_released
     }
 }
 

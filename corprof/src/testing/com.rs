@@ -50,6 +50,19 @@ pub(crate) fn create<F: Face>(face: F) -> IUnknown {
     unsafe { IUnknown::from_raw(object.cast_mut().cast()) }
 }
 
+/// Deletes an object, whatever references there are, like a runtime whose object does not count them.
+///
+/// # Safety
+/// [`create`] made it of an `F`, and nobody uses it any more.
+pub(crate) unsafe fn delete<F: Face>(object: IUnknown) {
+    // SAFETY: the caller's promise; the reference is taken over.
+    let object = unsafe { Arc::from_raw(object.into_raw().cast_const().cast::<Object<F>>()) };
+    while Arc::strong_count(&object) > 1 {
+        // SAFETY: it is one of the references that were never released, and never will be.
+        unsafe { Arc::decrement_strong_count(Arc::as_ptr(&object)) };
+    }
+}
+
 /// The face behind an interface pointer.
 ///
 /// # Safety

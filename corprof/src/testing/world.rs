@@ -123,6 +123,15 @@ pub(crate) struct Collected {
 }
 
 impl World {
+    /// The compiled functions with metadata.
+    pub(crate) fn jitted_functions(&self) -> Vec<usize> {
+        let is_listed = |function: &Function| {
+            let is_loaded = self.modules.get(&function.module).is_some_and(|module| module.alive);
+            is_loaded && function.code.is_some() && function.dynamic.is_none()
+        };
+        self.functions.iter().filter(|(_, function)| is_listed(function)).map(|(&id, _)| id).collect()
+    }
+
     pub(crate) fn new() -> Self {
         let mut world = Self {
             next_id: 0x7F00_0000_1000_u64 as usize,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod catch_up;
 mod collections;
 mod detach;
 mod exceptions;

@@ -91,7 +91,8 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
 
 /// The event's subject, if the bookkeeping tracks it; else 0.
 fn subject(callback: &Callback<'_>) -> TokenStream {
-    const SUBJECTS: [&str; 5] = ["moduleId", "classId", "threadId", "functionId", "thrownObjectId"];
+    const SUBJECTS: [&str; 7] =
+        ["assemblyId", "moduleId", "classId", "threadId", "managedThreadId", "functionId", "thrownObjectId"];
     let params = &callback.method.params;
     let subject = match callback.method.name.as_str() {
         // The function is the first parameter, but the SDK pins the exception.

@@ -1,0 +1,215 @@
+//! The catch-up of an attached profiler: its callbacks for what was there already.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use corprof_sys as sys;
+
+use crate::context::InTriggers;
+use crate::error::Result;
+use crate::event_mask::Event;
+use crate::id::{AssemblyId, FunctionId, ModuleId, ThreadId};
+use crate::profiler::Profiler;
+use crate::report;
+use crate::session::catch_up::CatchUp;
+use crate::session::panics::catch;
+
+use super::Adapter;
+
+/// How long the catch-up waits for the end of an unload, during which .NET 10 cannot list functions.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long after the attach the compiled functions are listed.
+const SETTLED: Duration = Duration::from_millis(200);
+
+impl<P: Profiler> Adapter<P> {
+    /// Reports what the runtime lists and no event has reported.
+    pub(super) fn catch_up(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) {
+        for step in [Self::report_modules, Self::report_threads, Self::report_functions] {
+            // A profiler that has been disabled is told nothing more.
+            match step(self, cx, catch_up) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => break,
+                Err(error) => {
+                    report::line(format_args!("the profiler {} is not told all that was there: {error}", P::NAME));
+                }
+            }
+        }
+        catch_up.complete();
+    }
+
+    fn report_modules(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+        let events = [
+            Event::AppDomainCreationFinished,
+            Event::AssemblyLoadFinished,
+            Event::ModuleLoadFinished,
+            Event::ModuleAttachedToAssembly,
+        ];
+        if !events.iter().any(|&event| P::EVENTS.contains(event)) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let modules = cx.enum_modules()?;
+        // One that is being loaded may have no assembly yet: then its event comes. One that has been unloaded has none, either.
+        let all: Vec<_> = modules
+            .into_iter()
+            .map(|module| (module, cx.module_info(module).ok().and_then(|module| module.assembly)))
+            .collect();
+        let assemblies: Vec<_> = all.iter().filter_map(|&(_, assembly)| assembly).collect();
+        let domain_of = |&assembly: &AssemblyId| cx.assembly_info(assembly).ok()?.app_domain;
+        let domains: BTreeSet<_> = assemblies.iter().filter_map(domain_of).collect();
+        for domain in domains {
+            let tell =
+                |profiler: &P, cx: &mut InTriggers<'_>| profiler.app_domain_creation_finished(cx, domain, Ok(()));
+            if self.report(cx, catch_up, Event::AppDomainCreationFinished, domain.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        for assembly in assemblies {
+            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.assembly_load_finished(cx, assembly, Ok(()));
+            if self.report(cx, catch_up, Event::AssemblyLoadFinished, assembly.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        for (module, assembly) in all {
+            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.module_load_finished(cx, module, Ok(()));
+            if self.report(cx, catch_up, Event::ModuleLoadFinished, module.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            let Some(assembly) = assembly else { continue };
+            let tell =
+                |profiler: &P, cx: &mut InTriggers<'_>| profiler.module_attached_to_assembly(cx, module, assembly);
+            if self.report(cx, catch_up, Event::ModuleAttachedToAssembly, module.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn report_threads(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+        let events = [Event::ThreadCreated, Event::ThreadAssignedToOsThread];
+        if !events.iter().any(|&event| P::EVENTS.contains(event)) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        for thread in cx.enum_threads()? {
+            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.thread_created(cx, thread);
+            if self.report(cx, catch_up, Event::ThreadCreated, thread.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            // None: the event comes when a thread of the system carries it.
+            let Ok(os_id) = cx.os_thread_id(thread) else { continue };
+            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.thread_assigned_to_os_thread(cx, thread, os_id);
+            if self.report(cx, catch_up, Event::ThreadAssignedToOsThread, thread.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn report_functions(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+        if !P::EVENTS.contains(Event::JitCompilationFinished) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let Some(functions) = self.settled_functions(cx)? else { return Ok(ControlFlow::Break(())) };
+        for function in functions {
+            // Its module may have been unloaded since.
+            if cx.pin(function, "catch_up").is_err() {
+                continue;
+            }
+            let tell =
+                |profiler: &P, cx: &mut InTriggers<'_>| profiler.jit_compilation_finished(cx, function, Ok(()), true);
+            if self.report(cx, catch_up, Event::JitCompilationFinished, function.as_raw(), tell).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// The compiled functions; none if the profiler is disabled meanwhile.
+    ///
+    /// The runtime also lists functions of assemblies whose unloading began before the attach, which no event has announced and
+    /// nothing holds up: a call about one crashed .NET 10 (seen live). Their code leaves the list a millisecond after the
+    /// beginning, and before their memory is freed. So the list is read some time after the attach. Unloads that begin later are
+    /// announced, and functions that are compiled later reported by their event.
+    fn settled_functions(&self, cx: &mut InTriggers<'_>) -> Result<Option<Vec<FunctionId>>> {
+        let begin = Instant::now();
+        while self.state.gate.is_open() {
+            if begin.elapsed() < SETTLED {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            match cx.jitted_functions() {
+                Err(error)
+                    if error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE && begin.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                functions => return functions.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Calls the profiler's method, unless the thing has been reported; `Break` if the profiler has been disabled or detaches.
+    fn report(
+        &self,
+        cx: &mut InTriggers<'_>,
+        catch_up: &CatchUp,
+        event: Event,
+        id: usize,
+        tell: impl FnOnce(&P, &mut InTriggers<'_>),
+    ) -> ControlFlow<()> {
+        if !P::EVENTS.contains(event) || !catch_up.begin_report(event, id) {
+            return ControlFlow::Continue(());
+        }
+        let mut is_in = self.call(cx, event, tell);
+        while let Some(end) = catch_up.late_end() {
+            let tell = |profiler: &P, cx: &mut InTriggers<'_>| Self::tell_end(profiler, cx, end, id);
+            if P::EVENTS.contains(end) && is_in {
+                is_in = self.call(cx, end, tell);
+            }
+        }
+        if is_in { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Calls one method of the profiler, like a callback; `false` if the gate is closed.
+    fn call(&self, cx: &mut InTriggers<'_>, event: Event, tell: impl FnOnce(&P, &mut InTriggers<'_>)) -> bool {
+        let Some(_inside) = self.state.gate.enter() else { return false };
+        // SAFETY: inside the gate, so the profiler has not been dropped.
+        let profiler = unsafe { self.profiler() };
+        catch(|| tell(profiler, cx), || self.disable_after_panic(event.method()));
+        true
+    }
+
+    /// An end that arrived while the beginning was being reported. The thing is gone by now: calls about it return errors.
+    fn tell_end(profiler: &P, cx: &mut InTriggers<'_>, end: Event, id: usize) {
+        match end {
+            Event::AssemblyUnloadStarted => {
+                if let Some(assembly) = AssemblyId::from_raw(id) {
+                    profiler.assembly_unload_started(cx, assembly);
+                }
+            }
+            Event::AssemblyUnloadFinished => {
+                if let Some(assembly) = AssemblyId::from_raw(id) {
+                    profiler.assembly_unload_finished(cx, assembly.into(), Ok(()));
+                }
+            }
+            Event::ModuleUnloadStarted => {
+                if let Some(module) = ModuleId::from_raw(id) {
+                    profiler.module_unload_started(cx, module);
+                }
+            }
+            Event::ModuleUnloadFinished => {
+                if let Some(module) = ModuleId::from_raw(id) {
+                    profiler.module_unload_finished(cx, module.into(), Ok(()));
+                }
+            }
+            Event::ThreadDestroyed => {
+                if let Some(thread) = ThreadId::from_raw(id) {
+                    profiler.thread_destroyed(cx, thread);
+                }
+            }
+            _ => {}
+        }
+    }
+}
