@@ -2,8 +2,9 @@
 //!
 //! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
 //! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals;
-//! `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls; `listens`, it listens for a detach. In each mode it has a clone of `Info`
-//! on a thread that corprof knows nothing of.
+//! `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls; `listens`, it listens for a
+//! detach; `memory`, it says how many bytes of the process's memory are allocated. In each mode it has a clone of `Info` on a thread
+//! that corprof knows nothing of.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -71,6 +72,12 @@ impl Leaver {
 #[callbacks]
 impl Callbacks for Leaver {
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        if std::str::from_utf8(data)?.contains("memory") {
+            // SAFETY: the call takes nothing, and counts what all heaps have given out.
+            let memory = unsafe { libc::mallinfo2() };
+            say(&format!("in use: {}", memory.uordblks + memory.hblkhd));
+        }
         let detacher = cx.detacher()?;
         if std::str::from_utf8(data)?.contains("listens") {
             detacher.listen(cx)?;
