@@ -81,6 +81,18 @@ impl Program {
         }
     }
 
+    /// Its own number of itself, which is Wine's under Wine.
+    pub(crate) fn own_pid(&mut self) -> Result<u32> {
+        writeln!(self.input.as_mut().context("its input is closed")?, "pid")?;
+        loop {
+            let line = self.output.recv_timeout(PATIENCE).context("no process id")?;
+            if let Some(pid) = line.strip_prefix("pid ") {
+                self.expect("done pid")?;
+                return Ok(pid.parse()?);
+            }
+        }
+    }
+
     pub(crate) fn tell(&mut self, command: &str) -> Result<()> {
         let input = self.input.as_mut().context("its input is closed")?;
         writeln!(input, "{command}")?;

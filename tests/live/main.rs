@@ -52,4 +52,6 @@ mod torture;
 mod tracer;
 mod values;
 mod walks;
+#[cfg(target_os = "linux")]
+mod wine;
 mod world;

@@ -5,7 +5,7 @@
 //
 // collect N: collects N times, one after the other. throw N: throws and catches N exceptions. compact N: compacts the heap of
 // large objects. allocate N: allocates 10 MB. contend N: has a thread wait for a lock. pool N: has the thread pool do something.
-// sleep N: waits for a handle. storm: two threads throw and one collects from now on, until calm. end, or the end of the input: ends.
+// sleep N: waits for a handle. pid: says its process id. storm: two threads throw and one collects from now on, until calm. end, or the end of the input: ends.
 using System;
 using System.Runtime;
 using System.Threading;
@@ -24,6 +24,7 @@ static class Diagnosed
             int count = words.Length > 1 ? int.Parse(words[1]) : 1;
             if (words[0] == "storm") Storm();
             else if (words[0] == "calm") Calm();
+            else if (words[0] == "pid") Answer("pid " + System.Diagnostics.Process.GetCurrentProcess().Id);
             else for (int i = 0; i < count; i++)
             {
                 switch (words[0])

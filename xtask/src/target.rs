@@ -111,7 +111,7 @@ impl Target {
     pub fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo::cargo();
         command.args([subcommand, "--target", self.system.triple()]);
-        // The command's built-in profilers are a separate build, and the command is not run there.
+        // The command's built-in profilers are a separate build; there the command is tested with others.
         command.env("CORPROF_BUNDLE", "");
         if self.system == System::Arm64 {
             command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", arm64::GCC);

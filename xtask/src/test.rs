@@ -199,11 +199,12 @@ impl Prepared {
     fn run(&self, args: &Args, mut command: Command) -> Result<()> {
         command.envs(self.runtimes.environment());
         command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
+        let emulator = self.runtimes.full.first().and_then(|runtime| runtime.emulator.as_ref());
         // Cargo puts examples into a subfolder of the folder of programs.
         if let Some(programs) = self.profilers.parent() {
-            command.env("CORPROF_COMMAND", programs.join(format!("corprof{}", std::env::consts::EXE_SUFFIX)));
+            let suffix = if emulator.is_some_and(Emulator::is_windows) { ".exe" } else { std::env::consts::EXE_SUFFIX };
+            command.env("CORPROF_COMMAND", programs.join(format!("corprof{suffix}")));
         }
-        let emulator = self.runtimes.full.first().and_then(|runtime| runtime.emulator.as_ref());
         Emulator::name_to(emulator, &mut command);
         run_tests(args, command)
     }

@@ -1,4 +1,5 @@
-//! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system.
+//! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system. The
+//! command for Windows: `wine.rs`.
 
 mod attach;
 mod detach;
