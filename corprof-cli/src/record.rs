@@ -214,7 +214,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         eprintln!("corprof: recording process {pid} {until}");
     }
     let mut is_asked = false;
-    while !place.is_done(&stop.path()) && !place.has_ended() {
+    while !stop.is_done(process.inner_pid()) && !place.has_ended() {
         if signals.is_interrupted() {
             if std::mem::replace(&mut is_asked, true) {
                 return Err(anyhow!("interrupted again, before the sampler in process {pid} has written").into());

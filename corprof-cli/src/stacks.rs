@@ -87,13 +87,13 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Waits for the file of the profiler.
 fn written(place: &Place, args: &Args, signals: &mut Signals) -> Result<String, Failure> {
-    let out = place.file("stacks");
+    let file = place.of_process(&place.file("stacks"), "");
     let (pid, start) = (args.pid, Instant::now());
     loop {
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
-        if place.is_done(&out) {
-            return Ok(fs::read_to_string(place.of_process(&out, "")).context("cannot read the stacks")?);
+        if file.exists() {
+            return Ok(fs::read_to_string(file).context("cannot read the stacks")?);
         }
         if has_ended {
             return Err(anyhow!("process {pid} ended before its threads were suspended").into());

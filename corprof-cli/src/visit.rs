@@ -82,11 +82,6 @@ impl Place {
         file.with_file_name(name)
     }
 
-    /// Whether the profiler has done its work: the file `FILE.PID` exists.
-    pub(crate) fn is_done(&self, file: &Path) -> bool {
-        self.of_process(file, "").exists()
-    }
-
     /// Whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
         !processes::is_there(self.pid)
@@ -164,9 +159,8 @@ mod tests {
         let place = Place { folder, pid: child.id(), inner_pid: 7 };
         let mut signals = Signals::catch().unwrap();
         let stop = place.file("stop");
-        assert!(!place.is_done(&stop) && !place.has_ended());
-        fs::write(place.file("stop.7"), "").unwrap();
-        assert!(place.is_done(&stop));
+        assert_eq!(place.of_process(&stop, ""), place.file("stop.7"));
+        assert!(!place.has_ended());
         fs::write(place.file("stop.7.left"), "why").unwrap();
         assert_eq!(place.wait(&stop, &mut signals), Left::Stays("why".to_owned()));
         fs::write(place.file("stop.7.left"), "").unwrap();

@@ -180,7 +180,9 @@ impl Terminal {
     /// Afterwards the shell prints the exit code and the terminal's settings.
     fn start(inner: &Command) -> Result<Self> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "stty rows 24 cols 100; \"$@\"; echo code $?; stty -a", "sh"]);
+        // The command begins with its process id.
+        let inner_shell = "sh -c 'echo \"pid $$.\"; exec \"$0\" \"$@\"' \"$@\"";
+        shell.args(["-c", &format!("stty rows 24 cols 100; {inner_shell}; echo code $?; stty -a"), "sh"]);
         shell.arg(inner.get_program()).args(inner.get_args());
         for (name, value) in inner.get_envs() {
             match value {
@@ -217,9 +219,22 @@ impl Terminal {
         Ok(())
     }
 
+    /// The process id of the command.
+    fn pid(&self) -> Result<u32> {
+        self.expect(".\r\n")?;
+        let output = self.output();
+        let pid = output.split_once("pid ").and_then(|(_, rest)| rest.split_once('.'));
+        Ok(pid.with_context(|| format!("no process id: {output:?}"))?.0.parse()?)
+    }
+
     /// Presses a key that ends the command, and answers with all that came, if the terminal is as it was.
     fn end(mut self, key: &str) -> Result<String> {
         self.input.write_all(key.as_bytes())?;
+        self.restored()
+    }
+
+    /// The command has been ended: answers with all that came, if the terminal is as it was.
+    fn restored(mut self) -> Result<String> {
         self.expect("code 0")?;
         let _ = self.child.wait();
         self.reader.take().map(thread::JoinHandle::join);
@@ -268,6 +283,27 @@ fn a_key_ends_the_live_table_and_restores_the_terminal() -> Result<()> {
         terminal.expect("ENDED")?;
         let output = terminal.end("\x03")?;
         ensure!(output.contains(&format!("process {pid} has ended")), "{runtime}: {output:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_signal_ends_the_live_table_and_restores_the_terminal() -> Result<()> {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: there is no `script`, which makes a terminal");
+        return Ok(());
+    }
+    for runtime in speaking()?.into_iter().take(1) {
+        let program = diagnosed(&runtime, None)?;
+        for name in ["-TERM", "-HUP", "-INT"] {
+            let terminal = Terminal::start(&top(program.child.id(), &[])?)?;
+            terminal.expect("samplings/s")?;
+            signal(terminal.pid()?, name)?;
+            let output = terminal.restored()?;
+            ensure!(!output.contains("has not detached"), "{runtime}: {name}: {output:?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
     }
     Ok(())
 }
