@@ -51,3 +51,77 @@ fn what_cannot_be_loaded_is_not_sent() -> Result<()> {
     }
     Ok(())
 }
+
+/// Two commands at the same time, which a storm of collections and exceptions slows down.
+#[test]
+fn one_of_two_that_attach_at_once_is_refused() -> Result<()> {
+    for runtime in runtimes(Runtime::all()?) {
+        let mut program = diagnosed(&runtime, None)?;
+        program.tell("storm")?;
+        let pid = program.child.id().to_string();
+        let library = library(&runtime, "attached")?;
+        let start = || -> Result<Child> {
+            let mut command = corprof()?;
+            command.args(["attach", &pid]).arg(&library).args(["--timeout", "240"]);
+            Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+        };
+        let (first, second) = (start()?, start()?);
+        let outputs = [first.wait_with_output()?, second.wait_with_output()?];
+        let (attached, refused): (Vec<_>, Vec<_>) = outputs.iter().partition(|output| output.status.success());
+        ensure!(attached.len() == 1 && refused.len() == 1, "{runtime}: {outputs:?}");
+        let refused = refused.first().map(|output| texts(output).1).unwrap_or_default();
+        ensure!(refused.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE"), "{runtime}: {refused}");
+        program.tell("calm")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.matches("attached| given").count() == 1, "{runtime}: {stderr}");
+        ensure!(stderr.matches("attached| exceptions: ").count() == 1, "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason() -> Result<()> {
+    for runtime in runtimes(Runtime::all()?) {
+        let mut program = diagnosed(&runtime, None)?;
+        let pid = program.child.id().to_string();
+        let library = library(&runtime, "leaver")?;
+        let attach = |timeout: &str| -> Result<Command> {
+            let mut command = corprof()?;
+            command.args(["attach", &pid]).arg(&library).args(["--data", "stays listens", "--timeout", timeout]);
+            Ok(command)
+        };
+        program.signal("-STOP")?;
+        let output = attach("2")?.output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.code().is_some_and(|code| code != 0), "{runtime}: {output:?}");
+        ensure!(stderr.contains("no answer after"), "{runtime}: {stderr}");
+        program.signal("-CONT")?;
+        // The request is in the socket: the runtime has attached the profiler, or does so now.
+        program.tell("collect 1")?;
+        let output = attach("240")?.output()?;
+        let (_, stderr) = texts(&output);
+        let is_there = output.status.success() || stderr.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE");
+        ensure!(is_there, "{runtime}: {output:?}");
+
+        // The same for `detach`, whose profiler does not answer.
+        program.signal("-STOP")?;
+        let output = corprof()?.args(["detach", &pid, "--timeout", "2"]).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(1) && stderr.contains("2 s"), "{runtime}: {output:?}");
+
+        // Killed while both wait.
+        let start = |mut command: Command| command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut detach = corprof()?;
+        detach.args(["detach", &pid, "--timeout", "100000"]);
+        let waiting = [start(attach("100000")?)?, start(detach)?];
+        thread::sleep(Duration::from_millis(500));
+        program.signal("-KILL")?;
+        for child in waiting {
+            let output = child.wait_with_output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.code().is_some_and(|code| code != 0), "{runtime}: {output:?}");
+            ensure!(stderr.contains("corprof: error: "), "{runtime}: {stderr}");
+        }
+    }
+    Ok(())
+}
