@@ -107,7 +107,8 @@ fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
             let (_, stderr) = texts(&output);
             ensure!(output.status.success(), "{output:?}");
             let requests = server.requests();
-            ensure!(stderr.contains(&format!("profiles sent to {url}\n")), "{engine}: {}: {stderr}", requests.len());
+            // Also "1 profile sent to". A loss would be behind the address.
+            ensure!(stderr.contains(&format!(" sent to {url}\n")), "{engine}: {}: {stderr}", requests.len());
             let mut parts = Sums::default();
             for request in &requests {
                 ensure!(request.header("Authorization") == "Bearer s3cret", "{request:?}");
@@ -126,7 +127,8 @@ fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
             }
             let whole = pprof(&fs::read(&file)?)?;
             ensure!((parts.samples, parts.nanoseconds) == (whole.samples, whole.nanoseconds), "{parts:?} {whole:?}");
-            ensure_or_longer!(requests.len() > 2, "{} messages", requests.len());
+            // Intervals without samples are not sent, and a busy machine has some.
+            ensure_or_longer!(requests.len() > 1, "{} messages", requests.len());
             ensure_or_longer!(parts.has("Pool.Sixty"), "not sampled: {parts:?}");
             if engine == "otlp" {
                 let expected = ["service.name=", "region=", "process.pid=", "process.runtime.version=", "thread.name"];
@@ -183,7 +185,7 @@ fn a_process_that_runs_is_pushed_and_runs_on() -> Result<()> {
         command.args(["-p", &program.child.id().to_string(), "--duration", &(3 * times).to_string()]);
         let output = command.output()?;
         let (_, stderr) = texts(&output);
-        ensure!(output.status.success() && stderr.contains("profiles sent to parca+http://"), "{output:?}");
+        ensure!(output.status.success() && stderr.contains(" sent to parca+http://"), "{output:?}");
         // Without -o there is no file.
         ensure!(fs::read_dir(folder.path())?.next().is_none());
         let requests = server.requests();
