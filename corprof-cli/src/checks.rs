@@ -79,16 +79,20 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether the file is on a file system without permission to execute, by a table of mounts.
-fn no_code_from(path: &Path, mounts: &str) -> Option<Finding> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+/// The folder and the options of the mount that `path` is on, by a table of mounts.
+pub(crate) fn mount_of<'m>(path: &Path, mounts: &'m str) -> Option<(String, &'m str)> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         // A later mount over the same folder hides the earlier one.
         Some((fields.next()?.replace("\\040", " "), fields.nth(1)?))
     });
-    let (folder, options) =
-        mounts.filter(|(folder, _)| real.starts_with(folder)).max_by_key(|(folder, _)| folder.len())?;
+    mounts.filter(|(folder, _)| path.starts_with(folder)).max_by_key(|(folder, _)| folder.len())
+}
+
+/// Whether the file is on a file system without permission to execute, by a table of mounts.
+fn no_code_from(path: &Path, mounts: &str) -> Option<Finding> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (folder, options) = mount_of(&real, mounts)?;
     options.split(',').any(|option| option == "noexec").then(|| {
         let what = format!(
             "{} is on the file system {folder}, which is mounted noexec: no code is loaded from it",

@@ -1,5 +1,6 @@
 //! `corprof doctor`: why a profiler is not loaded.
 
+mod port;
 mod variables;
 
 use std::ffi::OsString;
@@ -8,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use corprof_diagnostics::{Error, Process};
+use corprof_diagnostics::Process;
 
 use crate::checks::{Finding, Place};
 use crate::exit::{self, Failure, Outcome};
@@ -100,8 +101,10 @@ fn of_shell(program: Option<&Image>) -> Result<Report> {
 fn of_process(pid: u32, timeout: Duration) -> Result<Report, Failure> {
     let process = match Process::open(pid) {
         Ok(process) => process,
-        Err(error @ (Error::NoPort { .. } | Error::NotPermitted { .. })) => return Ok(without_port(pid, &error)),
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            let finding = port::missing(pid, &error).ok_or(error)?;
+            return Ok(Report { findings: vec![finding], good: Vec::new() });
+        }
     };
     Ok(of_seen(&inspect(&process, timeout), processes::has_own_files(pid)))
 }
@@ -161,30 +164,6 @@ fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Findin
     let what = format!("{name} was {} when the process began, and is {} now", value(then), value(now));
     let cure = "a runtime reads these variables at its start only: set them before it starts, or attach the profiler";
     Some(Finding::new("variables-set-too-late", what, cure))
-}
-
-fn without_port(pid: u32, error: &Error) -> Report {
-    let variables = inspect::started_with(pid);
-    let is_zero = |name: &str| {
-        variables.as_deref().and_then(|variables| inspect::value_in(variables, name)).is_some_and(|value| value == "0")
-    };
-    let settings = ["DOTNET_EnableDiagnostics", "DOTNET_EnableDiagnostics_IPC", "COMPlus_EnableDiagnostics"];
-    let finding = match (settings.iter().find(|name| is_zero(name)), error) {
-        (Some(name), _) => {
-            let what =
-                format!("{name} is 0 in process {pid}: its diagnostics port is off, and nothing can be attached");
-            Finding::new("port-disabled", what, format!("start it without {name}"))
-        }
-        (None, Error::NotPermitted { .. }) => {
-            Finding::new("process-of-another-user", error.to_string(), "ask as that user, or as root")
-        }
-        _ => {
-            let cure = "is it a .NET process? One compiled ahead of time (NativeAOT) has no profilers; one of another TMPDIR is \
-                        found with the same TMPDIR here";
-            Finding::new("no-port", error.to_string(), cure)
-        }
-    };
-    Report { findings: vec![finding], good: Vec::new() }
 }
 
 /// The time limit for the application to end normally, which lets the runtime remove its socket.
@@ -298,13 +277,5 @@ mod tests {
         assert_eq!(ids(&seen), ["runtime-does-not-answer", "variables-not-seen"]);
         let seen = Inspected { error: None, variables: Some(Vec::new()), ..seen };
         assert_eq!(ids(&seen), ["not-configured"]);
-    }
-
-    #[test]
-    fn a_process_without_a_port_is_told_why() {
-        let error = Error::NotPermitted { pid: 0 };
-        assert_eq!(without_port(0, &error).findings[0].id, "process-of-another-user");
-        let error = Error::NoPort { pid: 0, places: Vec::new() };
-        assert_eq!(without_port(0, &error).findings[0].id, "no-port");
     }
 }

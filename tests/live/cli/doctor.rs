@@ -90,3 +90,30 @@ fn a_library_that_the_runtime_has_let_go_of_is_missed() -> Result<()> {
     }
     Ok(())
 }
+
+/// Namespaces stand for containers: one with a read-only file system, and one beside the application's.
+#[test]
+fn containers_are_diagnosed() -> Result<()> {
+    if !Command::new("unshare").args(["-rmpf", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: this system lets nobody make namespaces (unshare -rmpf true)");
+        return Ok(());
+    }
+    for runtime in speaking()? {
+        let plain = Run::new(&runtime, "Diagnosed").command()?;
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", r#"mount -t tmpfs -o ro none /tmp && exec "$@""#, "sh"]);
+        command.arg(plain.get_program()).args(plain.get_args()).env_remove("TMPDIR");
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        let found = of(&program, "120")?;
+        ensure!(found == (vec!["read-only-port-folder".to_owned()], Some(1)), "{runtime}: {found:?}");
+
+        let mut sidecar = Command::new("unshare");
+        sidecar.args(["-rpf", "--mount-proc"]).arg(corprof()?.get_program());
+        let pid = program.child.id().to_string();
+        let found = findings(sidecar.args(["doctor", "--json", &pid]))?;
+        ensure!(found == (vec!["other-pid-namespace".to_owned()], Some(1)), "{runtime}: {found:?}");
+    }
+    Ok(())
+}
