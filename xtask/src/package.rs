@@ -160,7 +160,11 @@ fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
     let known = ["Cargo.toml", "Cargo.toml.orig", "Cargo.lock", "README.md", "src", ".cargo_vcs_info.json"];
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let is_known = known.iter().chain(&LICENCES).any(|known| name == *known) || sources.contains(&name);
+        let mut with_suffix = name.clone();
+        with_suffix.push(".rs");
+        // A source file, or the folder of its modules.
+        let is_source = sources.contains(&name) || sources.contains(&with_suffix);
+        let is_known = known.iter().chain(&LICENCES).any(|known| name == *known) || is_source;
         ensure!(is_known, "{} was packed too: see `include`", folder.join(name).display());
     }
     Ok(())
