@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use corprof::event_mask::Event;
@@ -39,8 +39,12 @@ struct Latecomer {
 
 /// What the next `Latecomer` is made with.
 static NEXT: Mutex<Option<InCallbacks>> = Mutex::new(None);
-/// One test at a time uses [`NEXT`].
 static TURN: Mutex<()> = Mutex::new(());
+
+/// One test at a time makes a `Latecomer`: another's would take what is [`NEXT`].
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 impl Default for Latecomer {
     fn default() -> Self {
@@ -155,6 +159,7 @@ fn load(clr: &FakeClr) -> FunctionId {
 
 #[test]
 fn all_that_was_there_is_reported_once_and_before_the_attach_is_complete() {
+    let _turn = turn();
     for (data, expected) in [(b"".as_slice(), true), (b"no", false)] {
         let clr = FakeClr::builder().attach(data).before_attach(|clr| _ = load(clr)).load::<Latecomer>().unwrap();
         let told = told(&clr);
@@ -173,6 +178,7 @@ fn all_that_was_there_is_reported_once_and_before_the_attach_is_complete() {
 
 #[test]
 fn an_event_about_something_that_the_catch_up_has_reported_is_not_delivered() {
+    let _turn = turn();
     let (sender, main) = channel();
     let attach = FakeClr::builder().attach(&[]).before_attach(move |clr| sender.send(load(clr)).unwrap());
     let clr = attach.load::<Latecomer>().unwrap();
@@ -204,7 +210,7 @@ fn an_event_about_something_that_the_catch_up_has_reported_is_not_delivered() {
 
 #[test]
 fn an_end_that_comes_while_the_beginning_is_reported_is_reported_after_it() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = turn();
     // The catch-up stops in the callback of a thread until the application has ended that thread.
     let (entered, is_entered) = channel::<(&'static str, usize)>();
     let (ended, has_ended): (Sender<()>, Receiver<()>) = channel();
@@ -233,7 +239,7 @@ fn an_end_that_comes_while_the_beginning_is_reported_is_reported_after_it() {
 
 #[test]
 fn things_that_begin_and_end_meanwhile_are_reported_once() {
-    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = turn();
     for _ in 0..6 {
         *NEXT.lock().unwrap() = Some(Box::new(|_, _| std::thread::yield_now()));
         let attach = FakeClr::builder().attach(&[]).before_attach(|clr| {
