@@ -101,9 +101,11 @@ fn containers_are_diagnosed() -> Result<()> {
     for runtime in speaking()? {
         let plain = Run::new(&runtime, "Diagnosed").command()?;
         let mut command = Command::new("unshare");
-        command.args(["-rm", "sh", "-c", r#"mount -t tmpfs -o ro none /tmp && exec "$@""#, "sh"]);
-        command.arg(plain.get_program()).args(plain.get_args()).env_remove("TMPDIR");
+        command.args(["-rm", "sh", "-c", r#"mount -t tmpfs -o ro none "$TMPDIR" && exec "$@""#, "sh"]);
+        command.arg(plain.get_program()).args(plain.get_args());
         command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let folder = tempfile::tempdir()?;
+        command.env("TMPDIR", folder.path());
         let program = Program::start(command)?;
         program.expect("ready")?;
         let found = of(&program, "120")?;
