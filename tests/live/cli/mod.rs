@@ -90,7 +90,7 @@ fn refusing(folder: &Path) -> Result<PathBuf> {
 /// The same command in a terminal of its own.
 fn in_terminal(inner: &Command) -> Command {
     let words = std::iter::once(inner.get_program()).chain(inner.get_args());
-    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))).collect();
     let mut command = Command::new("script");
     // Without `exec` some shells stay, and die of the interrupt themselves.
     command.args(["-qec", &format!("exec {}", quoted.join(" ")), "/dev/null"]);
