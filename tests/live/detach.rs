@@ -163,15 +163,14 @@ fn a_profiler_comes_and_goes_100_times_and_nothing_grows() -> Result<()> {
 }
 
 /// Has a profiler come and go, and answers by how many bytes a visit the process's allocated memory grows.
-fn growth_of_a_visit(runtime: &Runtime, clsid: Uuid, library: &Path, told: &str) -> Result<f64> {
+fn growth_of_a_visit(runtime: &Runtime, clsid: Uuid, library: &Path, told: &str, visits: usize) -> Result<f64> {
     /// In these the runtime and the thread pool of the program reach their steady size.
     const FIRST: usize = 30;
-    const VISITS: usize = 60;
     /// The least of so many values counts: what the runtime does besides comes and goes.
     const SOME: usize = 15;
     let mut program = Program::ready(command(runtime)?)?;
     let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
-    for _ in 0..FIRST + VISITS {
+    for _ in 0..FIRST + visits {
         attach(&client, clsid, library, told.as_bytes())?;
         program.tell("collect 1")?;
         program.tell("throw 1")?;
@@ -179,9 +178,9 @@ fn growth_of_a_visit(runtime: &Runtime, clsid: Uuid, library: &Path, told: &str)
     let stderr = program.end()?;
     let values = stderr.lines().filter_map(|line| line.split_once("| in use: ")?.1.parse::<f64>().ok());
     let values: Vec<f64> = values.collect();
-    ensure!(values.len() == FIRST + VISITS, "{runtime}: {stderr}");
+    ensure!(values.len() == FIRST + visits, "{runtime}: {stderr}");
     let least = |from: usize| values.iter().skip(from).take(SOME).copied().fold(f64::INFINITY, f64::min);
-    Ok((least(FIRST + VISITS - SOME) - least(FIRST)) / (VISITS - SOME) as f64)
+    Ok((least(FIRST + visits - SOME) - least(FIRST)) / (visits - SOME) as f64)
 }
 
 #[test]
@@ -191,12 +190,13 @@ fn the_memory_that_a_visit_leaves_is_the_runtimes_own() -> Result<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts/visitor.c");
     let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&least, &source]).status()?;
     ensure!(cc.success(), "cc failed");
-    patiently(runtimes()?, |runtime, _| {
+    patiently(runtimes()?, |runtime, times| {
         let (clsid, library) = profiler(runtime, "leaver")?;
+        let visits = 60 * usize::try_from(times)?;
         // Each in a process of its own.
         let (ours, least) = thread::scope(|scope| {
-            let least = scope.spawn(|| growth_of_a_visit(runtime, clsid, &least, ""));
-            (growth_of_a_visit(runtime, clsid, &library, "memory"), least.join())
+            let least = scope.spawn(|| growth_of_a_visit(runtime, clsid, &least, "", visits));
+            (growth_of_a_visit(runtime, clsid, &library, "memory", visits), least.join())
         });
         let (ours, least) = (ours?, least.map_err(|_| anyhow!("panicked"))??);
         println!("{runtime}: bytes a visit: {ours:.0}, of the least profiler in C {least:.0}");
