@@ -4,9 +4,10 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
+use corprof::events::Level;
 use corprof::id::EventPipeEventId;
 use corprof::id::EventPipeSessionId;
-use corprof::info::{EventPipeEventDefinition, EventPipeLevel, EventPipePayload, EventPipeProviderConfig};
+use corprof::info::{EventPipeEventDefinition, EventPipePayload, EventPipeProviderConfig};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 
@@ -26,7 +27,7 @@ fn tell<T: Debug>(what: &str, answer: Result<T>) {
 }
 
 fn config(name: &str) -> EventPipeProviderConfig<'_> {
-    EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None }
+    EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None }
 }
 
 impl Tells {
@@ -37,7 +38,7 @@ impl Tells {
             id: 9,
             keywords: 1,
             version: 1,
-            level: EventPipeLevel::Informational,
+            level: Level::Informational,
             opcode: 0,
             needs_stack: false,
             fields: &[],

@@ -13,7 +13,8 @@ use std::time::Duration;
 use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
 use corprof::edit::CallCounter;
-use corprof::info::{EventPipeLevel, EventPipeProviderConfig};
+use corprof::events::Level;
+use corprof::info::EventPipeProviderConfig;
 use corprof::instrumentation::{Outcome, Rewrite, Selector};
 use corprof::prelude::*;
 use corprof::walk::Sampler;
@@ -42,7 +43,7 @@ impl Leaver {
         }
         if is_told("session") {
             let name = "Microsoft-Windows-DotNETRuntime";
-            let config = EventPipeProviderConfig { name, keywords: 1, level: EventPipeLevel::Verbose, filter: None };
+            let config = EventPipeProviderConfig { name, keywords: 1, level: Level::Verbose, filter: None };
             cx.event_pipe_start_session(&[config], false)?;
         }
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);

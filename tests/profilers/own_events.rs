@@ -6,10 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::args::{EventPipeEvent, GcReason, Generations};
-use corprof::events::{ProviderEvent, Text};
-use corprof::info::{
-    EventPipeLevel, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState, OwnEvent,
-};
+use corprof::events::{Level, ProviderEvent, Text};
+use corprof::info::{EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState, OwnEvent};
 use corprof::prelude::*;
 
 /// An event of the profiler's.
@@ -94,8 +92,7 @@ fn kinds(cx: &mut InTriggers<'_>) -> Result<Kinds> {
 }
 
 fn session(cx: &mut InTriggers<'_>) -> Result<()> {
-    let config =
-        |name| EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None };
+    let config = |name| EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
     cx.event_pipe_start_session(&[config(Order::EVENT.provider), config("Corprof-Sources")], false).map(drop)
 }
 
@@ -114,10 +111,10 @@ fn keywords(cx: &mut InTriggers<'_>) -> Result<()> {
     let name = "Corprof-Keywords";
     cx.event_pipe_create_provider_with::<Wanted>(name)?;
     let config = |keywords, level| EventPipeProviderConfig { name, keywords, level, filter: None };
-    let first = cx.event_pipe_start_session(&[config(0x1, EventPipeLevel::Verbose)], false)?;
+    let first = cx.event_pipe_start_session(&[config(0x1, Level::Verbose)], false)?;
     cx.event_pipe_stop_session(first)?;
-    let second = cx.event_pipe_start_session(&[config(0x2, EventPipeLevel::Warning)], false)?;
-    let third = cx.event_pipe_start_session(&[config(0x4, EventPipeLevel::Error)], false)?;
+    let second = cx.event_pipe_start_session(&[config(0x2, Level::Warning)], false)?;
+    let third = cx.event_pipe_start_session(&[config(0x4, Level::Error)], false)?;
     cx.event_pipe_stop_session(second)?;
     cx.event_pipe_stop_session(third)
 }

@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
+use corprof::events::Level;
 use corprof::id::HandleId;
-use corprof::info::{
-    EventPipeEventDefinition, EventPipeLevel, EventPipePayload, EventPipeProviderConfig, HandleKind, ObjectHandle,
-};
+use corprof::info::{EventPipeEventDefinition, EventPipePayload, EventPipeProviderConfig, HandleKind, ObjectHandle};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 
@@ -82,13 +81,13 @@ impl Writes {
             id: 1,
             keywords: 1,
             version: 1,
-            level: EventPipeLevel::Informational,
+            level: Level::Informational,
             opcode: 0,
             needs_stack: false,
             fields: &[],
         };
         let event = cx.event_pipe_define_event(provider, &definition)?;
-        let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None };
+        let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
         cx.event_pipe_start_session(&[config], false)?;
         let mut written = self.written.lock(cx);
         *written += 1;

@@ -13,9 +13,10 @@ use std::time::Duration;
 use corprof::Guid;
 use corprof::args::{EventPipeEvent, GcReason, Generations, MovedRanges, SurvivingRanges};
 use corprof::context::Context;
+use corprof::events::{FieldType, Level};
 use corprof::info::{
-    EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig,
-    EventPipeProviderListener, EventPipeProviderState, EventPipeType, HandleKind, ObjectHandle,
+    EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener,
+    EventPipeProviderState, HandleKind, ObjectHandle,
 };
 use corprof::metadata::FieldDef;
 use corprof::prelude::*;
@@ -130,8 +131,7 @@ impl World {
         let provider = tell("event_pipe_create_provider", cx.event_pipe_create_provider("Corprof-World"));
         let listened = cx.event_pipe_create_provider_with::<Listener>("Corprof-Listened");
         tell("event_pipe_create_provider_with", listened.map(|_| ()));
-        let config =
-            |name| EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None };
+        let config = |name| EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
         let session = tell("event_pipe_start_session", cx.event_pipe_start_session(&[config("Corprof-World")], false));
         let (Some(provider), Some(session)) = (provider, session) else { return };
         tell(
@@ -140,16 +140,16 @@ impl World {
         );
         tell("event_pipe_provider_info", cx.event_pipe_provider_info(provider));
         let fields = [
-            EventPipeField { name: "number", kind: EventPipeType::UInt32, is_array: false },
-            EventPipeField { name: "text", kind: EventPipeType::String, is_array: false },
-            EventPipeField { name: "list", kind: EventPipeType::UInt16, is_array: true },
+            EventPipeField { name: "number", kind: FieldType::UInt32, is_array: false },
+            EventPipeField { name: "text", kind: FieldType::String, is_array: false },
+            EventPipeField { name: "list", kind: FieldType::UInt16, is_array: true },
         ];
         let definition = EventPipeEventDefinition {
             name: "Asked",
             id: 7,
             keywords: 1,
             version: 2,
-            level: EventPipeLevel::Informational,
+            level: Level::Informational,
             opcode: 0,
             needs_stack: false,
             fields: &fields,

@@ -5,7 +5,7 @@ mod own_event;
 mod payload;
 mod provider;
 
-use corprof_events::{KeywordSet, Provider};
+use corprof_events::{KeywordSet, Level, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
@@ -20,41 +20,7 @@ use crate::session::profiler_threads;
 
 pub use own_event::OwnEvent;
 pub use payload::EventPipePayload;
-pub use provider::{
-    EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState, EventPipeType,
-};
-
-/// The level of an event; a session receives events up to the level that it requests.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum EventPipeLevel {
-    /// Always delivered.
-    LogAlways,
-    /// The application cannot go on.
-    Critical,
-    /// Something has failed.
-    Error,
-    /// Something may fail.
-    Warning,
-    /// For information.
-    Informational,
-    /// Everything.
-    Verbose,
-}
-
-impl EventPipeLevel {
-    fn as_raw(self) -> u32 {
-        let level = match self {
-            Self::LogAlways => sys::COR_PRF_EVENTPIPE_LOGALWAYS,
-            Self::Critical => sys::COR_PRF_EVENTPIPE_CRITICAL,
-            Self::Error => sys::COR_PRF_EVENTPIPE_ERROR,
-            Self::Warning => sys::COR_PRF_EVENTPIPE_WARNING,
-            Self::Informational => sys::COR_PRF_EVENTPIPE_INFORMATIONAL,
-            Self::Verbose => sys::COR_PRF_EVENTPIPE_VERBOSE,
-        };
-        level.0.unsigned_abs()
-    }
-}
+pub use provider::{EventPipeEventDefinition, EventPipeField, EventPipeProviderListener, EventPipeProviderState};
 
 /// The events of one provider that a session requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +30,7 @@ pub struct EventPipeProviderConfig<'a> {
     /// The kinds of events, as bits that the provider defines; `u64::MAX` for all.
     pub keywords: u64,
     /// The most verbose level to deliver.
-    pub level: EventPipeLevel,
+    pub level: Level,
     /// An argument for the provider.
     pub filter: Option<&'a str>,
 }
@@ -84,8 +50,7 @@ impl EventPipeProviderConfig<'static> {
     /// ```
     #[must_use]
     pub fn runtime(set: KeywordSet) -> Self {
-        let level = own_event::level(set.level());
-        Self { name: Provider::RUNTIME.name(), keywords: set.keywords().bits(), level, filter: None }
+        Self { name: Provider::RUNTIME.name(), keywords: set.keywords().bits(), level: set.level(), filter: None }
     }
 }
 
@@ -106,7 +71,7 @@ impl ConfigText {
         sys::COR_PRF_EVENTPIPE_PROVIDER_CONFIG {
             providerName: self.name.as_ptr(),
             keywords: config.keywords,
-            loggingLevel: config.level.as_raw(),
+            loggingLevel: config.level as u32,
             filterData: self.filter.as_ref().map_or(std::ptr::null(), |filter| filter.as_ptr()),
         }
     }

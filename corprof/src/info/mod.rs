@@ -34,8 +34,8 @@ pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
 pub use event_pipe::{
-    EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig,
-    EventPipeProviderListener, EventPipeProviderState, EventPipeType, OwnEvent, RuntimeEvents,
+    EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener,
+    EventPipeProviderState, OwnEvent, RuntimeEvents,
 };
 pub use exceptions::ExceptionClause;
 pub use handles::{HandleKind, ObjectHandle};

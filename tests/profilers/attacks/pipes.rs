@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
-use corprof::info::{
-    EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeProviderConfig, EventPipeType,
-};
+use corprof::events::{FieldType, Level};
+use corprof::info::{EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig};
 use corprof::prelude::*;
 
 #[derive(Profiler, Default)]
@@ -25,7 +24,7 @@ impl Pipes {
     }
 
     fn attack(&self, cx: &mut InTriggers<'_>, name: &str) {
-        let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None };
+        let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
         let session = self.note(cx.event_pipe_start_session(&[config], false));
         let filtered = EventPipeProviderConfig { filter: Some(name), ..config };
         let other = self.note(cx.event_pipe_start_session(&[filtered, config, config], true));
@@ -33,7 +32,7 @@ impl Pipes {
         if let Some(provider) = self.note(cx.event_pipe_create_provider(name)) {
             for fields in [0, 3, 70_000] {
                 let field =
-                    EventPipeField { name: &name[..name.len().min(100)], kind: EventPipeType::Int64, is_array: false };
+                    EventPipeField { name: &name[..name.len().min(100)], kind: FieldType::Int64, is_array: false };
                 let fields = vec![field; fields];
                 for (id, name) in [(u32::MAX, name), (0, ""), (7, "Written")] {
                     let definition = EventPipeEventDefinition {
@@ -41,7 +40,7 @@ impl Pipes {
                         id,
                         keywords: u64::MAX,
                         version: u32::MAX,
-                        level: EventPipeLevel::LogAlways,
+                        level: Level::LogAlways,
                         opcode: u8::MAX,
                         needs_stack: true,
                         fields: &fields,

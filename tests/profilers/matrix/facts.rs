@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use corprof::error::E_FAIL;
+use corprof::events::Level;
 use corprof::id::{EventPipeEventId, EventPipeProviderId, NativeCode};
-use corprof::info::{EventPipeEventDefinition, EventPipeLevel, HandleKind, ObjectHandle};
+use corprof::info::{EventPipeEventDefinition, HandleKind, ObjectHandle};
 use corprof::metadata::MethodDef;
 use corprof::metadata::{FieldDef, TypeDef};
 use corprof::prelude::*;
@@ -150,7 +151,7 @@ pub(super) fn event(id: u32) -> EventPipeEventDefinition<'static> {
         id,
         keywords: 1,
         version: 1,
-        level: EventPipeLevel::Informational,
+        level: Level::Informational,
         opcode: 0,
         needs_stack: false,
         fields: &[],

@@ -4,9 +4,10 @@
 use std::ops::ControlFlow;
 use std::ptr::{null, null_mut};
 
+use corprof::events::Level;
 use corprof::info::{
-    EventPipeLevel, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState,
-    HandleKind, IlMapEntry,
+    EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState, HandleKind,
+    IlMapEntry,
 };
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
@@ -117,7 +118,7 @@ pub(super) const OF_OBJECTS: &[(&str, AskOfObject)] = &[
 ];
 
 pub(super) fn provider_config(name: &str) -> EventPipeProviderConfig<'_> {
-    EventPipeProviderConfig { name, keywords: u64::MAX, level: EventPipeLevel::Verbose, filter: None }
+    EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None }
 }
 
 struct Listener;

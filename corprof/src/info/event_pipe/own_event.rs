@@ -3,10 +3,10 @@
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 
-use corprof_events::{EventDefinition, FieldType, Level, ProviderEvent};
+use corprof_events::{EventDefinition, ProviderEvent};
 use windows_core::GUID;
 
-use super::{EventPipeEventDefinition, EventPipeField, EventPipeLevel, EventPipePayload, EventPipeType};
+use super::{EventPipeEventDefinition, EventPipeField, EventPipePayload};
 use crate::context::InTriggers;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{EventPipeEventId, EventPipeProviderId};
@@ -115,49 +115,19 @@ impl InTriggers<'_> {
         }
         let fields: Vec<_> = fields
             .iter()
-            .map(|field| EventPipeField { name: field.name, kind: kind(field.ty), is_array: field.is_list })
+            .map(|field| EventPipeField { name: field.name, kind: field.ty, is_array: field.is_list })
             .collect();
         let definition = EventPipeEventDefinition {
             name,
             id,
             keywords: keywords.bits(),
             version,
-            level: self::level(level),
+            level,
             opcode,
             needs_stack,
             fields: &fields,
         };
         let id = self.event_pipe_define_event(provider, &definition)?;
         Ok(OwnEvent { id, event: PhantomData })
-    }
-}
-
-pub(super) fn level(level: Level) -> EventPipeLevel {
-    match level {
-        Level::LogAlways => EventPipeLevel::LogAlways,
-        Level::Critical => EventPipeLevel::Critical,
-        Level::Error => EventPipeLevel::Error,
-        Level::Warning => EventPipeLevel::Warning,
-        Level::Informational => EventPipeLevel::Informational,
-        Level::Verbose => EventPipeLevel::Verbose,
-    }
-}
-
-fn kind(ty: FieldType) -> EventPipeType {
-    match ty {
-        FieldType::Boolean => EventPipeType::Boolean,
-        FieldType::Char => EventPipeType::Char,
-        FieldType::SByte => EventPipeType::SByte,
-        FieldType::Byte => EventPipeType::Byte,
-        FieldType::Int16 => EventPipeType::Int16,
-        FieldType::UInt16 => EventPipeType::UInt16,
-        FieldType::Int32 => EventPipeType::Int32,
-        FieldType::UInt32 => EventPipeType::UInt32,
-        FieldType::Int64 => EventPipeType::Int64,
-        FieldType::UInt64 => EventPipeType::UInt64,
-        FieldType::Single => EventPipeType::Single,
-        FieldType::Double => EventPipeType::Double,
-        FieldType::Guid => EventPipeType::Guid,
-        FieldType::String => EventPipeType::String,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use corprof_events::{FieldType, Level};
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID};
 
@@ -13,50 +14,8 @@ use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 use crate::report;
 
-use super::{EventPipeLevel, EventPipePayload};
+use super::EventPipePayload;
 use crate::info::nested::Nested;
-
-/// The type of an event's field.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-#[allow(missing_docs, reason = "they are the primitive types of .NET")]
-pub enum EventPipeType {
-    Boolean,
-    Char,
-    SByte,
-    Byte,
-    Int16,
-    UInt16,
-    Int32,
-    UInt32,
-    Int64,
-    UInt64,
-    Single,
-    Double,
-    Guid,
-    String,
-}
-
-impl EventPipeType {
-    fn wire(self) -> sys::COR_PRF_EVENTPIPE_PARAM_TYPE {
-        match self {
-            Self::Boolean => sys::COR_PRF_EVENTPIPE_BOOLEAN,
-            Self::Char => sys::COR_PRF_EVENTPIPE_CHAR,
-            Self::SByte => sys::COR_PRF_EVENTPIPE_SBYTE,
-            Self::Byte => sys::COR_PRF_EVENTPIPE_BYTE,
-            Self::Int16 => sys::COR_PRF_EVENTPIPE_INT16,
-            Self::UInt16 => sys::COR_PRF_EVENTPIPE_UINT16,
-            Self::Int32 => sys::COR_PRF_EVENTPIPE_INT32,
-            Self::UInt32 => sys::COR_PRF_EVENTPIPE_UINT32,
-            Self::Int64 => sys::COR_PRF_EVENTPIPE_INT64,
-            Self::UInt64 => sys::COR_PRF_EVENTPIPE_UINT64,
-            Self::Single => sys::COR_PRF_EVENTPIPE_SINGLE,
-            Self::Double => sys::COR_PRF_EVENTPIPE_DOUBLE,
-            Self::Guid => sys::COR_PRF_EVENTPIPE_GUID,
-            Self::String => sys::COR_PRF_EVENTPIPE_STRING,
-        }
-    }
-}
 
 /// A field of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +23,7 @@ pub struct EventPipeField<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its type, or the type of its elements.
-    pub kind: EventPipeType,
+    pub kind: FieldType,
     /// Whether it is an array. Needs .NET 6.
     pub is_array: bool,
 }
@@ -81,7 +40,7 @@ pub struct EventPipeEventDefinition<'a> {
     /// Its version, which increases when fields are added.
     pub version: u32,
     /// Its level.
-    pub level: EventPipeLevel,
+    pub level: Level,
     /// Its role in a longer activity: 1 the start, 2 the stop, 0 neither.
     pub opcode: u8,
     /// Whether to record the stack with it.
@@ -237,7 +196,7 @@ impl InTriggers<'_> {
             .iter()
             .zip(&names)
             .map(|(field, name)| {
-                let kind = field.kind.wire().0.unsigned_abs();
+                let kind = wire_type(field.kind).0.unsigned_abs();
                 let array = sys::COR_PRF_EVENTPIPE_ARRAY.0.unsigned_abs();
                 let (kind, element) = if field.is_array { (array, kind) } else { (kind, 0) };
                 sys::COR_PRF_EVENTPIPE_PARAM_DESC { r#type: kind, elementType: element, name: name.as_ptr() }
@@ -253,7 +212,7 @@ impl InTriggers<'_> {
                 event.id,
                 event.keywords,
                 event.version,
-                event.level.as_raw(),
+                event.level as u32,
                 event.opcode,
                 BOOL::from(event.needs_stack),
                 u32::try_from(fields.len()).unwrap_or(u32::MAX),
@@ -263,5 +222,24 @@ impl InTriggers<'_> {
         };
         Error::check(code, CALL)?;
         EventPipeEventId::from_raw(defined).ok_or(Error::new(E_INVALIDARG, CALL))
+    }
+}
+
+fn wire_type(ty: FieldType) -> sys::COR_PRF_EVENTPIPE_PARAM_TYPE {
+    match ty {
+        FieldType::Boolean => sys::COR_PRF_EVENTPIPE_BOOLEAN,
+        FieldType::Char => sys::COR_PRF_EVENTPIPE_CHAR,
+        FieldType::SByte => sys::COR_PRF_EVENTPIPE_SBYTE,
+        FieldType::Byte => sys::COR_PRF_EVENTPIPE_BYTE,
+        FieldType::Int16 => sys::COR_PRF_EVENTPIPE_INT16,
+        FieldType::UInt16 => sys::COR_PRF_EVENTPIPE_UINT16,
+        FieldType::Int32 => sys::COR_PRF_EVENTPIPE_INT32,
+        FieldType::UInt32 => sys::COR_PRF_EVENTPIPE_UINT32,
+        FieldType::Int64 => sys::COR_PRF_EVENTPIPE_INT64,
+        FieldType::UInt64 => sys::COR_PRF_EVENTPIPE_UINT64,
+        FieldType::Single => sys::COR_PRF_EVENTPIPE_SINGLE,
+        FieldType::Double => sys::COR_PRF_EVENTPIPE_DOUBLE,
+        FieldType::Guid => sys::COR_PRF_EVENTPIPE_GUID,
+        FieldType::String => sys::COR_PRF_EVENTPIPE_STRING,
     }
 }
