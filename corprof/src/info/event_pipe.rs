@@ -208,7 +208,8 @@ impl InTriggers<'_> {
     #[doc = contract!(EventPipeAddProviderToSession)]
     ///
     /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the session.
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped, by this profiler or by the end of the process.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
         &mut self,
@@ -239,8 +240,8 @@ impl InTriggers<'_> {
     /// done.
     #[doc = contract!(EventPipeStopSession)]
     ///
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped already. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in
-    /// `thread_destroyed`.
+    /// `COR_E_OBJECTDISPOSED`: the session has been stopped already, by this profiler or by the end of the process.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";

@@ -47,8 +47,15 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
     ("*", "EventPipeAddProviderToSession", "E_FAIL", "the process ends, and EventPipe is gone already"),
     ("*", "EventPipeAddProviderToSession", "E_INVALIDARG", "the process ends, and the session is gone already"),
+    (
+        "*",
+        "EventPipeAddProviderToSession",
+        "COR_E_OBJECTDISPOSED",
+        "the process ends, and shutdown has ended the session",
+    ),
     ("*", "EventPipeStartSession", "E_FAIL", "the process ends, and EventPipe is gone already"),
     ("*", "EventPipeStopSession", "E_FAIL", "the process ends, and EventPipe is gone already"),
+    ("*", "EventPipeStopSession", "COR_E_OBJECTDISPOSED", "the process ends, and shutdown has ended the session"),
 ];
 
 /// A row in a place: its context and level, the method, how many times it was called and how many times it must be.
