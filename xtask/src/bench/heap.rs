@@ -39,6 +39,7 @@ struct Snapshot {
     added: f64,
     file: f64,
     bare: f64,
+    bare_added: f64,
 }
 
 /// Measures the row.
@@ -104,6 +105,7 @@ fn lines(snapshots: &[Snapshot], objects: u64, analysis: &str) -> Result<Vec<Lin
         Line::stated(ROW, "pause of a snapshot", best.pause, "s").target(best.bare + 0.3 * millions),
         Line::stated(ROW, "pause after the session", best.later, "s").target(best.bare + 0.3 * millions),
         Line::stated(ROW, "delivery", best.delivery / millions, "s/million").target(0.3),
+        Line::stated(ROW, "a bare collection adds", most(|one| one.bare_added), "MB"),
         Line::stated(ROW, "application adds", most(|one| one.added), "MB").target(20.0),
         Line::stated(ROW, "file", most(|one| one.file), "MB").target(megabytes(500.0)),
         Line::stated(ROW, "peak of the analysis", peak.fold(0.0, f64::max), "MB").target(megabytes(450.0)),
@@ -134,15 +136,15 @@ fn snapshots(child: &mut Child, folder: &Path) -> Result<Vec<Snapshot>> {
     };
     let mut snapshots = Vec::new();
     for _ in 0..SNAPSHOTS {
+        let process = format!("/proc/{}", child.id());
+        let before = reset_peak(&process)?;
         let (told, _) = order(child, "bare")?;
+        let bare_added = peak(&process)? - before;
         ensure!(told.starts_with("Ok"), "no collection: {told}");
         let bare = duration(told.trim_end().rsplit(' ').next().unwrap_or_default())?;
-        let status = format!("/proc/{}", child.id());
-        // "5" resets the peak to the resident memory.
-        fs::write(format!("{status}/clear_refs"), "5").context("cannot reset the peak of memory")?;
-        let before = kibibytes(&status, "VmHWM:")?;
+        let before = reset_peak(&process)?;
         let (told, blocks) = order(child, "take")?;
-        let added = (kibibytes(&status, "VmHWM:")? - before) * 1024.0 / 1e6;
+        let added = peak(&process)? - before;
         ensure!(told.starts_with("HeapDumpCost"), "no snapshot: {told}");
         let field = |name: &str| {
             let value = told.split(&format!(" {name}: ")).nth(1).and_then(|rest| rest.split([',', '}']).next());
@@ -158,6 +160,7 @@ fn snapshots(child: &mut Child, folder: &Path) -> Result<Vec<Snapshot>> {
             added,
             file: fs::metadata(&blocks)?.len() as f64 / 1e6,
             bare,
+            bare_added,
         };
         note(format_args!("{snapshot:?}"));
         snapshots.push(snapshot);
@@ -168,10 +171,18 @@ fn snapshots(child: &mut Child, folder: &Path) -> Result<Vec<Snapshot>> {
     Ok(snapshots)
 }
 
-fn kibibytes(process: &str, name: &str) -> Result<f64> {
+/// The greatest resident memory of a process since the reset, in megabytes.
+fn peak(process: &str) -> Result<f64> {
     let text = fs::read_to_string(format!("{process}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    Ok(line.and_then(|line| line.trim().strip_suffix(" kB")).with_context(|| format!("no {name}"))?.parse()?)
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
+    Ok(kibibytes.parse::<f64>()? * 1024.0 / 1e6)
+}
+
+/// Makes the peak the memory that is resident now, and returns it.
+fn reset_peak(process: &str) -> Result<f64> {
+    fs::write(format!("{process}/clear_refs"), "5").context("cannot reset the peak of memory")?;
+    peak(process)
 }
 
 /// The seconds of a duration as `{:?}` prints it.
