@@ -16,7 +16,8 @@
 //!   and the engine's address. A file is written only if SAMPLER_OUT is set as well. SAMPLER_PUSH_SERVICE names the service (by
 //!   default OTEL_SERVICE_NAME, or the application's name), SAMPLER_PUSH_LABELS=region=eu,stage=test adds labels,
 //!   SAMPLER_PUSH_INTERVAL=10 is the interval in seconds, SAMPLER_PUSH_TENANT the tenant, SAMPLER_PUSH_AUTHORIZATION a header.
-//! - SAMPLER_STRATEGY=suspended (the default), signals (Linux, cpu) or seeded (Windows) chooses how threads are stopped.
+//! - SAMPLER_STRATEGY=suspended, signals (Linux, cpu) or seeded (Windows) chooses how stacks are sampled. Without it
+//!   (SAMPLER_STRATEGY=auto) signals sample an application that starts on Linux, and the runtime is suspended elsewhere.
 //! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
 //! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason
@@ -72,7 +73,8 @@ struct Options {
     /// None: until the application ends.
     duration: Option<Duration>,
     stop: Option<PathBuf>,
-    strategy: Strategy,
+    /// None: the sampler chooses.
+    strategy: Option<Strategy>,
     is_reporting: bool,
 }
 
@@ -86,8 +88,12 @@ impl Options {
         if is_file {
             out.output()?;
         }
-        let strategies =
-            [("suspended", Strategy::SuspendedRuntime), ("signals", Strategy::Signals), ("seeded", Strategy::Seeded)];
+        let strategies = [
+            ("auto", None),
+            ("suspended", Some(Strategy::SuspendedRuntime)),
+            ("signals", Some(Strategy::Signals)),
+            ("seeded", Some(Strategy::Seeded)),
+        ];
         let options = Self {
             output: if is_file { Some(out.parsed("", |name| Output::new(name))?) } else { None },
             push,
@@ -101,7 +107,7 @@ impl Options {
             strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
             is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
         };
-        if options.mode == Mode::Wall && options.strategy == Strategy::Signals {
+        if options.mode == Mode::Wall && options.strategy == Some(Strategy::Signals) {
             return Err(settings
                 .of("SAMPLER_STRATEGY")
                 .error("signals sample running threads only: set SAMPLER_MODE=cpu"));
@@ -397,14 +403,10 @@ impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
     fn start(&self, cx: &InTriggers<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
-        let sampler = Sampler::every(interval)
-            .mode(options.mode)
-            .strategy(options.strategy)
-            .budget(options.budget_percent / 100.0)
-            .delay(options.delay);
-        if options.strategy == Strategy::Signals {
-            // Signals also sample dynamic methods. To name these, corprof needs the events of their compilation and end.
-            cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
+        let mut sampler =
+            Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
+        if let Some(strategy) = options.strategy {
+            sampler = sampler.strategy(strategy);
         }
         let stop = options.stop.clone();
         let has_end = stop.is_some() || options.duration.is_some();

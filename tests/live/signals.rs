@@ -78,6 +78,19 @@ fn known_shares_come_out_on_a_full_machine() -> Result<()> {
 }
 
 #[test]
+fn processor_time_is_sampled_by_signals_unless_another_way_is_chosen() -> Result<()> {
+    for runtime in runtimes()? {
+        for (is_cpu, expected) in [("1", "Signals"), ("0", "SuspendedRuntime")] {
+            let run = Run::new(&runtime, "Shares").args(["1000"]).profiler_named(LIBRARY, "Counts");
+            let outcome = run.env("AUTO", "1").env("CPU", is_cpu).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stderr.contains(&format!("strategy: {expected}\n")), "{expected} expected: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn native_frames_are_followed_and_named() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let outcome = sample(runtime, "Between", &[&(times * 4000).to_string()], 1000)?;

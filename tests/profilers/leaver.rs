@@ -47,12 +47,7 @@ impl Leaver {
             cx.event_pipe_start_session(&[config], false)?;
         }
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);
-        let sampler = if is_told("signals") {
-            cx.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
-            sampler.mode(Mode::Cpu).strategy(Strategy::Signals)
-        } else {
-            sampler
-        };
+        let sampler = if is_told("signals") { sampler.mode(Mode::Cpu).strategy(Strategy::Signals) } else { sampler };
         sampler.start(cx, |round| {
             let names: usize = round.samples().map(|sample| sample.frames().len()).sum();
             std::hint::black_box(names);

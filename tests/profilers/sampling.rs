@@ -25,9 +25,13 @@ fn sampler() -> Sampler {
     let sampler = sampler.budget(setting("BUDGET_PERCENT", 100) as f64 / 100.0);
     let sampler = sampler.longest_suspension(Duration::from_micros(setting("LONGEST_US", 50_000)));
     let sampler = sampler.max_depth(setting("DEPTH", 2048) as usize);
-    let sampler = if setting("SEEDED", 0) == 1 { sampler.strategy(Strategy::Seeded) } else { sampler };
-    let sampler = if setting("SIGNALS", 0) == 1 { sampler.strategy(Strategy::Signals) } else { sampler };
-    if setting("CPU", 0) == 1 { sampler.mode(Mode::Cpu) } else { sampler }
+    let sampler = if setting("CPU", 0) == 1 { sampler.mode(Mode::Cpu) } else { sampler };
+    match ["SEEDED", "SIGNALS", "AUTO"].map(|name| setting(name, 0) == 1) {
+        [true, ..] => sampler.strategy(Strategy::Seeded),
+        [_, true, _] => sampler.strategy(Strategy::Signals),
+        [_, _, true] => sampler, // its own choice
+        _ => sampler.strategy(Strategy::SuspendedRuntime),
+    }
 }
 
 /// Handles SIGURG as an application might, and records the sender. It is a function of libc, as this library may be unloaded.

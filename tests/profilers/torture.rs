@@ -216,10 +216,12 @@ impl Callbacks for Torture {
         let sampler = Sampler::every(Duration::from_millis(1));
         let sampler = if has("budget") { sampler } else { sampler.budget(1.0) };
         let sampler = if has("on-cpu") { sampler.mode(corprof::walk::Mode::Cpu) } else { sampler };
-        let is_seeded = cfg!(windows) && has("seeded");
-        let sampler = if is_seeded { sampler.strategy(Strategy::Seeded) } else { sampler };
-        let is_by_signals = cfg!(target_os = "linux") && has("signals");
-        let sampler = if is_by_signals { sampler.strategy(Strategy::Signals) } else { sampler };
+        let sampler =
+            sampler.strategy(match (cfg!(windows) && has("seeded"), cfg!(target_os = "linux") && has("signals")) {
+                (true, _) => Strategy::Seeded,
+                (_, true) => Strategy::Signals,
+                _ => Strategy::SuspendedRuntime,
+            });
         let shared = self.0.clone();
         let mut told = Instant::now();
         sampler.start(cx, move |round| {

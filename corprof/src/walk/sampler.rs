@@ -60,7 +60,8 @@ pub struct Sampler {
     pub(crate) budget: f64,
     pub(crate) longest: Duration,
     pub(crate) depth: usize,
-    pub(crate) strategy: Strategy,
+    /// None: the best one for the mode and the system.
+    pub(crate) strategy: Option<Strategy>,
 }
 
 /// The kind of time that is sampled.
@@ -111,7 +112,9 @@ pub enum SamplerError {
     #[error("the threads cannot be stopped: {0}")]
     Strategy(#[source] Error),
     /// The event flags that the sampler needs could not be set.
-    #[error("the sampler needs ENABLE_STACK_SNAPSHOT and MONITOR_THREADS: {0}")]
+    #[error(
+        "the sampler needs ENABLE_STACK_SNAPSHOT and MONITOR_THREADS, for signals also MONITOR_JIT_COMPILATION: {0}"
+    )]
     Flags(#[source] Error),
     /// The sampler's thread could not be made.
     #[error("the sampler's thread could not be made: {0}")]
@@ -130,7 +133,7 @@ impl Sampler {
             budget: 0.02,
             longest: Duration::from_millis(50),
             depth: 2048,
-            strategy: Strategy::default(),
+            strategy: None,
         }
     }
 
@@ -181,10 +184,14 @@ impl Sampler {
         self
     }
 
-    /// How stacks are sampled; the default is [`Strategy::SuspendedRuntime`].
+    /// How stacks are sampled.
+    ///
+    /// The default is [`Strategy::Signals`] for [`Mode::Cpu`] in a sampler that is started in `initialize` on Linux, and else
+    /// [`Strategy::SuspendedRuntime`]: signals do not sample threads that are older than the sampler.
+    /// [`Report::strategy`](super::Report::strategy) says which one it is.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
-        self.strategy = strategy;
+        self.strategy = Some(strategy);
         self
     }
 
@@ -200,17 +207,25 @@ impl Sampler {
         cx: &InTriggers<'_>,
         mut see: impl FnMut(&mut Round<'_, '_>) + Send + 'static,
     ) -> Result<(), SamplerError> {
-        strategy::check(self.strategy, cx).map_err(SamplerError::Strategy)?;
+        let strategy = match self.strategy {
+            Some(strategy) => strategy::check(strategy, cx).map(|()| strategy).map_err(SamplerError::Strategy)?,
+            None => strategy::best(self.mode, cx).map_err(SamplerError::Strategy)?,
+        };
         let lock = SamplerLock::get().ok_or(SamplerError::AlreadyRunning)?;
-        let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
-        cx.add_events(flags).map_err(SamplerError::Flags)?;
-        strategy::prepare(&self);
+        cx.add_events(flags(strategy)).map_err(SamplerError::Flags)?;
+        strategy::prepare(&self, strategy);
         let run = move |cx: &mut crate::profiler_thread::ProfilerThread<'_>| {
             let _lock = lock;
-            sampling::run(self, cx, &mut see);
+            sampling::run(self, strategy, cx, &mut see);
         };
         cx.spawn_profiler_thread(THREAD, run).map_err(SamplerError::Thread)
     }
+}
+
+/// What a strategy needs. Signals also see dynamic methods, which corprof knows by the events of their compilation only.
+fn flags(strategy: Strategy) -> EventMask {
+    let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
+    if strategy == Strategy::Signals { flags | EventMask::MONITOR_JIT_COMPILATION } else { flags }
 }
 
 /// The right to be this process's sampler, returned on drop.

@@ -57,31 +57,44 @@ struct Chosen<'i> {
 }
 
 /// The sampler's thread, from start to end.
-pub(crate) fn run(#[allow(unused_mut)] mut sampler: Sampler, cx: &mut ProfilerThread<'_>, see: See<'_>) {
+pub(crate) fn run(
+    #[allow(unused_mut)] mut sampler: Sampler,
+    strategy: Strategy,
+    cx: &mut ProfilerThread<'_>,
+    see: See<'_>,
+) {
     if cx.wait(sampler.delay).is_break() {
         return;
     }
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    if sampler.strategy == Strategy::Signals {
+    let strategy = if strategy == Strategy::Signals {
         match strategy::signals::run(&mut sampler, cx, see) {
             Ok(()) => return,
             Err(why) => report::line(format_args!("the sampler now stops threads instead of sending signals: {why}")),
         }
-        sampler.strategy = Strategy::SuspendedRuntime;
-    }
-    match strategy::begin(sampler.strategy, cx) {
-        Ok(walker) => run_with(walker, sampler, cx, see),
+        Strategy::SuspendedRuntime
+    } else {
+        strategy
+    };
+    match strategy::begin(strategy, cx) {
+        Ok(walker) => run_with(walker, strategy, sampler, cx, see),
         Err(error) => report::line(format_args!("the sampler does not start: {error}")),
     }
 }
 
-fn run_with<'i>(walker: Box<dyn Walker + 'i>, sampler: Sampler, cx: &mut ProfilerThread<'i>, see: See<'_>) {
+fn run_with<'i>(
+    walker: Box<dyn Walker + 'i>,
+    strategy: Strategy,
+    sampler: Sampler,
+    cx: &mut ProfilerThread<'i>,
+    see: See<'_>,
+) {
     let now = Instant::now();
     let mut sampling = Sampling {
         budget: Budget::new(sampler.budget, now),
         schedule: Schedule::new(sampler.interval, now),
         buffer: SampleBuffer::new(sampler.depth),
-        report: Report::new(sampler.mode, sampler.interval, sampler.strategy),
+        report: Report::new(sampler.mode, sampler.interval, strategy),
         activity: Activity::default(),
         last: now,
         marked: now,
@@ -303,8 +316,8 @@ mod tests {
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
             let rounds = Arc::clone(&self.0);
             cx.spawn_profiler_thread("sampler", move |cx| {
-                let sampler = Sampler { strategy: Strategy::Seeded, ..Sampler::every(Duration::from_millis(1)) };
-                run_with(Box::new(GivesUp(0)), sampler, cx, &mut |round| {
+                let sampler = Sampler::every(Duration::from_millis(1));
+                run_with(Box::new(GivesUp(0)), Strategy::Seeded, sampler, cx, &mut |round| {
                     rounds.lock().unwrap().push((round.report().strategy, round.samples().count()));
                 });
             })?;
@@ -325,7 +338,7 @@ mod tests {
             cx.spawn_profiler_thread("sampler", move |cx| {
                 let sampler = Sampler::every(Duration::from_millis(1)).delay(Duration::from_millis(20));
                 let start = Instant::now();
-                run(sampler, cx, &mut |round| {
+                run(sampler, Strategy::SuspendedRuntime, cx, &mut |round| {
                     assert!(start.elapsed() >= Duration::from_millis(20), "before its time");
                     let mut rounds = rounds.lock().unwrap();
                     rounds.0 += 1;

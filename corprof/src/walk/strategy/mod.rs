@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 use windows_core::HRESULT;
 
 use crate::error::Result;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::event_mask::Phase;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::WalkCandidate;
 
 use super::sample_buffer::SampleBuffer;
-use super::sampler::Sampler;
+use super::sampler::{Mode, Sampler};
 
 /// How the sampler gets the stacks of other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -98,10 +100,22 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
     }
 }
 
-/// Called when the sampler is about to begin, on any thread: from then on threads can be prepared for it.
-pub(crate) fn prepare(_sampler: &Sampler) {
+/// The best strategy for a mode.
+///
+/// Signals see the work where it is done and suspend nothing, but only in threads that start after the sampler: after
+/// `initialize` the application has threads already.
+pub(crate) fn best(_mode: Mode, info: &Info) -> Result<Strategy> {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    if _sampler.strategy == Strategy::Signals {
+    if _mode == Mode::Cpu && info.phase() == Phase::Initialize && signals::check().is_ok() {
+        return Ok(Strategy::Signals);
+    }
+    check(Strategy::SuspendedRuntime, info).map(|()| Strategy::SuspendedRuntime)
+}
+
+/// Called when the sampler is about to begin, on any thread: from then on threads can be prepared for it.
+pub(crate) fn prepare(_sampler: &Sampler, _strategy: Strategy) {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    if _strategy == Strategy::Signals {
         signals::prepare(_sampler);
     }
 }
