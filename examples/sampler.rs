@@ -6,8 +6,8 @@
 //! - SAMPLER_MODE=cpu (the default) samples running threads; SAMPLER_MODE=wall samples all threads, with waits under a separate
 //!   root.
 //! - SAMPLER_CODE=mine hides framework methods; the page has a switch for that.
-//! - SAMPLER_HZ=100 is the number of rounds per second. SAMPLER_BUDGET=2 is the highest overhead, in per cent of the application's
-//!   time.
+//! - SAMPLER_HZ=100 is the number of rounds per second. SAMPLER_BUDGET=2 is the highest overhead of suspensions, in per cent of the
+//!   application's time; signals suspend nothing.
 //! - SAMPLER_DELAY=0 is the number of seconds before sampling starts, SAMPLER_DURATION=0 the number of seconds of sampling. Then the
 //!   sampler writes the file, and the application runs on. 0 means until the application ends.
 //! - SAMPLER_STOP=/tmp/stop ends sampling when the file /tmp/stop exists. After writing the profile, the sampler creates
