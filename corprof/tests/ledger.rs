@@ -117,6 +117,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("detacher()", Context::InInitialize),
     ("start_instrumentation()", Context::InInitialize),
     ("hook_functions_by_il(hooks, precompiled)", Context::InInitialize),
+    ("hook_functions_with_values_by_il(hooks, precompiled)", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
 ];

@@ -346,8 +346,10 @@ fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Resul
     // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads freed memory, and the process ends by a
     // signal (`ValueHooks::VALUES_BEFORE_NET_5` says so).
     for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
-        for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(5) {
-            let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, "ReadsValues").run()?;
+        let ways = [("ReadsValues", "Abandon", 4), ("ReadsValues", "Late", 2)];
+        let inserted = [("ReadsValuesByIl", "Abandon", 4), ("ReadsValuesByIl", "Late", 2)];
+        for (profiler, app, threads) in [ways, inserted].concat().repeat(5) {
+            let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, profiler).run()?;
             outcome.exited_with(3)?;
             ensure!(outcome.stdout == format!("abandoned {threads} threads\n"), "{outcome}");
             ensure!(counts(&outcome)?.get("values").is_some_and(|&values| values > 0), "{outcome}");
@@ -368,6 +370,109 @@ fn functions_that_native_code_calls_are_left_alone() -> Result<()> {
         // Their callees are hooked.
         let counts = counts(&outcome)?;
         ensure!(counts.get("values").is_some_and(|&values| values > 1000), "{counts:?}");
+    }
+    Ok(())
+}
+
+/// The program under `WritesEitherWay`, whose hooks are called by the runtime or by inserted code.
+fn either_way(runtime: &Runtime, by: &str) -> Result<(Outcome, BTreeMap<String, Calls>)> {
+    let bare = Run::new(runtime, APP).run()?;
+    let outcome = Run::new(runtime, APP).profiler_named(LIBRARY, "WritesEitherWay").env("VALUES_BY", by).run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "by {by}: without: {bare}; with: {outcome}");
+    let calls = calls(&outcome)?;
+    Ok((outcome, calls))
+}
+
+#[test]
+fn values_by_inserted_code_are_those_of_the_runtimes_hooks() -> Result<()> {
+    const NO_ROOM: &str = "<the method has more arguments than a hook has room for>";
+    for runtime in Runtime::all()? {
+        let (_, theirs) = either_way(&runtime, "runtime")?;
+        ensure!(theirs.len() > 60, "{runtime}: {theirs:?}");
+        for by in ["il", "il-all"] {
+            let (outcome, mut ours) = either_way(&runtime, by)?;
+            ensure!(!outcome.stderr.contains("left out"), "{outcome}");
+            // All instantiations share the code, and the first one names it.
+            for (name, args, result, count) in [
+                ("Values.Generic<int32>.Echo", "(object) a=SHARED", "SHARED", 4),
+                ("Values.Generic<int32>.Choose<float32>", "a=SHARED b=SHARED c=SHARED", "SHARED", 2),
+                ("Values.Generic<int32>..ctor", "(object)", "void", 4),
+            ] {
+                let call = (args.replace("SHARED", SHARED), result.replace("SHARED", SHARED));
+                let found = ours.remove(name);
+                ensure!(found.as_ref() == Some(&vec![call; count]), "{runtime}, {by}: {name}: {found:?}");
+            }
+            for (name, theirs) in theirs.iter().filter(|(name, _)| !name.starts_with("Values.Generic<")) {
+                let ours = ours.remove(name).with_context(|| format!("{runtime}, {by}: no call of {name}"))?;
+                ensure!(ours.len() == theirs.len(), "{runtime}, {by}: {name}: {ours:?}, {theirs:?}");
+                for ((our_args, our_result), (their_args, their_result)) in ours.iter().zip(theirs) {
+                    let is_same_args = match name.as_str() {
+                        // Sixteen are passed.
+                        "Values.Numbers.Many" => {
+                            let passed = their_args.split(" q=").next().unwrap_or_default();
+                            *our_args == format!("{passed} q={NO_ROOM} r={NO_ROOM} s={NO_ROOM} t={NO_ROOM}")
+                        }
+                        "Values.Numbers.TooMany" => {
+                            our_args.starts_with("p0=0 p1=1 ")
+                                && our_args.contains(&format!(" p15=15 p16={NO_ROOM} "))
+                                && our_args.matches(NO_ROOM).count() == 114
+                        }
+                        _ => our_args == their_args,
+                    };
+                    ensure!(is_same_args, "{runtime}, {by}: {name} was called with {our_args}, not {their_args}");
+                    // Inserted code has the whole of what .NET Core 3.1 returns in registers.
+                    let is_same_result = match their_result.as_str() {
+                        IN_REGISTERS => our_result.starts_with('{') && our_result.ends_with('}'),
+                        _ => our_result == their_result,
+                    };
+                    ensure!(is_same_result, "{runtime}, {by}: {name} returned {our_result}, not {their_result}");
+                }
+            }
+            ensure!(ours.is_empty(), "{runtime}, {by}: {ours:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hook_with_values_by_inserted_code_is_refused_what_only_a_callback_has() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = both(&runtime, "TriesByIl")?;
+        let line = |start: &str| outcome.stderr.lines().find_map(|line| line.strip_prefix(start));
+        // CORPROF_E_UNSUPPORTED_CALL_SEQUENCE twice, E_FAIL, E_NOTIMPL.
+        let tried = "0x80131363, 0x80131363, answered, 0x80004005, 0x80004001";
+        ensure!(line("tried: ") == Some(tried), "{outcome}");
+        // It was looked up in `select`.
+        ensure!(line("name: ") == Some("Values.References.Object(object, object)"), "{outcome}");
+        ensure!(line("not asked for: ").is_some_and(|text| text.contains("`ValueHooks::VALUES`")), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn all_values_are_read_by_inserted_code_and_the_results_are_the_same() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for (app, args, least) in
+            [("Calls", &["2"][..], 40_000), (APP, &[], 200), ("Tails", &[], 50), ("Generics", &[], 50)]
+        {
+            let bare = Run::new(&runtime, app).args(args).run()?;
+            for by in ["il", "il-all"] {
+                let run = Run::new(&runtime, app).args(args).profiler_named(LIBRARY, "ReadsValuesByIl");
+                let outcome = run.env("VALUES_BY", by).run()?;
+                let is_same = outcome.status == bare.status && outcome.stdout == bare.stdout;
+                ensure!(is_same, "{bare}; with values by {by}: {outcome}");
+                let counts = counts(&outcome)?;
+                let count = |name| counts.get(name).copied().unwrap_or_default();
+                ensure!(count("values") >= least, "{runtime}, {app}: {counts:?}");
+                ensure!(count("unreadable") * 5 < count("values"), "{runtime}, {app}: {counts:?}");
+                let ended = count("left") + count("tail");
+                ensure!(ended <= count("entered") && count("left") > 0, "{runtime}, {app}: {counts:?}");
+                ensure!(app != "Calls" || count("unwound") > 0, "{runtime}, {app}: {counts:?}");
+                println!("{runtime}, {app}, {by}: {counts:?}");
+                outcome.stderr.lines().filter(|line| line.starts_with("left out")).for_each(|line| println!("{line}"));
+            }
+        }
     }
     Ok(())
 }

@@ -5,12 +5,12 @@
 use std::fmt::Write;
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use corprof::hooks::values::ByRef;
 use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, Precompiled, StackBoundary, ValueHooks};
 use corprof::prelude::*;
 
 /// Whether a function is one of the program's own that are called with known values.
@@ -18,8 +18,10 @@ fn is_known(name: &Name) -> bool {
     name.starts_with("Values.") || name.starts_with("Shapes.")
 }
 
-/// Writes down every call of these.
-struct Writes;
+/// Writes down every call of these; of an object the class, or only that it is one.
+struct Writes {
+    has_classes: bool,
+}
 
 impl ValueHooks for Writes {
     type Function = Name;
@@ -37,17 +39,17 @@ impl ValueHooks for Writes {
     fn enter_with_args(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, args: &Arguments<'_>) {
         let mut line = String::new();
         if let Some(this) = args.this() {
-            let _ = write!(line, "{} ", described(cx, this));
+            let _ = write!(line, "{} ", self.described(cx, this));
         }
         for (at, value) in args.iter().enumerate() {
-            let _ = write!(line, "{}={} ", args.name(at).unwrap_or("?"), described(cx, value));
+            let _ = write!(line, "{}={} ", args.name(at).unwrap_or("?"), self.described(cx, value));
         }
         eprintln!("enter {} {}", short(function), line.trim_end());
     }
 
     fn leave_with_value(&self, cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, value: &ReturnValue<'_>) {
         match value.get() {
-            Some(value) => eprintln!("leave {} {}", short(function), described(cx, value)),
+            Some(value) => eprintln!("leave {} {}", short(function), self.described(cx, value)),
             None => eprintln!("leave {} void", short(function)),
         }
     }
@@ -58,15 +60,18 @@ fn short(name: &str) -> &str {
     name.split('(').next().unwrap_or(name)
 }
 
-/// A value; of an object its class, as addresses are different each time, and of a variable its contents.
-fn described(cx: &InSlowHook<'_>, value: Value<'_>) -> String {
-    match value {
-        Value::Object(Some(object)) => match cx.class_of(object) {
-            Ok(class) => format!("({})", cx.names().class(class)),
-            Err(error) => format!("({error})"),
-        },
-        Value::ByRef(by_ref) => format!("ref {}", behind(by_ref)),
-        value => value.to_string(),
+impl Writes {
+    /// A value; of an object its class, as addresses are different each time, and of a variable its contents.
+    fn described(&self, cx: &InSlowHook<'_>, value: Value<'_>) -> String {
+        match value {
+            Value::Object(Some(_)) if !self.has_classes => "(object)".to_owned(),
+            Value::Object(Some(object)) => match cx.class_of(object) {
+                Ok(class) => format!("({})", cx.names().class(class)),
+                Err(error) => format!("({error})"),
+            },
+            Value::ByRef(by_ref) => format!("ref {}", behind(by_ref)),
+            value => value.to_string(),
+        }
     }
 }
 
@@ -88,8 +93,100 @@ struct WritesValues;
 #[callbacks]
 impl Callbacks for WritesValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.hook_functions_with_values(Writes)?;
+        cx.hook_functions_with_values(Writes { has_classes: true })?;
         eprintln!("mask: {:?}", cx.event_mask()?);
+        Ok(())
+    }
+}
+
+/// Who calls the hooks, by the variable VALUES_BY: inserted code, or the runtime (none).
+fn inserted_by() -> Option<Precompiled> {
+    match std::env::var("VALUES_BY").as_deref() {
+        Ok("il") => Some(Precompiled::Kept),
+        Ok("il-all") => Some(Precompiled::Compiled),
+        _ => None,
+    }
+}
+
+/// Prints what has become of the methods.
+fn report(cx: &InTriggers<'_>, inserted: &OnceLock<InsertedHooks>) {
+    let Some(inserted) = inserted.get() else { return };
+    eprintln!("hooked={} precompiled={}", inserted.hooked(), inserted.precompiled());
+    for left_out in inserted.left_out() {
+        eprintln!("left out: {} as {}: {}", left_out.count, cx.names().function(left_out.example), left_out.reason);
+    }
+}
+
+/// Writes what both ways can, the runtime's and that of inserted code.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0205", no_export)]
+struct WritesEitherWay(OnceLock<InsertedHooks>);
+
+#[callbacks]
+impl Callbacks for WritesEitherWay {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let hooks = Writes { has_classes: false };
+        match inserted_by() {
+            None => cx.hook_functions_with_values(hooks)?,
+            Some(precompiled) => {
+                let _ = self.0.set(cx.hook_functions_with_values_by_il(hooks, precompiled)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        report(cx, &self.0);
+    }
+}
+
+/// Tries by inserted code what only the runtime's hooks can.
+struct Tries;
+
+impl ValueHooks for Tries {
+    type Function = bool;
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+        let name = cx.names().function(function);
+        if is_known(&name) { Hook::Yes(name.starts_with("Values.References.Object(")) } else { Hook::No }
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, _thread: &mut (), is_first: &bool, args: &Arguments<'_>) {
+        if let (true, Some(Value::Object(Some(object)))) = (*is_first, args.get(0)) {
+            let codes = [
+                cx.class_of(object).err(),
+                cx.object_size(object).err(),
+                cx.current_thread().err(),
+                cx.walk_own_stack(|_| ControlFlow::Continue(())).err(),
+                cx.frame_info().err(),
+            ];
+            let codes =
+                codes.map(|error| error.map_or_else(|| "answered".to_owned(), |error| error.code().to_string()));
+            eprintln!("tried: {}", codes.join(", "));
+            eprintln!("name: {}", cx.names().function(cx.function()));
+        }
+    }
+
+    fn leave_with_value(&self, _cx: &InSlowHook<'_>, _thread: &mut (), is_first: &bool, value: &ReturnValue<'_>) {
+        if *is_first {
+            eprintln!("not asked for: {value}");
+        }
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0206", no_export)]
+struct TriesByIl;
+
+#[callbacks]
+impl Callbacks for TriesByIl {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        cx.hook_functions_with_values_by_il(Tries, Precompiled::Kept)?;
         Ok(())
     }
 }
@@ -102,6 +199,7 @@ struct Counts {
     entered: AtomicU64,
     left: AtomicU64,
     tail_called: AtomicU64,
+    unwound: AtomicU64,
 }
 
 impl Counts {
@@ -111,6 +209,15 @@ impl Counts {
             self.unreadable.fetch_add(1, SeqCst);
         }
         black_box(value.to_string());
+    }
+
+    fn print(&self) {
+        let [values, unreadable, entered, left, tail, unwound] =
+            [&self.values, &self.unreadable, &self.entered, &self.left, &self.tail_called, &self.unwound]
+                .map(|count| count.load(SeqCst));
+        eprintln!(
+            "values={values} unreadable={unreadable} entered={entered} left={left} tail={tail} unwound={unwound}"
+        );
     }
 }
 
@@ -155,11 +262,57 @@ impl Callbacks for ReadsValues {
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        let counts = &self.0;
-        let [values, unreadable, entered, left, tail] =
-            [&counts.values, &counts.unreadable, &counts.entered, &counts.left, &counts.tail_called]
-                .map(|count| count.load(SeqCst));
-        eprintln!("values={values} unreadable={unreadable} entered={entered} left={left} tail={tail}");
+        self.0.print();
+    }
+}
+
+/// The same without frame info, as inserted code has none, and told of exceptions.
+struct WithoutFrames(Arc<Counts>);
+
+impl ValueHooks for WithoutFrames {
+    type Function = ();
+    type Thread = ();
+    const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
+    const UNWINDS: bool = true;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+        self.0.select(cx, function)
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, thread: &mut (), function: &(), args: &Arguments<'_>) {
+        self.0.enter_with_args(cx, thread, function, args);
+    }
+
+    fn leave_with_value(&self, cx: &InSlowHook<'_>, thread: &mut (), function: &(), value: &ReturnValue<'_>) {
+        self.0.leave_with_value(cx, thread, function, value);
+    }
+
+    fn tailcall_with_frame(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &()) {
+        self.0.tail_called.fetch_add(1, SeqCst);
+    }
+
+    fn unwound(&self, _thread: &mut (), _boundary: StackBoundary) {
+        self.0.unwound.fetch_add(1, SeqCst);
+    }
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0207", no_export)]
+struct ReadsValuesByIl(Arc<Counts>, OnceLock<InsertedHooks>);
+
+#[callbacks]
+impl Callbacks for ReadsValuesByIl {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let precompiled = inserted_by().unwrap_or(Precompiled::Kept);
+        let _ = self.1.set(cx.hook_functions_with_values_by_il(WithoutFrames(self.0.clone()), precompiled)?);
+        Ok(())
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        self.0.print();
+        report(cx, &self.1);
     }
 }
 
@@ -263,4 +416,4 @@ impl Callbacks for PanicsWithValues {
     }
 }
 
-corprof::export!(WritesValues, ReadsValues, LooksAround, PanicsWithValues);
+corprof::export!(WritesValues, ReadsValues, LooksAround, PanicsWithValues, WritesEitherWay, TriesByIl, ReadsValuesByIl);

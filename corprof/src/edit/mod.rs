@@ -65,5 +65,5 @@ pub use apply::CheckedBody;
 pub use counter::CallCounter;
 pub use error::{EditError, Refusal};
 pub use method::{Local, MethodEdit};
-pub(crate) use probe::HookCalls;
+pub(crate) use probe::{Entered, HookCalls, address_of_entry, range};
 pub use probe::{InProbe, Probe, ProbeKinds};

@@ -16,6 +16,10 @@ use super::InHook;
 /// start no collection ([`InCallback`]): names, the classes and sizes of objects, and
 /// [`walk_own_stack`](InCallback::walk_own_stack), which begins with the hooked function. The objects among the values do not
 /// move until the hook returns.
+///
+/// In a hook that [inserted code](crate::InInitialize::hook_functions_with_values_by_il) calls, the thread is not inside a callback.
+/// There the calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, walks return `E_FAIL`, and names that corprof has not
+/// looked up before are unknown. Look them up in [`select`](super::ValueHooks::select).
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
     callback: InCallback<'h>,
@@ -56,8 +60,8 @@ impl<'h> InSlowHook<'h> {
     /// begins; when it ends, only the function.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: [`VALUES`](super::ValueHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME). Otherwise the
-    /// runtime's own error.
+    /// `E_NOTIMPL`: [`VALUES`](super::ValueHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME), which hooks by
+    /// inserted code cannot have. Otherwise the runtime's own error.
     pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
         self.frame
     }

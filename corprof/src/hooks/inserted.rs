@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use corprof_il::verify::IlError;
 
-use super::either::{EitherHooks, Fast};
+use super::either::{EitherHooks, Fast, Slow};
+use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
-use super::stubs::{OURS, Target};
-use super::{FunctionHooks, Hook, HookKinds, StackBoundary, fitness};
+use super::stubs::OURS;
+use super::{FunctionHooks, Hook, HookValues, ValueHooks, fitness};
 use crate::context::{InAttach, InInitialize, InTriggers};
 use crate::edit::{EditError, HookCalls, MethodEdit};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
@@ -25,7 +26,7 @@ use crate::profiler_thread::ProfilerThread;
 use crate::session::CompileSlot;
 use crate::session::panics::catch;
 use crate::suspension;
-use crate::values::Plan;
+use crate::values::{Lookup, Plan, Types};
 
 /// What becomes of methods for which the application has precompiled (ReadyToRun) code, such as most of the framework's.
 ///
@@ -121,8 +122,8 @@ fn broken(errors: &[IlError]) -> String {
 type Key = (usize, u32);
 
 /// The hooks of a profiler, and what was decided about methods. It lives as long as the process.
-struct Inserted<H: FunctionHooks> {
-    installed: &'static Installed<Fast<H>>,
+struct Inserted<H: EitherHooks> {
+    installed: &'static Installed<H>,
     precompiled: Precompiled,
     told: InsertedHooks,
     /// Whether a method has hooks, once it was decided.
@@ -161,7 +162,35 @@ impl InInitialize<'_> {
         hooks: H,
         precompiled: Precompiled,
     ) -> Result<InsertedHooks> {
-        Ok(install(self, hooks, precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.told.clone())
+        Ok(install(self, Fast(hooks), precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.told.clone())
+    }
+
+    /// Like [`hook_functions_by_il`](Self::hook_functions_by_il), for hooks that receive arguments and results: the same hooks as
+    /// those of [`hook_functions_with_values`](Self::hook_functions_with_values), and the same values.
+    ///
+    /// Compiled code calls them directly, as it calls a [`Probe`](crate::edit::Probe), which is faster than the runtime's slow path.
+    /// What differs from the runtime's own hooks, besides what is said there:
+    /// - The first 16 arguments are passed, `this` included; more are
+    ///   [`TooManyArguments`](crate::values::Unreadable::TooManyArguments).
+    /// - All instantiations of a generic method share its code, so values whose types depend on a type parameter are
+    ///   [`TypeParameter`](crate::values::Unreadable::TypeParameter). There is no frame info: `VALUES` with
+    ///   [`FRAME`](HookValues::FRAME) do not compile.
+    /// - [`InSlowHook`](super::InSlowHook) has only what [`InHook`](super::InHook) has, because the thread is not inside a callback.
+    ///   The calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, and walks `E_FAIL`.
+    /// - In methods that were compiled before an attach, or are precompiled ([`Precompiled::Compiled`]), structs of other assemblies
+    ///   than the method's own and the core library are [`AmbiguousType`](crate::values::Unreadable::AmbiguousType).
+    /// - Methods that native code calls have hooks as well, and .NET Core 3.1 needs no
+    ///   [`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5). A struct that it returns in registers can be read.
+    ///
+    /// # Errors
+    /// As [`hook_functions_by_il`](Self::hook_functions_by_il).
+    pub fn hook_functions_with_values_by_il<H: ValueHooks>(
+        &mut self,
+        hooks: H,
+        precompiled: Precompiled,
+    ) -> Result<InsertedHooks> {
+        check_values::<H>();
+        Ok(install(self, Slow(hooks), precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.told.clone())
     }
 }
 
@@ -179,22 +208,53 @@ impl InAttach<'_> {
         &mut self,
         hooks: H,
     ) -> std::result::Result<InsertedHooks, StartError> {
-        let inserted = install(self, hooks, Precompiled::Compiled, EventMask::empty())?;
-        let instrumentation = self.start_instrumentation()?;
-        self.spawn_profiler_thread("hooks", move |cx| {
-            // Those that are compiled from here on are reported.
-            for function in cx.jitted_functions().unwrap_or_default() {
-                if cx.is_stopping() {
-                    break;
-                }
-                inserted.rewrite(cx, &instrumentation, function);
-            }
-        })?;
-        Ok(inserted.told.clone())
+        attach(self, Fast(hooks))
+    }
+
+    /// Like [`hook_functions_by_il`](Self::hook_functions_by_il), for hooks that receive arguments and results: see
+    /// [`InInitialize::hook_functions_with_values_by_il`].
+    ///
+    /// # Errors
+    /// As there, and those of [`start_instrumentation`](Self::start_instrumentation).
+    pub fn hook_functions_with_values_by_il<H: ValueHooks>(
+        &mut self,
+        hooks: H,
+    ) -> std::result::Result<InsertedHooks, StartError> {
+        check_values::<H>();
+        attach(self, Slow(hooks))
     }
 }
 
-fn install<H: FunctionHooks>(
+/// Stops the compilation for values that inserted code cannot pass.
+const fn check_values<H: ValueHooks>() {
+    const {
+        assert!(
+            !H::VALUES.is_empty(),
+            "`ValueHooks::VALUES` is empty: name the values that the hooks need, or implement `FunctionHooks`"
+        );
+        assert!(
+            !H::VALUES.contains(HookValues::FRAME),
+            "inserted code has no frame info: remove `HookValues::FRAME` from `ValueHooks::VALUES`"
+        );
+    }
+}
+
+fn attach<H: EitherHooks>(cx: &mut InAttach<'_>, hooks: H) -> std::result::Result<InsertedHooks, StartError> {
+    let inserted = install(cx, hooks, Precompiled::Compiled, EventMask::empty())?;
+    let instrumentation = cx.start_instrumentation()?;
+    cx.spawn_profiler_thread("hooks", move |cx| {
+        // Those that are compiled from here on are reported.
+        for function in cx.jitted_functions().unwrap_or_default() {
+            if cx.is_stopping() {
+                break;
+            }
+            inserted.rewrite(cx, &instrumentation, function);
+        }
+    })?;
+    Ok(inserted.told.clone())
+}
+
+fn install<H: EitherHooks>(
     cx: &InTriggers<'_>,
     hooks: H,
     precompiled: Precompiled,
@@ -210,7 +270,7 @@ fn install<H: FunctionHooks>(
     }
     cx.refuse_notification_only(CALL)?;
     cx.add_events(EventMask::MONITOR_JIT_COMPILATION | EventMask::MONITOR_THREADS | more)?;
-    let installed = Installed::leak_inserted(Fast(hooks), cx)?;
+    let installed = Installed::leak_inserted(hooks, cx)?;
     let (methods, kept) = (Mutex::default(), Mutex::default());
     let inserted = Inserted { installed, precompiled, told: InsertedHooks::default(), methods, kept };
     let inserted: &'static Inserted<H> = Box::leak(Box::new(inserted));
@@ -220,7 +280,7 @@ fn install<H: FunctionHooks>(
     Ok(inserted)
 }
 
-impl<H: FunctionHooks> Inserted<H> {
+impl<H: EitherHooks> Inserted<H> {
     /// No user code and no call of the runtime runs under this lock.
     fn methods(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
         suspension::forbid("the methods with inserted hooks");
@@ -237,7 +297,7 @@ impl<H: FunctionHooks> Inserted<H> {
     ///
     /// # Safety
     /// The calling thread is inside a callback about the function, from which a collection may start.
-    unsafe fn decide(&'static self, function: FunctionId) -> bool {
+    unsafe fn decide(&'static self, function: FunctionId, types: Types) -> bool {
         let Some(_inside) = self.installed.gate().enter() else { return false };
         // SAFETY: the caller's promise.
         let mut cx = unsafe { InTriggers::new(self.installed.info()) };
@@ -245,7 +305,7 @@ impl<H: FunctionHooks> Inserted<H> {
         if let Some(is_hooked) = is_hooked {
             return is_hooked;
         }
-        let select = || self.select(&mut cx, function);
+        let select = || self.select(&mut cx, function, types);
         let is_hooked = catch(select, || self.installed.disable_after_panic("select")).unwrap_or_default();
         // Two threads that compile instantiations at the same time both ask, as with the runtime's own hooks.
         self.methods().insert(key, is_hooked);
@@ -259,8 +319,8 @@ impl<H: FunctionHooks> Inserted<H> {
         Ok((key, self.methods().get(&key).copied()))
     }
 
-    /// What the method of a function should call, if the user wants that.
-    fn wanted(&'static self, cx: &mut InTriggers<'_>, function: FunctionId) -> Option<HookCalls> {
+    /// What the method of a function should call, if the user wants that. `types`: whether those of its signature are loaded.
+    fn wanted(&'static self, cx: &mut InTriggers<'_>, function: FunctionId, types: Types) -> Option<HookCalls> {
         // As with the runtime's own hooks: a function without metadata, and those that handle exceptions.
         let is_fit = match fitness::method(cx, function) {
             Ok((metadata, method)) => !is_of_the_runtime(&metadata, &method),
@@ -271,8 +331,12 @@ impl<H: FunctionHooks> Inserted<H> {
         }
         let hooks = self.installed;
         let Hook::Yes(data) = hooks.user().select(cx, function) else { return None };
-        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan: Plan::default() };
-        let record: *const Record<Fast<H>> = Box::leak(Box::new(record));
+        let plan = match cx.function_info(function) {
+            Ok(info) if !H::VALUES.is_empty() => Lookup::new(cx).plan_of_method(info.module, info.token, types),
+            _ => Plan::default(),
+        };
+        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan };
+        let record: *const Record<H> = Box::leak(Box::new(record));
         Some(calls::<H>(record.expose_provenance() | OURS))
     }
 
@@ -280,7 +344,9 @@ impl<H: FunctionHooks> Inserted<H> {
     fn rewrite(&'static self, cx: &mut ProfilerThread<'_>, instrumentation: &Instrumentation, function: FunctionId) {
         let Some(_inside) = self.installed.gate().enter() else { return };
         let (Ok((key, None)), Ok(info)) = (self.known(cx, function), cx.function_info(function)) else { return };
-        let wanted = catch(|| self.wanted(cx, function), || self.installed.disable_after_panic("select")).flatten();
+        let wanted =
+            catch(|| self.wanted(cx, function, Types::MayLoad), || self.installed.disable_after_panic("select"))
+                .flatten();
         self.methods().insert(key, wanted.is_some());
         if let Some(calls) = wanted {
             // SAFETY: as in `select`.
@@ -291,8 +357,8 @@ impl<H: FunctionHooks> Inserted<H> {
     }
 
     /// Asks the user about a function that is about to be compiled, and adds the calls.
-    fn select(&'static self, cx: &mut InTriggers<'_>, function: FunctionId) -> bool {
-        let Some(calls) = self.wanted(cx, function) else { return false };
+    fn select(&'static self, cx: &mut InTriggers<'_>, function: FunctionId, types: Types) -> bool {
+        let Some(calls) = self.wanted(cx, function, types) else { return false };
         // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed; they are in
         // a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
         let edited = cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) });
@@ -309,11 +375,11 @@ impl<H: FunctionHooks> Inserted<H> {
     }
 }
 
-impl<H: FunctionHooks> CompileSlot for Inserted<H> {
+impl<H: EitherHooks> CompileSlot for Inserted<H> {
     unsafe fn compiling(&'static self, function: FunctionId) {
         if self.precompiled == Precompiled::Compiled || !self.kept().contains(&function) {
             // SAFETY: the caller's promise.
-            unsafe { self.decide(function) };
+            unsafe { self.decide(function, Types::AreLoaded) };
         }
     }
 
@@ -326,7 +392,7 @@ impl<H: FunctionHooks> CompileSlot for Inserted<H> {
 
     unsafe fn may_use_precompiled(&'static self, function: FunctionId) -> bool {
         // SAFETY: the caller's promise.
-        self.precompiled == Precompiled::Kept || unsafe { !self.decide(function) }
+        self.precompiled == Precompiled::Kept || unsafe { !self.decide(function, Types::MayLoad) }
     }
 
     fn uses_precompiled(&'static self, function: FunctionId) {
@@ -338,65 +404,5 @@ impl<H: FunctionHooks> CompileSlot for Inserted<H> {
 
     fn module_gone(&'static self, module: usize) {
         self.methods().retain(|(of, _), _| *of != module);
-    }
-}
-
-/// What the methods call.
-fn calls<H: FunctionHooks>(number: usize) -> HookCalls {
-    type Function = unsafe extern "C" fn(i64, usize);
-    let address =
-        |kind, function: Function| H::KINDS.contains(kind).then(|| (function as *const ()).expose_provenance() as i64);
-    let unwound: Function = unwound::<H>;
-    HookCalls {
-        number: number as i64,
-        enter: address(HookKinds::ENTER, enter::<H>),
-        leave: address(HookKinds::LEAVE, leave::<H>),
-        tailcall: address(HookKinds::TAILCALL, tailcall::<H>),
-        unwound: H::UNWINDS.then(|| (unwound as *const ()).expose_provenance() as i64),
-    }
-}
-
-/// The stack pointer that stands for a method's frame. The marker, a variable in the frame, may be its lowest word, so that its
-/// address is the method's own stack pointer: what a boundary at this frame takes for gone. Its end is not, and is still below the
-/// stack pointer of the caller.
-const fn stack_pointer(marker: usize) -> usize {
-    marker + size_of::<usize>()
-}
-
-/// A method begins.
-///
-/// # Safety
-/// Compiled code of the method calls it without a transition, with the number of a record of `H` and the address of its marker.
-unsafe extern "C" fn enter<H: FunctionHooks>(number: i64, marker: usize) {
-    <Installed<Fast<H>> as Target>::enter(number as usize, stack_pointer(marker));
-}
-
-/// A method is about to return.
-///
-/// # Safety
-/// As [`enter`].
-unsafe extern "C" fn leave<H: FunctionHooks>(number: i64, marker: usize) {
-    <Installed<Fast<H>> as Target>::leave(number as usize, stack_pointer(marker));
-}
-
-/// A method is about to end in a tail call.
-///
-/// # Safety
-/// As [`enter`].
-unsafe extern "C" fn tailcall<H: FunctionHooks>(number: i64, marker: usize) {
-    <Installed<Fast<H>> as Target>::tailcall(number as usize, stack_pointer(marker));
-}
-
-/// An exception leaves a method.
-///
-/// # Safety
-/// As [`enter`].
-unsafe extern "C" fn unwound<H: FunctionHooks>(number: i64, marker: usize) {
-    let gone = StackBoundary::of_caller(stack_pointer(marker));
-    // SAFETY: the number is one of these hooks, with the tag, by the caller's promise.
-    unsafe {
-        Installed::<Fast<H>>::run(number as usize, "unwound", move |record, thread, _| {
-            record.hooks.user().unwound(thread, gone);
-        });
     }
 }

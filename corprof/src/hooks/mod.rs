@@ -69,7 +69,8 @@
 //! Hooks that receive arguments and results implement another trait, [`ValueHooks`], and are set by
 //! [`InInitialize::hook_functions_with_values`]. Values are read by the functions' signatures: see [`Value`](values::Value).
 //! All hooks then use the runtime's slow path, which costs several times as much. In return such a hook gets an [`InSlowHook`],
-//! which offers more calls than an [`InHook`].
+//! which offers more calls than an [`InHook`]. [`InInitialize::hook_functions_with_values_by_il`] has inserted code call the same
+//! hooks, which is faster, but offers no more calls.
 //!
 //! Types that record calls are in [`calls`](crate::calls).
 
@@ -80,6 +81,7 @@ mod fitness;
 mod in_hook;
 mod in_slow_hook;
 mod inserted;
+mod inserted_calls;
 mod install;
 mod installed;
 mod signature;

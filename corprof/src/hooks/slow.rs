@@ -93,7 +93,7 @@ impl<H: EitherHooks> Call<H> {
 }
 
 /// The error for values that were not requested.
-fn not_asked(what: &'static str) -> Unreadable {
+pub(super) fn not_asked(what: &'static str) -> Unreadable {
     Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`ValueHooks::VALUES` lacks them: add them"))
 }
 
@@ -186,7 +186,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
 
 impl<H: EitherHooks> Record<H> {
     /// The places of its values.
-    fn plan(&self) -> &Plan {
+    pub(super) fn plan(&self) -> &Plan {
         &self.plan
     }
 }

@@ -8,14 +8,15 @@ use crate::id::FunctionId;
 use crate::values::{Arguments, ReturnValue};
 
 bitflags::bitflags! {
-    /// The values that hooks receive. Any of them makes the runtime use its slow path for all hooks.
+    /// The values that hooks receive. Any of them makes the runtime use its slow path for all hooks that it calls.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct HookValues: u8 {
         /// [`ValueHooks::enter_with_args`](ValueHooks::enter_with_args) receives the arguments.
         const ARGUMENTS = 1;
         /// [`ValueHooks::leave_with_value`](ValueHooks::leave_with_value) receives the result.
         const RESULT = 2;
-        /// [`InSlowHook::frame_info`](InSlowHook::frame_info) returns the handle that gives the type arguments of shared code.
+        /// [`InSlowHook::frame_info`](InSlowHook::frame_info) returns the handle that gives the type arguments of shared code. Only
+        /// the runtime has it: [by inserted code](crate::InInitialize::hook_functions_with_values_by_il) it does not compile.
         const FRAME = 4;
     }
 }
@@ -25,6 +26,10 @@ bitflags::bitflags! {
 /// It is like [`FunctionHooks`](super::FunctionHooks), but the runtime calls these hooks by its slow path. A profiler passes it
 /// to [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values). There are two traits so that each has
 /// only methods that are called.
+///
+/// [`hook_functions_with_values_by_il`](crate::InInitialize::hook_functions_with_values_by_il) takes the same hooks, and adds their
+/// calls to the code of the methods: faster, and after attach as well. What cannot be had there is said there. The following is
+/// about the runtime's slow path.
 ///
 /// Some functions are not hooked, as the slow path is not made for them: functions that native code calls
 /// (`UnmanagedCallersOnly`), and runtime-async methods (opt-in on .NET 10). After the first runtime-async method, all methods

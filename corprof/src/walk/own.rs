@@ -27,7 +27,8 @@ impl InCallback<'_> {
     /// frames `visit` is not called.
     ///
     /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the hooked function. A slow hook has at
-    /// least that frame; if the runtime shows none, the walk returns an error.
+    /// least that frame; if the runtime shows none, the walk returns an error. In a hook that inserted code calls, it returns
+    /// `E_FAIL`.
     ///
     /// `visit` may make the calls of this context, which start no collection: above all for the names of functions. It cannot
     /// walk again inside the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends and the panic continues.
@@ -90,8 +91,8 @@ impl InCallback<'_> {
 }
 
 /// The error of a slow hook without a start.
-const NO_START: &str =
-    "this runtime does not save the registers where .NET 10 and older do: walk in a callback instead";
+const NO_START: &str = "no start is known: by inserted code there is none, and a runtime newer than .NET 10 may not save the registers there; walk in a \
+     callback instead";
 
 /// The meaning of a result of `DoStackSnapshot`, after a walk that showed `frames` frames. `is_in_managed`: whether it began in
 /// a managed function.

@@ -3,6 +3,8 @@
 //! `weave` adds the calls to a body, `convention` says how compiled code makes them, and `site` is where they arrive.
 
 mod convention;
+mod copies;
+mod entries;
 mod hook_calls;
 mod in_probe;
 mod site;
@@ -14,9 +16,11 @@ use super::{EditError, MethodEdit};
 use crate::id::ObjectId;
 use crate::values::{Arguments, ReturnValue};
 
+pub(crate) use entries::{Entered, address_of_entry};
 pub(crate) use hook_calls::HookCalls;
 pub use in_probe::InProbe;
 pub(super) use site::Values;
+pub(crate) use site::range;
 
 bitflags::bitflags! {
     /// The calls that a [`Probe`] gets, and the values in them. Those that are left out cost nothing.

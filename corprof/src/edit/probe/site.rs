@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use corprof_sys as sys;
 
+use super::entries::Entered;
 use super::{InProbe, Probe, ProbeKinds};
 use crate::error::{E_NOTIMPL, Error};
 use crate::id::{ModuleId, ObjectId};
@@ -13,9 +14,6 @@ use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, catch};
 use crate::session::slot::Tag;
 use crate::values::{Arguments, Plan, ReturnValue, Unreadable};
-
-/// The most arguments that reach a probe, `this` included.
-pub(super) const MOST_ARGUMENTS: usize = 16;
 
 /// A probe in a method. It is never freed, as nothing says when compiled code is gone.
 pub(super) struct Site<P> {
@@ -47,7 +45,7 @@ fn not_asked(what: &'static str) -> Unreadable {
 }
 
 /// A value at an address: its length is that of its type, by construction of the inserted code.
-const fn range(address: usize) -> sys::COR_PRF_FUNCTION_ARGUMENT_RANGE {
+pub(crate) const fn range(address: usize) -> sys::COR_PRF_FUNCTION_ARGUMENT_RANGE {
     sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: address, length: u32::MAX }
 }
 
@@ -109,27 +107,6 @@ impl<P: Probe> Site<P> {
         self.info.profiler().disable_after_panic(PanicPlace::Method(name));
     }
 
-    /// The method begins.
-    ///
-    /// # Safety
-    /// As [`leave`](Self::leave), with the addresses of the first arguments.
-    #[inline(always)]
-    unsafe fn enter<const N: usize>(site: i64, places: [usize; N]) {
-        // SAFETY: the caller's promise.
-        let site = unsafe { Self::of(site) };
-        site.run("enter", |probe, cx| {
-            let Some(plan) = site.values.plan.get() else { return };
-            let ranges = places.map(range);
-            let is_asked = const { P::KINDS.contains(ProbeKinds::ARGUMENTS) };
-            let ranges = if is_asked { Ok(&ranges[..]) } else { Err(not_asked("enter")) };
-            // SAFETY: the plan is of this method. Compiled code passes, in the order of the plan, addresses of local variables
-            // that have the types of the arguments, or 0. No collection runs: the call makes no transition, and the thread
-            // stays in cooperative mode.
-            let args = unsafe { Arguments::new_in_probe(plan, ranges, site.values.layout) };
-            probe.enter(cx, &args);
-        });
-    }
-
     /// The method is about to return a value.
     ///
     /// # Safety
@@ -189,50 +166,21 @@ impl<P: Probe> Site<P> {
     }
 }
 
-/// The functions for the beginning of a method, by the number of addresses that they receive.
-macro_rules! entries {
-    ($($count:literal $name:ident ($($place:ident)*);)*) => {
-        impl<P: Probe> Site<P> {
-            $(
-                #[doc = concat!("[`enter`](Self::enter) with ", $count, " addresses.")]
-                ///
-                /// # Safety
-                /// As [`enter`](Self::enter).
-                #[allow(clippy::too_many_arguments, reason = "one for each argument of the method")]
-                unsafe extern "C" fn $name(site: i64 $(, $place: usize)*) {
-                    // SAFETY: the caller's promise.
-                    unsafe { Self::enter::<$count>(site, [$($place),*]) }
-                }
-            )*
-
-            /// The function that compiled code calls to enter, with the site and so many addresses.
-            pub(super) fn address_of_enter(addresses: usize) -> Option<i64> {
-                let function = match addresses {
-                    $($count => Self::$name as *const (),)*
-                    _ => return None,
-                };
-                Some(function.expose_provenance() as i64)
-            }
-        }
-    };
-}
-
-entries! {
-    0 enter_0 ();
-    1 enter_1 (a);
-    2 enter_2 (a b);
-    3 enter_3 (a b c);
-    4 enter_4 (a b c d);
-    5 enter_5 (a b c d e);
-    6 enter_6 (a b c d e f);
-    7 enter_7 (a b c d e f g);
-    8 enter_8 (a b c d e f g h);
-    9 enter_9 (a b c d e f g h i);
-    10 enter_10 (a b c d e f g h i j);
-    11 enter_11 (a b c d e f g h i j k);
-    12 enter_12 (a b c d e f g h i j k l);
-    13 enter_13 (a b c d e f g h i j k l m);
-    14 enter_14 (a b c d e f g h i j k l m n);
-    15 enter_15 (a b c d e f g h i j k l m n o);
-    16 enter_16 (a b c d e f g h i j k l m n o p);
+impl<P: Probe> Entered for Site<P> {
+    #[inline(always)]
+    unsafe fn entered<const N: usize>(site: i64, places: [usize; N]) {
+        // SAFETY: the caller's promise.
+        let site = unsafe { Self::of(site) };
+        site.run("enter", |probe, cx| {
+            let Some(plan) = site.values.plan.get() else { return };
+            let ranges = places.map(range);
+            let is_asked = const { P::KINDS.contains(ProbeKinds::ARGUMENTS) };
+            let ranges = if is_asked { Ok(&ranges[..]) } else { Err(not_asked("enter")) };
+            // SAFETY: the plan is of this method. Compiled code passes, in the order of the plan, addresses of local variables
+            // that have the types of the arguments, or 0. No collection runs: the call makes no transition, and the thread
+            // stays in cooperative mode.
+            let args = unsafe { Arguments::new_in_probe(plan, ranges, site.values.layout) };
+            probe.enter(cx, &args);
+        });
+    }
 }

@@ -5,26 +5,21 @@
 
 use corprof_il::body::InsnId;
 use corprof_il::signature::{CallingConvention, Primitive, Type};
-use corprof_il::verify::{Category, Resolve};
 use corprof_il::{Instruction, Opcode, Prefix};
 
 use super::super::counter::entry;
-use super::super::live::LiveMetadata;
 use super::super::{EditError, MethodEdit, Refusal};
-use super::site::{MOST_ARGUMENTS, Site};
+use super::copies::{Copies, is_readable};
+use super::entries::address_of_entry;
+use super::site::Site;
 use super::{Probe, ProbeKinds};
 use crate::metadata::{StandAloneSignature, is_of_the_runtime, is_suspended_by_the_runtime};
-
-/// An argument, or none that can be read.
-type Argument = Option<Type>;
 
 impl MethodEdit<'_> {
     pub(super) fn weave<P: Probe>(&mut self, probe: P) -> Result<(), EditError> {
         self.refuse(P::KINDS)?;
         let wants = |kind| P::KINDS.contains(kind);
-        let arguments = if wants(ProbeKinds::ARGUMENTS) { self.arguments()? } else { Vec::new() };
-        let copies = arguments.iter().map(|ty| ty.clone().map(|ty| self.add_local(ty)).transpose());
-        let copies: Vec<_> = copies.collect::<Result<_, _>>()?;
+        let copies = if wants(ProbeKinds::ARGUMENTS) { self.copy_arguments()? } else { Copies::default() };
         let returns = self.signature_of_method().return_type.unmodified().clone();
         let is_wrapped = P::KINDS.intersects(ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND);
         let has_result = returns != Type::Primitive(Primitive::Void) && (is_wrapped || wants(ProbeKinds::LEAVE));
@@ -41,18 +36,10 @@ impl MethodEdit<'_> {
         self.add_site(site.values());
 
         let mut enter = Vec::new();
-        if let Some(function) = Site::<P>::address_of_enter(copies.len()).filter(|_| wants(ProbeKinds::ENTER)) {
-            for (number, copy) in (0..).zip(&copies) {
-                let copy = copy.map(|copy| [Instruction::ldarg(number), Instruction::stloc(copy.number())]);
-                enter.extend(copy.into_iter().flatten());
-            }
-            let places: Vec<_> = copies.iter().map(|copy| copy.map(|copy| copy.number())).collect();
-            enter.extend(call(site.number(), &places, function, all)?);
-            // Objects are to live no longer than without the probe.
-            for (copy, _) in copies.iter().zip(&arguments).filter(|(_, ty)| ty.as_ref().is_some_and(is_reference)) {
-                let forget = copy.map(|copy| [plain(Opcode::Ldnull), Ok(Instruction::stloc(copy.number()))]);
-                enter.extend(forget.into_iter().flatten().collect::<Result<Vec<_>, _>>()?);
-            }
+        if let Some(function) = address_of_entry::<Site<P>>(copies.len()).filter(|_| wants(ProbeKinds::ENTER)) {
+            enter.extend(copies.store());
+            enter.extend(call(site.number(), &copies.places(), function, all)?);
+            enter.extend(copies.forget()?);
         }
         let leave = call(site.number(), &[result.filter(|_| is_shown)], Site::<P>::address_of_leave(), one)?;
         let body = self.code_mut();
@@ -113,27 +100,9 @@ impl MethodEdit<'_> {
         }
         Ok(())
     }
-
-    /// The types of the copies of the arguments, as many as reach a probe.
-    fn arguments(&self) -> Result<Vec<Argument>, Refusal> {
-        let signature = self.signature_of_method();
-        let this = if signature.has_this { Some(Some(self.this()?)) } else { None };
-        let parameter = |ty: &Type| Some(ty.unmodified().clone()).filter(is_readable);
-        Ok(this.into_iter().chain(signature.parameters.iter().map(parameter)).take(MOST_ARGUMENTS).collect())
-    }
-
-    /// The type of a copy of `this`: an object, or the address of a struct, which a collection may move.
-    fn this(&self) -> Result<Type, Refusal> {
-        let class = self.metadata().method(self.method()).map_err(|_| Refusal::BadSignature)?.class;
-        match LiveMetadata::new(self.metadata()).type_info(class.into()).map(|info| info.category) {
-            Some(Category::Reference) => Ok(Type::Primitive(Primitive::Object)),
-            Some(Category::Value | Category::Enum(_)) => Ok(Type::ByRef(Box::new(Type::Primitive(Primitive::UInt8)))),
-            _ => Err(Refusal::BadSignature),
-        }
-    }
 }
 
-fn plain(opcode: Opcode) -> Result<Instruction, EditError> {
+pub(super) fn plain(opcode: Opcode) -> Result<Instruction, EditError> {
     Ok(Instruction::new(opcode)?)
 }
 
@@ -151,27 +120,4 @@ pub(super) fn call(
     }
     code.extend([Instruction::ldc_i8(function), plain(Opcode::Conv_U)?, Instruction::calli(signature)]);
     Ok(code)
-}
-
-/// Whether the values of a type can be read in code that instantiations share.
-fn is_readable(ty: &Type) -> bool {
-    match ty.unmodified() {
-        Type::TypeParameter(_) | Type::MethodParameter(_) | Type::Primitive(Primitive::TypedRef) => false,
-        Type::Generic { value_type: true, arguments, .. } => {
-            arguments.iter().all(|of| is_reference(of) || is_readable(of))
-        }
-        Type::Internal(_) | Type::InternalModified { .. } => false,
-        _ => true,
-    }
-}
-
-fn is_reference(ty: &Type) -> bool {
-    matches!(
-        ty.unmodified(),
-        Type::Primitive(Primitive::String | Primitive::Object)
-            | Type::Class(_)
-            | Type::SzArray(_)
-            | Type::Array(..)
-            | Type::Generic { value_type: false, .. }
-    )
 }
