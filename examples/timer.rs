@@ -20,11 +20,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
-use corprof::hooks::{InsertedHooks, Precompiled, StackBoundary};
+use corprof::hooks::{InsertedHooks, StackBoundary};
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
+use hooked_by::{HookedBy, hooked_by, report};
+
+#[path = "shared/hooked_by.rs"]
+mod hooked_by;
 
 /// The number of methods to print.
 const TOP: usize = 20;
@@ -45,8 +49,7 @@ struct Options {
     callers: GlobMatcher,
     output: Option<Report>,
     path_limit: usize,
-    /// Who calls the hooks: the runtime, or inserted code.
-    inserted: Option<Precompiled>,
+    hooked_by: HookedBy,
 }
 
 /// The output file. The report also goes to standard error.
@@ -75,11 +78,7 @@ impl Options {
             callers: glob("TIMER_CALLERS", "")?,
             output,
             path_limit: settings.of("TIMER_PATHS").number(1 << 20, 1..=1 << 30)?,
-            inserted: settings.of("TIMER_BY").word(&[
-                ("runtime", None),
-                ("il", Some(Precompiled::Kept)),
-                ("il-all", Some(Precompiled::Compiled)),
-            ])?,
+            hooked_by: hooked_by(&settings.of("TIMER_BY"))?,
         })
     }
 }
@@ -183,7 +182,7 @@ impl Timer {
 impl Callbacks for Timer {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let hooks = self.make(&Settings::of_environment())?;
-        match hooks.options.inserted {
+        match hooks.options.hooked_by {
             None => cx.hook_functions(Arc::clone(hooks))?,
             Some(precompiled) => {
                 let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
@@ -202,11 +201,7 @@ impl Callbacks for Timer {
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         if let Some(inserted) = self.inserted.get() {
-            eprintln!("timer: {} precompiled functions are not timed", inserted.precompiled());
-            for left_out in inserted.left_out() {
-                let example = cx.names().function(left_out.example);
-                eprintln!("timer: {} methods cannot be timed, as {example}: {}", left_out.count, left_out.reason);
-            }
+            report(cx, "timer", "timed", inserted);
         }
         if let Some(hooks) = self.hooks.get()
             && let Err(error) = hooks.report()

@@ -1,67 +1,117 @@
 //! Prints each call of some methods: arguments, result, exceptions.
 //!
-//! Run it with `cargo xtask demo trace_values`. It traces the methods outside of the namespaces `System` and `Microsoft`, with
-//! `TRACE_VALUES='Shop.*'` those of them whose names match. A probe is a call that it inserts into the code of such a method: all
-//! others run as without a profiler.
+//! Run it with `cargo xtask demo trace_values`. Options are environment variables:
+//! - TRACE_VALUES='Shop.*' traces only methods whose names match the glob. Without it, all methods outside of the namespaces
+//!   `System` and `Microsoft`.
+//! - TRACE_VALUES_BY=runtime has the runtime call hooks: it then compiles all methods, and each call takes longer. Without it, code
+//!   that is inserted into the methods calls them (`il`), and all others run as without a profiler; il-all compiles precompiled
+//!   methods that match as well.
 
-use std::fmt::Display;
 use std::sync::OnceLock;
 
-use corprof::edit::{InProbe, Probe};
+use corprof::calls::ShadowStack;
+use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, StackBoundary, ValueHooks};
 use corprof::prelude::*;
-use corprof::settings::Setting;
+use corprof::settings::{SettingError, Settings};
 use corprof::values::{Arguments, ReturnValue};
 use globset::{Glob, GlobMatcher};
+use hooked_by::{HookedBy, hooked_by, report};
+
+#[path = "shared/hooked_by.rs"]
+mod hooked_by;
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B")]
 struct TraceValues {
-    wanted: OnceLock<GlobMatcher>,
+    inserted: OnceLock<InsertedHooks>,
 }
 
-/// The probe in one method.
-struct Prints {
-    method: String,
+struct Hooks {
+    wanted: GlobMatcher,
 }
 
-impl Prints {
-    fn print(&self, what: impl Display) {
-        eprintln!("{}{what}", self.method);
+/// The traced methods that run on a thread, by name.
+type Running = ShadowStack<&'static str>;
+
+/// An exception has ended the call of a method.
+fn left(method: &str) {
+    eprintln!("{method} is left by an exception");
+}
+
+impl ValueHooks for Hooks {
+    type Function = &'static str;
+    type Thread = Running;
+    const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
+    const UNWINDS: bool = true;
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
+        let name = cx.names().function(function);
+        let method = name.as_str().split('(').next().unwrap_or_default();
+        let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
+        // Leaked, because the hook stays until the process ends.
+        if !is_of_framework && self.wanted.is_match(method) { Hook::Yes(method.to_owned().leak()) } else { Hook::No }
+    }
+
+    fn thread_started(&self) -> Running {
+        Running::new()
+    }
+
+    fn enter_with_args(&self, cx: &InSlowHook<'_>, running: &mut Running, method: &&'static str, args: &Arguments<'_>) {
+        running.enter(cx.hook(), method, left);
+        eprintln!("{method}{args}");
+    }
+
+    fn leave_with_value(
+        &self,
+        cx: &InSlowHook<'_>,
+        running: &mut Running,
+        method: &&'static str,
+        result: &ReturnValue<'_>,
+    ) {
+        running.leave(cx.hook(), left);
+        eprintln!("{method} returns {result}");
+    }
+
+    fn tailcall_with_frame(&self, cx: &InSlowHook<'_>, running: &mut Running, method: &&'static str) {
+        running.leave(cx.hook(), left);
+        eprintln!("{method} ends in a tail call");
+    }
+
+    fn unwound(&self, running: &mut Running, boundary: StackBoundary) {
+        running.unwound(boundary, left);
     }
 }
 
-impl Probe for Prints {
-    fn enter(&self, _cx: &InProbe<'_>, args: &Arguments<'_>) {
-        self.print(args);
-    }
-
-    fn leave(&self, _cx: &InProbe<'_>, result: &ReturnValue<'_>) {
-        self.print(format_args!(" returns {result}"));
-    }
-
-    fn unwound(&self, _cx: &InProbe<'_>) {
-        self.print(" is left by an exception");
-    }
+/// The hooks, and who is to call them.
+fn hooks(settings: &Settings) -> Result<(Hooks, HookedBy), SettingError> {
+    let wanted = settings.of("TRACE_VALUES").parsed("*", Glob::new)?.compile_matcher();
+    Ok((Hooks { wanted }, hooked_by(&settings.of("TRACE_VALUES_BY").or("il"))?))
 }
 
 #[callbacks]
 impl Callbacks for TraceValues {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let wanted = Setting::of("TRACE_VALUES").parsed("*", Glob::new)?.compile_matcher();
-        let _ = self.wanted.set(wanted); // this is called once
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let (hooks, hooked_by) = hooks(&Settings::of_environment())?;
+        match hooked_by {
+            None => cx.hook_functions_with_values(hooks)?,
+            Some(precompiled) => {
+                let inserted = cx.hook_functions_with_values_by_il(hooks, precompiled)?;
+                let _ = self.inserted.set(inserted); // this is called once
+            }
+        }
         Ok(())
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        let name = cx.names().function(function);
-        let method = name.as_str().split('(').next().unwrap_or_default();
-        let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
-        if !is_of_framework && self.wanted.get().is_some_and(|wanted| wanted.is_match(method)) {
-            let probe = Prints { method: method.to_owned() };
-            // It comes again for each tier and instantiation: the body that they share is edited once.
-            if let Err(error) = cx.edit_once(function, |edit| edit.probe(probe)) {
-                eprintln!("{method} is not traced: {error}");
-            }
+    /// An attached profiler cannot have the runtime call hooks.
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let (hooks, _) = hooks(&Settings::of_attach(data)?)?;
+        let _ = self.inserted.set(cx.hook_functions_with_values_by_il(hooks)?); // this is called once
+        Ok(())
+    }
+
+    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        if let Some(inserted) = self.inserted.get() {
+            report(cx, "trace_values", "traced", inserted);
         }
     }
 }

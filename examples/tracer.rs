@@ -7,7 +7,7 @@
 //! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob.
 //! - TRACER_MIN=1 folds calls of less than one microsecond into their callers, as a count and a time; 0 records every call.
 //! - TRACER_BY=il adds the calls of the hooks to the code of the methods, and leaves precompiled methods alone; il-all compiles
-//!   those that match the filter. Without it the runtime itself calls hooks (`runtime`).
+//!   those that match the filter. Without it the runtime itself calls hooks (`runtime`), which an attached tracer cannot have.
 //!
 //! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
 //! at exit.
@@ -18,11 +18,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
-use corprof::hooks::{InsertedHooks, Precompiled, StackBoundary};
+use corprof::hooks::{InsertedHooks, StackBoundary};
 use corprof::prelude::*;
-use corprof::settings::{Setting, SettingError};
+use corprof::settings::{SettingError, Settings};
 use corprof_export::{Short, Trace, application_name};
 use globset::{Glob, GlobMatcher};
+use hooked_by::{HookedBy, hooked_by, report};
+
+#[path = "shared/hooked_by.rs"]
+mod hooked_by;
 
 /// The time between two reads of the threads' buffers.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -47,23 +51,18 @@ struct Options {
     output: Option<PathBuf>,
     /// Shorter calls are folded into their callers.
     shortest: Duration,
-    /// Who calls the hooks: the runtime, or inserted code.
-    inserted: Option<Precompiled>,
+    hooked_by: HookedBy,
 }
 
 impl Options {
-    fn read() -> Result<Self, SettingError> {
-        let output = Setting::of("TRACER_OUT").output()?;
-        let shortest = Setting::of("TRACER_MIN").number(u64::from(output.is_some()), 0..=1_000_000)?;
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let output = settings.of("TRACER_OUT").output()?;
+        let shortest = settings.of("TRACER_MIN").number(u64::from(output.is_some()), 0..=1_000_000)?;
         Ok(Self {
-            filter: Setting::of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher(),
+            filter: settings.of("TRACER_FILTER").parsed("*", Glob::new)?.compile_matcher(),
             output,
             shortest: Duration::from_micros(shortest),
-            inserted: Setting::of("TRACER_BY").word(&[
-                ("runtime", None),
-                ("il", Some(Precompiled::Kept)),
-                ("il-all", Some(Precompiled::Compiled)),
-            ])?,
+            hooked_by: hooked_by(&settings.of("TRACER_BY"))?,
         })
     }
 }
@@ -154,10 +153,10 @@ impl CallReader<&'static str> for ToTree {
     }
 }
 
-#[callbacks]
-impl Callbacks for Tracer {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let Options { filter, output, shortest, inserted } = Options::read()?;
+impl Tracer {
+    /// Makes the hooks, and starts to write their calls.
+    fn start(&self, cx: &InTriggers<'_>, settings: &Settings) -> Result<(&Arc<Hooks>, HookedBy), BoxError> {
+        let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
         let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { filter, log }));
         match output {
@@ -167,7 +166,15 @@ impl Callbacks for Tracer {
             }
             None => hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(stderr()) })?,
         }
-        match inserted {
+        Ok((hooks, hooked_by))
+    }
+}
+
+#[callbacks]
+impl Callbacks for Tracer {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let (hooks, hooked_by) = self.start(cx, &Settings::of_environment())?;
+        match hooked_by {
             None => cx.hook_functions(Arc::clone(hooks))?,
             Some(precompiled) => {
                 let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
@@ -177,14 +184,17 @@ impl Callbacks for Tracer {
         Ok(())
     }
 
+    /// An attached profiler cannot have the runtime call hooks.
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let (hooks, _) = self.start(cx, &Settings::of_attach(data)?)?;
+        let _ = self.inserted.set(cx.hook_functions_by_il(Arc::clone(hooks))?); // this is called once
+        Ok(())
+    }
+
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let Some(hooks) = self.hooks.get() else { return };
         if let Some(inserted) = self.inserted.get() {
-            eprintln!("tracer: {} precompiled functions are not traced", inserted.precompiled());
-            for left_out in inserted.left_out() {
-                let example = cx.names().function(left_out.example);
-                eprintln!("tracer: {} methods cannot be traced, as {example}: {}", left_out.count, left_out.reason);
-            }
+            report(cx, "tracer", "traced", inserted);
         }
         match hooks.log.finish() {
             Ok(lost) => {

@@ -220,25 +220,30 @@ fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Resul
     Ok(())
 }
 
-/// `timer` comes and stays. Methods that were compiled before the attach, and one that was not.
+/// Attaches an example that stays until the program ends, and has the program call `Throw` twice and `Answer` once in each round.
+/// `Throw` is not compiled before the attach; `Answer` is, and has hooks once the runtime has been asked. Returns the program's
+/// standard error.
+fn stays(runtime: &Runtime, example: &str, data: &str, rounds: u64) -> Result<String> {
+    let (clsid, library) = profiler(runtime, example)?;
+    let mut program = Program::ready(command(runtime)?)?;
+    program.tell("collect 1")?;
+    let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+    client.attach_profiler(clsid, &library, data.as_bytes(), PATIENCE)?;
+    for _ in 0..rounds {
+        program.tell("throw 2")?;
+        thread::sleep(Duration::from_millis(20));
+    }
+    program.end()
+}
+
 #[test]
 fn timer_attaches_to_a_running_application() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let rounds = 50 * times;
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("times.csv");
-        let (clsid, library) = profiler(runtime, "timer")?;
-        let mut program = Program::ready(command(runtime)?)?;
-        program.tell("collect 1")?;
-        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
         let data = format!("TIMER_FILTER=Diagnosed.*\nTIMER_OUT={}", path.display());
-        client.attach_profiler(clsid, &library, data.as_bytes(), PATIENCE)?;
-        // `Throw` was not compiled yet, `Answer` was: it has hooks once the runtime has been asked.
-        for _ in 0..rounds {
-            program.tell("throw 2")?;
-            thread::sleep(Duration::from_millis(20));
-        }
-        let stderr = program.end()?;
+        let stderr = stays(runtime, "timer", &data, rounds)?;
         let times = fs::read_to_string(&path).with_context(|| format!("no times: {stderr}"))?;
         let calls = |name: &str| {
             let line = times.lines().find(|line| line.contains(name));
@@ -247,6 +252,50 @@ fn timer_attaches_to_a_running_application() -> Result<()> {
         ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {times}{stderr}");
         ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {times}{stderr}");
         ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {times}{stderr}");
+        Ok(())
+    })
+}
+
+#[test]
+fn tracer_attaches_to_a_running_application() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let rounds = 50 * times;
+        let stderr = stays(runtime, "tracer", "TRACER_FILTER=Diagnosed.*", rounds)?;
+        let calls = |name: &str| stderr.lines().filter(|line| line.contains(name)).count() as u64;
+        ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {stderr}");
+        ensure!(stderr.contains("tracer: 0 beginnings and ends were lost"), "{runtime}: {stderr}");
+        ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {stderr}");
+        ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {stderr}");
+        Ok(())
+    })
+}
+
+#[test]
+fn trace_values_attaches_to_a_running_application() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let rounds = 50 * times;
+        let stderr = stays(runtime, "trace_values", "TRACE_VALUES=Diagnosed.*", rounds)?;
+        let calls = |line: &str| stderr.lines().filter(|found| *found == line).count() as u64;
+        ensure!(calls("Diagnosed.Throw()") == 2 * rounds, "{runtime}: {stderr}");
+        ensure!(calls("Diagnosed.Throw returns void") == 2 * rounds, "{runtime}: {stderr}");
+        ensure!(calls("Diagnosed.Answer(\"done throw 2\")") <= rounds, "{runtime}: {stderr}");
+        ensure_or_longer!(calls("Diagnosed.Answer(\"done throw 2\")") > 0, "{runtime}: {stderr}");
+        Ok(())
+    })
+}
+
+#[test]
+fn count_calls_attaches_to_a_running_application() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let rounds = 50 * times;
+        let stderr = stays(runtime, "count_calls", "COUNT_CALLS_FILTER=Diagnosed.*", rounds)?;
+        let calls = |name: &str| {
+            let line = stderr.lines().find(|line| line.starts_with("count_calls: ") && line.contains(name));
+            line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or_default()
+        };
+        ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {stderr}");
+        ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {stderr}");
+        ensure_or_longer!(calls("Diagnosed.Answer(") > 0, "{runtime}: {stderr}");
         Ok(())
     })
 }

@@ -9,6 +9,7 @@ mod cli;
 mod code;
 #[path = "../contract.rs"]
 mod contract;
+mod count_calls;
 #[cfg(target_os = "linux")]
 mod decoded;
 #[cfg(target_os = "linux")]

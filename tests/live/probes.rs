@@ -272,38 +272,58 @@ fn every_method_may_have_a_probe() -> Result<()> {
 }
 
 #[test]
-fn trace_values_prints_calls_and_says_what_it_cannot_trace() -> Result<()> {
+fn trace_values_prints_calls_with_their_values_and_ends() -> Result<()> {
     for runtime in Runtime::all()? {
         let bare = Run::new(&runtime, "Jumps").run()?;
-        let outcome = Run::new(&runtime, "Jumps").profiler("trace_values").run()?;
-        outcome.exited_with(0)?;
-        ensure!(outcome.stdout == bare.stdout, "without: {bare}\nwith: {outcome}");
-        let told: Vec<_> = outcome.stderr.lines().collect();
-        for expected in [
-            "Jumps.Jump is not traced: a `jmp` ends the method: only its beginning can be seen",
-            "Jumps.Shared is not traced: a `tail.` call ends the method: its end can be seen only after `drop_tail_calls`",
-            "Jumps.Down is not traced: a `tail.` call ends the method: its end can be seen only after `drop_tail_calls`",
-            "Jumps.Landed(5)",
-            "Jumps.Landed returns 6",
-            "Jumps.Landed(3)",
-            "Jumps.Landed returns 4",
-            "Jumps.Say(0)",
-        ] {
-            ensure!(told.iter().filter(|line| **line == expected).count() == 1, "{expected}: {outcome}");
+        for by in ["il", "il-all", "runtime"].into_iter().filter(|by| *by != "runtime" || runtime.major >= 5) {
+            let run = || Run::new(&runtime, "Jumps").profiler("trace_values").env("TRACE_VALUES_BY", by);
+            // Without `Down`, which ends in itself a million times.
+            let outcome = run().env("TRACE_VALUES", "Jumps.[!D]*").run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == bare.stdout, "{by}: without: {bare}\nwith: {outcome}");
+            let told: Vec<_> = outcome.stderr.lines().collect();
+            for (expected, count) in [
+                ("Jumps.Jump(5)", 1),
+                ("Jumps.Jump ends in a tail call", 1),
+                ("Jumps.Landed(5)", 1),
+                ("Jumps.Landed returns 6", 1),
+                ("Jumps.Shared(0)", 1),
+                ("Jumps.Shared returns 7", 1),
+                ("Jumps.Shared(3)", 1),
+                ("Jumps.Shared ends in a tail call", 1),
+                ("Jumps.Landed(3)", 1),
+                ("Jumps.Landed returns 4", 1),
+                ("Jumps.Say(0)", 1),
+                ("Jumps.Say returns void", 4),
+            ] {
+                let found = told.iter().filter(|line| **line == expected).count();
+                ensure!(found == count, "{by}: {found} times {expected}: {outcome}");
+            }
+            ensure!(!outcome.stderr.contains("cannot be traced"), "{by}: {outcome}");
+
+            let run = Run::new(&runtime, "Probes").profiler("trace_values").env("TRACE_VALUES_BY", by);
+            let outcome = run.env("TRACE_VALUES", "Probes.[HT]*").run()?;
+            outcome.exited_with(0)?;
+            has(
+                &outcome.stderr.lines().collect::<Vec<_>>(),
+                &[
+                    "Probes.Handles(1)",
+                    "Probes.Throws(1)",
+                    "Probes.Throws is left by an exception",
+                    "Probes.Handles returns 8",
+                ],
+            )?;
+            ensure!(!outcome.stderr.contains("Probes.Add"), "the filter: {outcome}");
         }
-        let outcome =
-            Run::new(&runtime, "Probes").profiler("trace_values").env("TRACE_VALUES", "Probes.[HT]*").run()?;
-        outcome.exited_with(0)?;
-        has(
-            &outcome.stderr.lines().collect::<Vec<_>>(),
-            &[
-                "Probes.Handles(1)",
-                "Probes.Throws(1)",
-                "Probes.Throws is left by an exception",
-                "Probes.Handles returns 8",
-            ],
-        )?;
-        ensure!(!outcome.stderr.contains("Probes.Add"), "the filter: {outcome}");
+        for (name, value, cure) in [
+            ("TRACE_VALUES", "[", "TRACE_VALUES=[: "),
+            ("TRACE_VALUES_BY", "li", "TRACE_VALUES_BY=li: give runtime, il or il-all"),
+        ] {
+            let outcome = Run::new(&runtime, "Jumps").profiler("trace_values").env(name, value).run()?;
+            outcome.exited_with(0)?;
+            let is_refused = outcome.stderr.contains("the profiler TraceValues is not loaded");
+            ensure!(is_refused && outcome.stderr.contains(cure), "{name}={value}: {outcome}");
+        }
     }
     Ok(())
 }

@@ -1,0 +1,23 @@
+//! What examples with hooks share: who calls the hooks, and which methods could not have them.
+
+use corprof::hooks::{InsertedHooks, Precompiled};
+use corprof::prelude::*;
+use corprof::settings::{Setting, SettingError};
+
+/// Who calls the hooks: inserted code, or the runtime itself (none).
+pub(crate) type HookedBy = Option<Precompiled>;
+
+/// Reads the setting.
+pub(crate) fn hooked_by(setting: &Setting) -> Result<HookedBy, SettingError> {
+    let inserted = [("il", Some(Precompiled::Kept)), ("il-all", Some(Precompiled::Compiled))];
+    setting.word(&[("runtime", None), inserted[0], inserted[1]])
+}
+
+/// Prints what became of the methods. `done` is what the example does with them: `timed`.
+pub(crate) fn report(cx: &InTriggers<'_>, example: &str, done: &str, inserted: &InsertedHooks) {
+    eprintln!("{example}: {} precompiled functions are not {done}", inserted.precompiled());
+    for left_out in inserted.left_out() {
+        let method = cx.names().function(left_out.example);
+        eprintln!("{example}: {} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason);
+    }
+}

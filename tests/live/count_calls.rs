@@ -1,0 +1,65 @@
+//! The example `count_calls`: exact numbers of calls, and nothing of methods that the filter leaves out.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime};
+
+/// The table: how often each method was called.
+fn counts(outcome: &Outcome) -> BTreeMap<&str, u64> {
+    let rows = outcome.stderr.lines().filter_map(|line| {
+        let (calls, name) = line.strip_prefix("count_calls: ")?.trim_start().split_once("  ")?;
+        Some((name, calls.parse().ok()?))
+    });
+    rows.collect()
+}
+
+#[test]
+fn count_calls_counts_each_call() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for tiered in ["0", "1"] {
+            let run = |app| Run::new(&runtime, app).env("COMPlus_TieredCompilation", tiered).profiler("count_calls");
+            let bare = Run::new(&runtime, "Calls").args(["2"]).env("COMPlus_TieredCompilation", tiered).run()?;
+            let outcome = run("Calls").args(["2"]).env("COUNT_CALLS_FILTER", "Known.*").run()?;
+            ensure!(outcome.status == bare.status && outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");
+            let counts_of = counts(&outcome);
+            // As `timer` counts them.
+            for (name, expected) in [
+                ("Known.Fib(", 2 * 1973),
+                ("Known.Deep(", 2 * 10_001),
+                ("Known.Outer(", 200),
+                ("Known.Inner(", 200),
+                ("Known.Throw(", 50),
+                ("Known.Cleanup(", 200),
+                ("Known.Filter(", 50),
+            ] {
+                let found = counts_of.iter().find(|(method, _)| method.starts_with(name)).map(|(_, calls)| *calls);
+                ensure!(found == Some(expected), "{runtime}, tiered {tiered}: {name} {found:?}: {outcome}");
+            }
+            ensure!(counts_of.keys().all(|name| name.starts_with("Known.")), "the filter: {outcome}");
+
+            // Without a filter: the program's methods, and those of the framework that are not precompiled.
+            let bare = Run::new(&runtime, "Jumps").env("COMPlus_TieredCompilation", tiered).run()?;
+            let outcome = run("Jumps").run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");
+            let counts = counts(&outcome);
+            for (name, expected) in [
+                ("Jumps.Main()", 1),
+                ("Jumps.Jump(int32)", 1),
+                ("Jumps.Landed(int32)", 2),
+                ("Jumps.Down(int32)", 1_000_001),
+                ("Jumps.Say(int32)", 4),
+            ] {
+                ensure!(counts.get(name) == Some(&expected), "{runtime}, tiered {tiered}: {name}: {outcome}");
+            }
+        }
+        let refused =
+            Run::new(&runtime, "Exit").args(["7", "1"]).profiler("count_calls").env("COUNT_CALLS_FILTER", "[");
+        let outcome = refused.run()?;
+        outcome.exited_with(7)?;
+        ensure!(outcome.stderr.contains("the profiler CountCalls is not loaded"), "{outcome}");
+        ensure!(outcome.stderr.contains("COUNT_CALLS_FILTER=[: "), "{outcome}");
+    }
+    Ok(())
+}
