@@ -2,7 +2,7 @@
 //
 // Arguments: the number of the first method to compile, then the assemblies, each of which gets a context of its own. Beside each
 // lies a file with `.bodies` after its name: a token, a length and so many bytes for each method.
-// Prints `> N` before method number N, counted over all assemblies, and after it `= N OUTCOME`. A body that kills the process or
+// Prints `> N` before method number N, counted over all assemblies, and after it `= N OUTCOME`: an exception with its message. A body that kills the process or
 // never comes back is the one that was begun and not ended.
 using System;
 using System.Collections.Generic;
@@ -74,7 +74,7 @@ static class Program
                 MethodBase method = Instantiate(definition, candidates, out arguments);
                 if (method == null) continue;
                 string outcome = Compile(method, arguments);
-                if (worst == "none" || outcome == "InvalidProgramException" || worst == "ok") worst = outcome;
+                if (worst == "none" || outcome.StartsWith("InvalidProgramException:") || worst == "ok") worst = outcome;
                 if (arguments == null) break;
             }
         }
@@ -97,7 +97,7 @@ static class Program
         }
         catch (Exception exception)
         {
-            return exception.GetType().Name;
+            return exception.GetType().Name + ": " + exception.Message.Replace('\n', ' ').Replace('\r', ' ');
         }
     }
 

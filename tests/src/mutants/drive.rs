@@ -18,8 +18,13 @@ use crate::{Run, Runtime};
 pub enum Ending {
     /// It was compiled, in each instantiation that was tried.
     Compiled,
-    /// The exception that the compiler or the type loader threw.
-    Threw(String),
+    /// The compiler or the type loader threw.
+    Threw {
+        /// The exception, without its namespace.
+        exception: String,
+        /// Its message.
+        message: String,
+    },
     /// Nothing was compiled: no type fits the method's generic parameters.
     NotTried,
     /// corprof or the runtime did not take the bytes for a body.
@@ -98,7 +103,10 @@ impl Batch<'_> {
                     told.endings.push(match outcome {
                         "ok" => Ending::Compiled,
                         "none" => Ending::NotTried,
-                        exception => Ending::Threw(exception.to_owned()),
+                        threw => {
+                            let (exception, message) = threw.split_once(": ").unwrap_or((threw, ""));
+                            Ending::Threw { exception: exception.to_owned(), message: message.to_owned() }
+                        }
                     });
                 }
                 Err(RecvTimeoutError::Disconnected) => break false,

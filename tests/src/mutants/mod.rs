@@ -189,7 +189,8 @@ fn slots(
         names.extend(controls.iter().map(|_| *name));
     }
     let endings = files.batch(runtime, true, PATIENCE).compile()?;
-    let is_refused = |ending: &Ending| *ending == Ending::Threw("InvalidProgramException".to_owned());
+    let is_refused =
+        |ending: &Ending| matches!(ending, Ending::Threw { exception, .. } if exception == "InvalidProgramException");
     let slots: HashSet<_> = names
         .into_iter()
         .zip(files.mutants)

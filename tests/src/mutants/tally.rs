@@ -15,6 +15,8 @@ pub struct Tally {
     counts: BTreeMap<(&'static str, &'static str, String), usize>,
     /// Mutants that the verifier took and the runtime did not.
     pub holes: Vec<String>,
+    /// Mutants that the verifier took, and which threw what it does not claim to rule out: tokens are not resolved.
+    pub thrown: Vec<String>,
     /// Mutants that the verifier took and the runtime compiled.
     pub compiled: usize,
     /// Mutants that the verifier refused and the runtime compiled, by rule: of every so many that were refused, one was tried.
@@ -25,7 +27,7 @@ pub struct Tally {
 impl Tally {
     pub(super) fn new(runtime: String, every_refused: usize) -> Self {
         let (counts, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { runtime, counts, holes: Vec::new(), compiled: 0, refused, every_refused }
+        Self { runtime, counts, holes: Vec::new(), thrown: Vec::new(), compiled: 0, refused, every_refused }
     }
 
     pub(super) fn count(&mut self, mutant: &Mutant, is_optimised: bool, ending: Ending) {
@@ -33,17 +35,18 @@ impl Tally {
         let verdict = if mutant.rule.is_some() { "refused" } else { "sound" };
         let is_bad = match &ending {
             Ending::Died(_) | Ending::Hung => true,
-            Ending::Threw(exception) => exception == "InvalidProgramException",
+            Ending::Threw { exception, .. } => exception == "InvalidProgramException",
             _ => false,
         };
         match mutant.rule {
             None if is_bad => self.holes.push(hole(mutant, mode, &ending)),
             None if ending == Ending::Compiled => self.compiled += 1,
+            None if matches!(ending, Ending::Threw { .. }) => self.thrown.push(thrown(mutant, mode, &ending)),
             Some(rule) if ending == Ending::Compiled => *self.refused.entry(rule).or_default() += 1,
             _ => {}
         }
         let ending = match ending {
-            Ending::Threw(exception) => exception,
+            Ending::Threw { exception, .. } => exception,
             other => format!("{other:?}"),
         };
         *self.counts.entry((verdict, mode, ending)).or_default() += 1;
@@ -56,6 +59,11 @@ impl Tally {
         let refused = self.refused.values().sum::<usize>() * self.every_refused;
         refused as f64 / (self.compiled + refused).max(1) as f64
     }
+}
+
+fn thrown(mutant: &Mutant, mode: &str, ending: &Ending) -> String {
+    let Ending::Threw { exception, message } = ending else { return String::new() };
+    format!("{exception} ({mode}) after {}: {message} [{} {:#x}]", mutant.change, mutant.name, mutant.token)
 }
 
 fn hole(mutant: &Mutant, mode: &str, ending: &Ending) -> String {
@@ -75,6 +83,9 @@ impl fmt::Display for Tally {
         writeln!(f, "  {percent:.1} % of what can be compiled is refused; of every {} by rule:", self.every_refused)?;
         for (rule, count) in &self.refused {
             writeln!(f, "  {count:>7}  {rule}")?;
+        }
+        for thrown in &self.thrown {
+            writeln!(f, "  accepted: {thrown}")?;
         }
         Ok(())
     }
