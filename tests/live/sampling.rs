@@ -435,7 +435,12 @@ fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Re
             ("sampler", "SAMPLER_CODE", "yours", "SAMPLER_CODE=yours: give all or mine"),
             ("sampler", "SAMPLER_HZ", "0", "SAMPLER_HZ=0: give a number from 0.01 to 10000"),
             ("sampler", "SAMPLER_BUDGET", "2%", "SAMPLER_BUDGET=2%: give a number from 0.01 to 100"),
-            ("sampler", "SAMPLER_STRATEGY", "sedeed", "SAMPLER_STRATEGY=sedeed: give auto, suspended, signals or seeded"),
+            (
+                "sampler",
+                "SAMPLER_STRATEGY",
+                "sedeed",
+                "SAMPLER_STRATEGY=sedeed: give auto, suspended, signals or seeded",
+            ),
             (
                 "tracer",
                 "TRACER_OUT",
