@@ -1,10 +1,10 @@
 //! The catch-up of attached profilers, on real runtimes: together with the events, each thing is reported once.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use corprof_diagnostics::Process;
+use corprof_diagnostics::{Error, HResult, Process};
 use corprof_tests::{Run, Runtime};
 
 use crate::diagnostics::{PATIENCE, Program, profiler, runtimes};
@@ -60,6 +60,42 @@ fn all_that_was_there_and_all_that_comes_is_reported_once() -> Result<()> {
             println!("{runtime}: growing {is_growing}, tiers {has_tiers}: {reported}");
             ensure!(stderr.contains("catches_up| complete\n"), "{runtime}: {stderr}");
         }
+    }
+    Ok(())
+}
+
+/// How often a profiler attaches to a program that unloads assemblies all the time.
+const VISITS: usize = 40;
+
+#[test]
+fn functions_of_assemblies_that_are_being_unloaded_crash_nothing() -> Result<()> {
+    for runtime in runtimes()? {
+        let (clsid, library) = profiler(&runtime, "hasty")?;
+        let visits = std::env::var("HASTY_VISITS").map_or(Ok(VISITS), |visits| visits.parse())?;
+        let mut program = Program::ready(Run::new(&runtime, "Growing").command()?)?;
+        program.tell("churn")?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        for visit in 0..visits {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                let answer = client.attach_profiler(clsid, &library, &[], PATIENCE);
+                match answer.as_ref().err().and_then(Error::code) {
+                    Some(HResult::PROFILER_ALREADY_ACTIVE) if Instant::now() < deadline => {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    _ => {
+                        answer.with_context(|| format!("{runtime}: visit {visit}"))?;
+                        break;
+                    }
+                }
+            }
+        }
+        program.tell("calm")?;
+        let stderr = program.end()?;
+        let said = stderr.lines().filter(|line| line.starts_with("hasty| leaves: asked about ")).count();
+        ensure!(said == visits, "{runtime}: {said} of {visits}: {stderr}");
+        ensure!(!stderr.contains("panicked") && !stderr.contains("it stays"), "{runtime}: {stderr}");
+        println!("{runtime}: {}", stderr.lines().rfind(|line| line.starts_with("hasty|")).unwrap_or_default());
     }
     Ok(())
 }

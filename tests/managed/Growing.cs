@@ -3,7 +3,8 @@
 //     Growing
 //
 // grow: from now on a thread loads assemblies that can be unloaded, runs them and lets them go; another starts and ends threads;
-// two run code that has not run before. calm: they stop. end, or the end of the input: ends.
+// two run code that has not run before. churn: from now on two threads load such assemblies by the dozen and let them all go.
+// calm: they stop. end, or the end of the input: ends.
 using System;
 using System.IO;
 using System.Reflection;
@@ -37,6 +38,7 @@ static class Growing
             for (string line = Console.ReadLine(); line != null && line != "end"; line = Console.ReadLine())
             {
                 if (line == "grow") Grow();
+                else if (line == "churn") Churn();
                 else Calm();
                 Answer(console, "done " + line);
             }
@@ -64,6 +66,23 @@ static class Growing
             new Thread(() => Compile(1001)),
         };
         foreach (Thread thread in growth) thread.Start();
+    }
+
+    static void Churn()
+    {
+        isGrowing = true;
+        growth = new Thread[] { new Thread(LoadAndUnloadDozens), new Thread(LoadAndUnloadDozens) };
+        foreach (Thread thread in growth) thread.Start();
+    }
+
+    static void LoadAndUnloadDozens()
+    {
+        while (isGrowing)
+        {
+            for (int number = 0; number < 12; number++) Load("Plug.dll");
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+        }
     }
 
     static void Calm()

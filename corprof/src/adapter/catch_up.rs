@@ -20,8 +20,6 @@ use super::Adapter;
 /// How long the catch-up waits for the end of an unload, during which .NET 10 cannot list functions.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long after the attach the compiled functions are listed.
-const SETTLED: Duration = Duration::from_millis(200);
 
 impl<P: Profiler> Adapter<P> {
     /// Reports what the runtime lists and no event has reported.
@@ -126,18 +124,9 @@ impl<P: Profiler> Adapter<P> {
     }
 
     /// The compiled functions; none if the profiler is disabled meanwhile.
-    ///
-    /// The runtime also lists functions of assemblies whose unloading began before the attach, which no event has announced and
-    /// nothing holds up: a call about one crashed .NET 10 (seen live). Their code leaves the list a millisecond after the
-    /// beginning, and before their memory is freed. So the list is read some time after the attach. Unloads that begin later are
-    /// announced, and functions that are compiled later reported by their event.
     fn settled_functions(&self, cx: &mut InTriggers<'_>) -> Result<Option<Vec<FunctionId>>> {
         let begin = Instant::now();
         while self.state.gate.is_open() {
-            if begin.elapsed() < SETTLED {
-                std::thread::sleep(PAUSE);
-                continue;
-            }
             match cx.jitted_functions() {
                 Err(error)
                     if error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE && begin.elapsed() < PATIENCE =>

@@ -20,6 +20,7 @@ use crate::session::wire;
 use crate::session::{LEAST_INFO, first_runtime_with};
 
 use super::exception_pins::ExceptionPins;
+use super::settle;
 use super::{Adapter, in_triggers};
 
 /// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short, but
@@ -54,10 +55,7 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
         // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result.
         let mut cx = unsafe { InAttach::new(info) };
-        // `ModuleLoadFinished` reports later ones.
-        for module in cx.enum_modules()? {
-            info.liveness().module_loaded(info.runtime(), module.as_raw());
-        }
+        settle::begin(&mut cx)?;
         profiler.initialize_for_attach(&mut cx, data)
     })
 }
@@ -67,11 +65,15 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let _attaching = Attaching::begin();
-    if let Some(info) = adapter.info.get()
-        && let Some(catch_up) = info.catch_up()
-    {
+    if let Some(info) = adapter.info.get() {
         // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result.
-        adapter.catch_up(&mut unsafe { InTriggers::new(info) }, catch_up);
+        let mut cx = unsafe { InTriggers::new(info) };
+        if let Err(error) = settle::complete(&mut cx) {
+            report::line(format_args!("the profiler {} cannot list modules and functions yet: {error}", P::NAME));
+        }
+        if let Some(catch_up) = info.catch_up() {
+            adapter.catch_up(&mut cx, catch_up);
+        }
     }
     // SAFETY: this is the thunk of that event.
     unsafe {

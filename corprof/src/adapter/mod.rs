@@ -11,6 +11,7 @@ pub(crate) mod exception_pins;
 mod export;
 pub(crate) mod factory;
 pub(crate) mod lifecycle;
+mod settle;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;

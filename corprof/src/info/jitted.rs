@@ -15,20 +15,27 @@ impl InCallback<'_> {
     /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InTriggers::jitted_function_versions).
     #[doc = contract!(EnumJITedFunctions)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later. On
+    /// each runtime, after an attach to an application that has assemblies which can be unloaded: until
+    /// [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called, an unload may be under way that the
+    /// runtime does not announce.
     #[doc(alias = "EnumJITedFunctions")]
     pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
+        const CALL: &str = "EnumJITedFunctions";
         let liveness = self.liveness();
         let look_up = liveness.look_up();
         let is_all_gone = liveness.is_all_gone(self.runtime());
+        liveness.refuse_after_attach(self.runtime(), CALL)?;
         // No module begins to unload during the look-up; an unload that has begun must be complete.
         if !is_all_gone && self.runtime_info()?.major >= 10 {
-            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "EnumJITedFunctions").about(
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "while code is unloaded",
                 "an assembly is being unloaded, and this runtime would crash later: ask again a moment later",
             ));
         }
         let functions = self.runtime().ask_jitted_functions()?;
+        // Something that can be unloaded may have been loaded meanwhile.
+        liveness.refuse_after_attach(self.runtime(), CALL)?;
         Ok(functions.into_iter().filter_map(|function| self.found_function(function, is_all_gone, &look_up)).collect())
     }
 }
@@ -44,7 +51,7 @@ impl InTriggers<'_> {
     pub fn jitted_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
         const CALL: &str = "EnumJITedFunctions2";
         let look_up = self.liveness().look_up();
-        if self.liveness().has_unloaded() {
+        if self.liveness().has_unloaded() || self.liveness().may_miss_unloads(self.runtime()) {
             drop(look_up);
             return self.held_function_versions();
         }

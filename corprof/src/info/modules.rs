@@ -103,12 +103,28 @@ impl InCallback<'_> {
 impl InTriggers<'_> {
     /// The loaded modules.
     #[doc = contract!(EnumModules)]
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: also after an attach to an application that has assemblies which can be unloaded,
+    /// until [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called: an unload may be under way that
+    /// the runtime does not announce. `InAttach::catch_up` reports the modules.
     #[doc(alias = "EnumModules")]
     pub fn enum_modules(&mut self) -> Result<Vec<ModuleId>> {
+        let modules = self.list_modules()?;
+        // Something that can be unloaded may have been loaded meanwhile.
+        self.liveness().refuse_after_attach(self.runtime(), "EnumModules")?;
+        self.note_modules(modules)
+    }
+
+    /// The modules that the runtime lists. They may be gone when this returns.
+    pub(crate) fn list_modules(&mut self) -> Result<Vec<ModuleId>> {
         const CALL: &str = "EnumModules";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         // SAFETY: the call writes one interface pointer, whose reference the caller owns.
-        let modules = read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)?;
+        read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)
+    }
+
+    /// Records listed modules. Call it where the runtime announces each unload.
+    pub(crate) fn note_modules(&mut self, modules: Vec<ModuleId>) -> Result<Vec<ModuleId>> {
         self.liveness().modules_listed(self.runtime(), &modules);
         Ok(modules)
     }

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 
 use corprof_sys as sys;
@@ -126,13 +127,21 @@ impl<'s> Worker<'s> {
         discard(std::mem::take(&mut self.gone)) & discard(std::mem::take(&mut self.gone_edits))
     }
 
+    /// The loaded modules; once the attach is complete, if it was an attach.
+    fn listed(&self, cx: &mut ProfilerThread<'_>) -> Vec<ModuleId> {
+        const PAUSE: Duration = Duration::from_millis(1);
+        let runtime = cx.info();
+        while runtime.liveness().may_miss_unloads(runtime.runtime()) && cx.wait(PAUSE).is_continue() {}
+        cx.enum_modules().unwrap_or_default()
+    }
+
     fn apply(&mut self, cx: &mut ProfilerThread<'_>, command: Command, round: &mut Round) {
         match command {
             Command::Edit(lifeline, client) => self.add(lifeline, client, round),
             Command::Select(selector, edit, selection) => {
                 let mut selected = Selected { selector, edit, selection, modules: BTreeSet::new() };
                 // Before the runtime has started it lists none: they are reported when they are loaded.
-                for module in cx.enum_modules().unwrap_or_default() {
+                for module in self.listed(cx) {
                     self.select_in(cx, module, &mut selected, round);
                 }
                 self.selections.push(selected);

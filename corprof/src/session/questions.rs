@@ -175,6 +175,22 @@ impl Runtime {
         Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
     }
 
+    /// The function of a method that is neither generic nor in a generic class, if its class is loaded. The caller promises that
+    /// the module stays loaded.
+    pub(crate) fn ask_loaded_function(&self, module: ModuleId, method: MethodDef) -> Result<Option<FunctionId>> {
+        const CALL: &str = "GetFunctionFromToken";
+        let mut function = 0;
+        // SAFETY: the module is loaded; the call loads nothing, writes one id and keeps nothing.
+        let code = unsafe {
+            self.first_version(CALL)?.GetFunctionFromToken(module.as_raw(), method.token().as_raw(), &mut function)
+        };
+        if code == E_INVALIDARG || code == sys::CORPROF_E_DATAINCOMPLETE {
+            return Ok(None);
+        }
+        Error::check(code, CALL)?;
+        Ok(FunctionId::from_raw(function))
+    }
+
     /// The function whose code contains an address, dead or alive, unless it has no metadata.
     #[inline]
     pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {

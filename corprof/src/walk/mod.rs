@@ -13,8 +13,9 @@
 //!
 //! Code that stops threads can hang the application. corprof itself keeps the rules that prevent this; the profiler need not:
 //!
-//! 1. Only a thread that never runs managed code may stop others. The sampler's thread is one of corprof's own, only it can
-//!    stop threads, there is one in the process, and it ends if it ever becomes a managed thread.
+//! 1. Only a thread that never runs managed code may stop others. The sampler's thread is one of corprof's own, there is one in
+//!    the process, and it ends if it ever becomes a managed thread. The thread that looks for unloads after an attach is another
+//!    one (`adapter/settle.rs`); if both want to suspend the runtime, the second waits.
 //! 2. A thread must not end while it is walked. The adapter lets its `ThreadDestroyed` wait (`corprof/src/session/liveness/`).
 //! 3. While threads are suspended, no memory is allocated and no lock taken, as a stopped thread may hold the lock
 //!    (`corprof/src/suspension.rs`; memory is allocated in advance, `sample_buffer.rs`). For the same reason no lock is held
@@ -44,4 +45,4 @@ pub use round::{Round, Sample, SampledThread};
 pub use sample_buffer::SampledFrame;
 pub use sampler::{Mode, Sampler, SamplerError};
 pub use strategy::Strategy;
-pub(crate) use strategy::{thread_assigned, thread_ending};
+pub(crate) use strategy::{OnStacks, look_for, thread_assigned, thread_ending};

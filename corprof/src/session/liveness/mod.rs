@@ -13,7 +13,10 @@
 //!   its dependents count as dead (`unload.rs`). The runtime does not always say which modules shared code depends on; its address
 //!   can prove that it stays (`neighbours.rs`). Calls that find things without an identifier hold up every unload (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
+//!
+//! After an attach, the ends of what began to end before are not announced (`attach.rs`).
 
+mod attach;
 mod lookups;
 mod neighbours;
 mod owners;
@@ -34,8 +37,11 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
 use crate::report;
 use crate::session::Info;
 
+use attach::Attach;
+pub(crate) use attach::Scout;
 pub(crate) use lookups::LookUp;
 use lookups::LookUps;
+use owners::Owners;
 pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
 use unload::{Kind, Records};
@@ -56,6 +62,7 @@ pub(crate) struct Liveness {
     threads_started: AtomicU64,
     /// How many times a module was loaded or began to unload.
     changes: AtomicU64,
+    attach: Attach,
     assemblies: Table,
     modules: Table,
     classes: Table,
@@ -225,9 +232,11 @@ impl Info {
             || match liveness.functions.get(raw) {
                 Some(entry) if entry.is_alive() => true,
                 Some(_) => is_all_gone && liveness.note(self.runtime(), Kind::Function, raw),
-                // All compiled code of unloading modules has been recorded, so this function belongs to none of them.
+                // All compiled code of unloading modules has been recorded, so this function belongs to none of them; but not
+                // that of unloads which were not announced.
                 None => {
-                    (is_all_gone || liveness.is_code_listed()) && liveness.note(self.runtime(), Kind::Function, raw)
+                    let is_sure = is_all_gone || liveness.is_code_listed() && !liveness.is_attaching();
+                    is_sure && liveness.note(self.runtime(), Kind::Function, raw)
                 }
             };
         FunctionId::from_raw(raw).filter(|_| is_alive)
@@ -299,6 +308,7 @@ impl Liveness {
             delayed: AtomicU64::new(0),
             threads_started: AtomicU64::new(0),
             changes: AtomicU64::new(0),
+            attach: Attach::new(),
             assemblies: Table::new(),
             modules: Table::new(),
             classes: Table::new(),

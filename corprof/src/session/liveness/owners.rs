@@ -47,6 +47,23 @@ impl Owners {
         owners
     }
 
+    /// The module of a function that is in memory until this returns, and those of its class and type arguments.
+    pub(super) fn all_modules(runtime: &Runtime, function: FunctionId) -> Vec<ModuleId> {
+        let Ok(answer) = runtime.ask_function(function) else { return Vec::new() };
+        let mut modules = vec![answer.module];
+        let mut classes: Vec<_> = answer.class.into_iter().chain(answer.type_args).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(class) = classes.pop() {
+            if answer.token.is_nil() || !seen.insert(class) {
+                continue;
+            }
+            let Ok((module, parts)) = parts(runtime, class) else { continue };
+            modules.extend(module);
+            classes.extend(parts);
+        }
+        modules
+    }
+
     fn add_module(&mut self, liveness: &Liveness, module: ModuleId) {
         let module = module.as_raw();
         let is_collectible = liveness.modules.get(module).is_some_and(|entry| entry.state() != State::Immortal);

@@ -15,7 +15,7 @@ use corprof_sys as sys;
 use super::neighbours;
 use super::owners::{Owners, parts};
 use super::table::{Entry, State, Table};
-use super::{Liveness, end};
+use super::{Liveness, Subject, end};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
@@ -138,7 +138,7 @@ impl Liveness {
             .for_each(|module| self.note_module(runtime, module));
     }
 
-    fn note_module(&self, runtime: &Runtime, module: usize) {
+    pub(super) fn note_module(&self, runtime: &Runtime, module: usize) {
         let Some(id) = ModuleId::from_raw(module) else { return };
         let Ok((assembly, flags)) = runtime.ask_module(id) else { return };
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
@@ -176,7 +176,12 @@ impl Liveness {
     pub(super) fn note(&self, runtime: &Runtime, kind: Kind, id: usize) -> bool {
         match self.table(kind).get(id) {
             Some(entry) if entry.is_alive() => true,
-            _ => self.classify(&self.owners(runtime, kind, id), kind, id),
+            _ => {
+                if self.is_attaching() && Subject::is(id) {
+                    self.note_modules_of_subject(runtime, id);
+                }
+                self.classify(&self.owners(runtime, kind, id), kind, id)
+            }
         }
     }
 
@@ -191,6 +196,9 @@ impl Liveness {
             return false;
         }
         let is_immortal = owners.modules.is_empty() && !owners.is_uncertain;
+        if is_immortal && self.is_attaching() {
+            return true; // or its module is not known yet: it is recorded when it is asked for again
+        }
         records.code_in_doubt.remove(&id);
         let life = begin_life(self.table(kind), id, if is_immortal { State::Immortal } else { State::Mortal });
         let dependent = Dependent { kind, id, life };
@@ -254,6 +262,18 @@ impl Liveness {
         if window.is_blind || !window.probes.is_empty() {
             records.windows.push(window);
         }
+    }
+
+    /// The modules that are recorded as loaded, to be compared with a later listing.
+    pub(crate) fn recorded_modules(&self) -> Vec<usize> {
+        self.records().modules.keys().copied().collect()
+    }
+
+    /// A recorded module turns out to be gone, and nothing announced it.
+    pub(super) fn module_has_vanished(&self, module: usize) {
+        let Some(loaded) = self.records().modules.remove(&module) else { return };
+        end(self.modules.insert(module, State::Dead), State::Dead, "a call about a module that is gone");
+        loaded.dependents.into_iter().for_each(|dependent| self.end_life(dependent, State::Dead));
     }
 
     fn end_life(&self, dependent: Dependent, state: State) {
@@ -351,6 +371,9 @@ impl Liveness {
 
     /// Whether all code of unloading modules has been removed, so that whatever a look-up finds **from now on** is alive.
     pub(crate) fn is_all_gone(&self, runtime: &Runtime) -> bool {
+        if self.is_attaching() {
+            return false;
+        }
         let windows = {
             let records = self.records();
             if records.windows.is_empty() {

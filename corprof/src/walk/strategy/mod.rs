@@ -10,6 +10,8 @@ mod seeded;
 pub(crate) mod signals;
 mod suspended;
 
+pub(crate) use suspended::{OnStacks, look_for};
+
 use std::time::{Duration, Instant};
 
 use windows_core::HRESULT;

@@ -1,14 +1,15 @@
 //! All threads at once: the runtime is suspended, every thread is walked from its safepoint, and all are resumed.
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::error::Result;
+use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
-use crate::id::ThreadId;
+use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
@@ -36,6 +37,69 @@ struct Suspension<'s> {
     info: &'s sys::ICorProfilerInfo10,
     is_over: bool,
     _mark: Mark,
+}
+
+/// Whether a function is on a thread's stack, as found at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnStacks {
+    Yes,
+    No,
+    /// The runtime could not be suspended, or a stack not be walked, now.
+    Unknown,
+}
+
+/// Suspends the runtime and looks for a function on the stack of each thread.
+pub(crate) fn look_for(cx: &mut ProfilerThread<'_>, function: FunctionId) -> Result<OnStacks> {
+    let threads = cx.enum_threads()?;
+    let liveness = cx.liveness();
+    let claims: Vec<_> = threads.into_iter().filter_map(|thread| liveness.walk_candidate(thread)).collect();
+    let _look_up = liveness.look_up();
+    let mut suspender = Suspender::new(cx)?;
+    let Ok((mut suspension, _)) = suspender.suspend(Duration::ZERO, &mut 0) else { return Ok(OnStacks::Unknown) };
+    let mut found = OnStacks::No;
+    for claim in &claims {
+        // One that has ended since runs no code.
+        let Some(thread) = claim.pin() else { continue };
+        match suspension.has(&thread, function) {
+            OnStacks::No => {}
+            OnStacks::Unknown => found = OnStacks::Unknown,
+            OnStacks::Yes => {
+                found = OnStacks::Yes;
+                break;
+            }
+        }
+    }
+    match suspension.end() {
+        Some(code) => Err(Error::new(code, "ResumeRuntime")),
+        None => Ok(found),
+    }
+}
+
+/// What [`look_for`] is looking for on one stack.
+struct Search {
+    wanted: usize,
+    /// How many frames were seen.
+    frames: usize,
+    is_found: bool,
+}
+
+/// The callback for `DoStackSnapshot`: ends the walk at the wanted function.
+///
+/// # Safety
+/// `search` points at a [`Search`] that has no other user during the call.
+unsafe extern "system" fn compare(
+    function: sys::FunctionID,
+    _ip: usize,
+    _info: sys::COR_PRF_FRAME_INFO,
+    _context_size: u32,
+    _context: *mut u8,
+    search: *mut c_void,
+) -> HRESULT {
+    // SAFETY: the caller's promise.
+    let search = unsafe { &mut *search.cast::<Search>() };
+    search.frames += 1;
+    search.is_found = function == search.wanted;
+    if search.is_found { S_FALSE } else { S_OK }
 }
 
 /// Checks that the runtime can be suspended at all.
@@ -94,6 +158,30 @@ impl Suspension<'_> {
                 std::ptr::null(),
                 0,
             )
+        }
+    }
+
+    /// Whether a function is on the stack of a thread.
+    fn has(&mut self, thread: &Pinned<'_, ThreadId>, function: FunctionId) -> OnStacks {
+        let mut search = Search { wanted: function.as_raw(), frames: 0, is_found: false };
+        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the search has no other user during the
+        // call.
+        let code = unsafe {
+            self.info.DoStackSnapshot(
+                thread.as_raw(),
+                Some(compare),
+                sys::COR_PRF_SNAPSHOT_DEFAULT.bits(),
+                (&raw mut search).cast(),
+                std::ptr::null(),
+                0,
+            )
+        };
+        match code {
+            _ if search.is_found => OnStacks::Yes,
+            code if code.is_ok() => OnStacks::No,
+            // The runtime's walker fails if there is no frame to walk.
+            E_FAIL if search.frames == 0 => OnStacks::No,
+            _ => OnStacks::Unknown,
         }
     }
 

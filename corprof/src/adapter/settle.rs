@@ -1,0 +1,98 @@
+//! The begin and the end of an attach: waits until no unload is under way that the runtime has not announced
+//! (`session/liveness/attach.rs` says why).
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use corprof_sys as sys;
+
+use crate::context::InTriggers;
+use crate::error::{Error, Result};
+use crate::event_mask::EventMask;
+use crate::id::{FunctionId, ModuleId};
+use crate::metadata::MethodDef;
+use crate::profiler_thread::ProfilerThread;
+use crate::session::liveness::Scout;
+use crate::walk::{OnStacks, look_for};
+
+/// Unloading takes milliseconds, but the machine may be busy, and a long collection keeps the runtime from being suspended.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Unloading takes much less: the wait on a runtime that has no such finalizer, and for which there is no proof. All known ones
+/// have it.
+const LONG: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Inside `InitializeForAttach`: from now on the runtime may be unloading something unannounced.
+pub(super) fn begin(cx: &mut InTriggers<'_>) -> Result<()> {
+    let info = cx.info();
+    let modules = cx.list_modules()?;
+    info.liveness().attach_begins(info.runtime(), find_scout(cx, &modules));
+    // If none of them can be unloaded: `ModuleLoadFinished` reports later ones.
+    if !info.liveness().may_miss_unloads(info.runtime()) {
+        cx.note_modules(modules)?;
+    }
+    Ok(())
+}
+
+/// The finalizer that unloads, a method of the core library: the first of the modules.
+fn find_scout(cx: &InTriggers<'_>, modules: &[ModuleId]) -> Option<(ModuleId, MethodDef)> {
+    let core = *modules.first()?;
+    let metadata = cx.metadata(core).ok()?;
+    let class = metadata.find_type_def("System.Reflection.LoaderAllocatorScout", None).ok()??;
+    let method = metadata.methods_named(class, "Finalize").ok()?.into_iter().next()?;
+    Some((core, method))
+}
+
+/// Inside `ProfilerAttachComplete`, before the user's method: from now on the runtime announces each unload that begins. Waits
+/// for the others.
+pub(super) fn complete(cx: &mut InTriggers<'_>) -> Result<()> {
+    let info = cx.info();
+    if info.liveness().may_miss_unloads(info.runtime()) {
+        match info.liveness().scout(info.runtime()) {
+            Scout::NotLoaded => {}
+            Scout::Loaded(scout) => return wait_for(cx, scout),
+            Scout::Unknown => std::thread::sleep(LONG),
+        }
+    }
+    settle(cx)
+}
+
+/// What was unloaded unannounced is not listed any more, and what was loaded unannounced is.
+fn settle(cx: &mut InTriggers<'_>) -> Result<()> {
+    let info = cx.info();
+    let before = info.liveness().recorded_modules();
+    let listed = cx.list_modules()?;
+    let listed = cx.note_modules(listed)?;
+    info.liveness().modules_remain(&before, &listed);
+    info.liveness().attach_is_settled();
+    Ok(())
+}
+
+/// Waits until the finalizer is on no stack.
+///
+/// The runtime is suspended on a thread of corprof's own, as always. If it takes long, that thread goes on alone.
+fn wait_for(cx: &mut InTriggers<'_>, scout: FunctionId) -> Result<()> {
+    cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+    let (sender, answer) = channel();
+    let look = move |cx: &mut ProfilerThread<'_>| {
+        let answer = loop {
+            match look_for(cx, scout) {
+                Ok(OnStacks::No) => break settle(cx),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+            if cx.wait(PAUSE).is_break() {
+                return;
+            }
+        };
+        let _ = sender.send(answer);
+    };
+    let refused =
+        |cure| Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "SuspendRuntime").about("an attach", cure);
+    cx.spawn_profiler_thread("attach", look).map_err(|_| refused("the system has no thread left for corprof"))?;
+    match answer.recv_timeout(PATIENCE) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Disconnected) => Ok(()), // the profiler ends already
+        Err(RecvTimeoutError::Timeout) => Err(refused("an assembly has been being unloaded for long: ask again later")),
+    }
+}
