@@ -185,7 +185,7 @@ fn others(pid: u32, own: &Path) -> String {
         return format!("\n  the process has mapped: {}", others.join(", "));
     }
     let text = if bundled::is_library(own) {
-        "the process has mapped no other library of a profiler: another `corprof record`, `stacks` or `top` is using the process. \
+        "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
          Wait until it ends, or end it by Ctrl-C"
     } else {
         "the process has mapped no other profiler: this one is attached already, or is detaching"

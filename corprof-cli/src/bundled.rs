@@ -26,7 +26,7 @@ pub struct Bundled {
 }
 
 /// All built-in profilers.
-pub const ALL: [Bundled; 12] = [
+pub const ALL: [Bundled; 13] = [
     Bundled {
         name: "sampler",
         profiler: "SamplerProfiler",
@@ -92,6 +92,12 @@ pub const ALL: [Bundled; 12] = [
         name: "top",
         profiler: "Top",
         summary: "attached by `corprof top`: counts the processor time of methods",
+        output: None,
+    },
+    Bundled {
+        name: "dumper",
+        profiler: "Dumper",
+        summary: "attached by `corprof heap`: writes a snapshot of the heap",
         output: None,
     },
 ];

@@ -99,8 +99,13 @@ impl Place {
         attach::attach(process, &chosen, &chosen.library, lines.as_bytes(), PATIENCE)
     }
 
-    /// Waits for the detach. Afterwards another profiler can attach.
+    /// Waits for the detach, or for Ctrl-C. Afterwards another profiler can attach.
     pub(crate) fn wait(&self, file: &Path, signals: &mut Signals) -> Left {
+        self.wait_unless(file, || signals.is_interrupted())
+    }
+
+    /// The same, with another way to notice an interrupt.
+    pub(crate) fn wait_unless(&self, file: &Path, mut is_interrupted: impl FnMut() -> bool) -> Left {
         let left = self.of_process(file, ".left");
         let start = Instant::now();
         loop {
@@ -110,7 +115,7 @@ impl Place {
                 Ok(why) if why.is_empty() => return Left::Gone,
                 Ok(why) => return Left::Stays(why),
                 Err(_) if has_ended => return Left::Ended,
-                Err(_) if signals.is_interrupted() => return Left::Interrupted,
+                Err(_) if is_interrupted() => return Left::Interrupted,
                 Err(_) if start.elapsed() > PATIENCE => {
                     let seconds = PATIENCE.as_secs();
                     return Left::Stays(format!(

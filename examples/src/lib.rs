@@ -11,6 +11,9 @@ pub const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 #[path = "../allocations.rs"]
 pub mod allocations;
 #[cfg(corprof_bundle)]
+#[path = "../dumper.rs"]
+pub mod dumper;
+#[cfg(corprof_bundle)]
 #[path = "../exceptions.rs"]
 pub mod exceptions;
 #[cfg(corprof_bundle)]
@@ -47,6 +50,7 @@ pub mod tracer;
 #[cfg(corprof_bundle)]
 corprof::export!(
     allocations::Allocations,
+    dumper::Dumper,
     exceptions::Exceptions,
     leaks::Leaks,
     locks::Locks,

@@ -28,6 +28,16 @@ sealed class Shared
 
 sealed class Key { }
 
+class Outer<T>
+{
+    public class Plain { }
+
+    public class Inner<U, V>
+    {
+        public sealed class Innermost { }
+    }
+}
+
 sealed class Secret
 {
     public byte[] Data = new byte[5000];
@@ -40,6 +50,13 @@ static class Heap
     static Key key = new Key();
     static ConditionalWeakTable<Key, Secret> table = new ConditionalWeakTable<Key, Secret>();
     static List<Dictionary<string, int[]>> generics = new List<Dictionary<string, int[]>>();
+
+    static object[] named =
+    {
+        new Outer<int>(), new Outer<string>.Plain(), new Outer<int?>.Inner<Key[], object>(),
+        new Outer<decimal>.Inner<Dictionary<string, int[]>, List<Outer<bool>.Plain>>.Innermost(),
+        new int?[3], new int[2][,], new Outer<byte>.Plain[1, 2][], new IntPtr[1],
+    };
 
     static int Main(string[] args)
     {
@@ -57,6 +74,7 @@ static class Heap
             Answer("done " + line);
         }
         pinned.Free();
+        GC.KeepAlive(named);
         return 0;
     }
 

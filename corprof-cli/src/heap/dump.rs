@@ -1,7 +1,5 @@
 //! A dump of the heap over the diagnostics port, event by event into the graph.
 
-use std::collections::HashMap;
-use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +11,9 @@ use corprof_diagnostics::events::{Event, GcKind, GcReason, Provider as EventProv
 use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig};
 use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
+
+use super::cost::Cost;
+use super::names::Names;
 
 /// The time between two checks for Ctrl-C, in a session without events.
 const POLL: Duration = Duration::from_millis(200);
@@ -33,35 +34,6 @@ pub(super) struct Dump {
     has_ended: bool,
     /// The time when the suspension of the application began.
     stopped: Option<Duration>,
-}
-
-/// The cost of a snapshot for the application.
-#[derive(Debug, Default)]
-pub(super) struct Cost {
-    objects: usize,
-    bytes: u64,
-    took: Duration,
-    /// The durations of the suspensions.
-    pauses: Vec<Duration>,
-    /// Forced collections of the whole heap that the events report.
-    collections: u32,
-    /// Whether one more collection follows that no event reports: on .NET 8, not on 10.
-    collects_at_end: bool,
-}
-
-/// Names of types and modules, as they come.
-#[derive(Debug, Default)]
-struct Names {
-    types: HashMap<u64, TypeName>,
-    modules: HashMap<u64, String>,
-}
-
-#[derive(Debug)]
-struct TypeName {
-    name: String,
-    module: u64,
-    rank: u32,
-    parameters: Vec<u64>,
 }
 
 impl Dump {
@@ -153,7 +125,7 @@ impl Dump {
     fn event(&mut self, event: &Event<'_>, when: Duration) {
         if event.provider() == EventProvider::RUNDOWN {
             if let Ok(module) = event.decode::<ModuleDCEnd<'_>>() {
-                self.names.modules.insert(module.module_id, stem(&module.il_path.to_string()));
+                self.names.module(&module);
             }
             return;
         }
@@ -193,7 +165,10 @@ impl Dump {
     }
 
     /// The graph, if no part is missing or duplicate.
-    pub(super) fn finish(mut self) -> Result<(HeapGraph, Cost)> {
+    ///
+    /// The names come from the files of process `pid`, too.
+    pub(super) fn finish(mut self, pid: u32) -> Result<(HeapGraph, Cost)> {
+        self.names.read_metadata(pid);
         let builder = self.reader.builder();
         let undescribed: Vec<u64> = builder.undescribed_classes().collect();
         for key in undescribed {
@@ -228,61 +203,6 @@ fn forget_types(client: &Client, timeout: Duration) -> Result<()> {
     Ok(())
 }
 
-impl Names {
-    fn add(&mut self, types: BulkType<'_>) {
-        for ty in types.values {
-            let rank = if ty.flags & 8 != 0 { (ty.flags >> 8 & 0x3f).max(1) } else { 0 };
-            let (name, parameters) = (ty.name.to_string(), ty.type_parameters.collect());
-            self.types.insert(ty.type_id, TypeName { name, module: ty.module_id, rank, parameters });
-        }
-    }
-
-    /// Name and assembly of a type.
-    fn of(&self, key: u64) -> Option<(String, String)> {
-        let ty = self.types.get(&key)?;
-        let module = self.modules.get(&ty.module).cloned().unwrap_or_default();
-        Some((self.spelled(key, 8)?, module))
-    }
-
-    fn spelled(&self, key: u64, depth: u32) -> Option<String> {
-        let ty = self.types.get(&key)?;
-        let depth = depth.checked_sub(1)?;
-        let parameter = |&key: &u64| self.spelled(key, depth).unwrap_or_else(|| "?".to_owned());
-        if ty.rank > 0 {
-            let element = ty.parameters.first().map_or_else(|| "?".to_owned(), parameter);
-            return Some(format!("{element}[{}]", ",".repeat(ty.rank as usize - 1)));
-        }
-        if ty.parameters.is_empty() || ty.name.contains('[') {
-            return Some(ty.name.clone());
-        }
-        let parameters: Vec<String> = ty.parameters.iter().map(parameter).collect();
-        Some(format!("{}<{}>", ty.name, parameters.join(", ")))
-    }
-}
-
-/// The name of a file without folder and extension, for paths of any system.
-fn stem(path: &str) -> String {
-    let file = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()
-}
-
-impl Display for Cost {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { objects, bytes, took, pauses, collections, collects_at_end } = self;
-        let (megabytes, seconds) = (*bytes as f64 / 1e6, took.as_secs_f64());
-        write!(f, "{objects} objects, {megabytes:.1} MB sent in {seconds:.1} s; ")?;
-        let plural = if *collections == 1 { "collection was" } else { "collections were" };
-        write!(f, "{collections} {plural} forced; the application stood still for")?;
-        if pauses.is_empty() {
-            return f.write_str(" an unknown time");
-        }
-        for (index, pause) in pauses.iter().enumerate() {
-            write!(f, "{} {:.0} ms", if index > 0 { " and" } else { "" }, pause.as_secs_f64() * 1e3)?;
-        }
-        if *collects_at_end { f.write_str("; the runtime collects once more as the session ends") } else { Ok(()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,34 +228,14 @@ mod tests {
         };
         let mut one = dump();
         receive(&mut one);
-        assert_eq!(one.finish().unwrap().0.len(), 1);
+        assert_eq!(one.finish(0).unwrap().0.len(), 1);
         let mut two = dump();
         receive(&mut two);
         receive(&mut two);
-        let error = two.finish().unwrap_err().to_string();
+        let error = two.finish(0).unwrap_err().to_string();
         assert!(
             error.contains("another tool took a dump at the same time") && error.contains("take it again"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn types_are_spelled_with_what_they_are_made_of() {
-        let mut names = Names::default();
-        let mut add = |key, name: &str, rank, parameters: &[u64]| {
-            let ty = TypeName { name: name.to_owned(), module: 7, rank, parameters: parameters.to_vec() };
-            names.types.insert(key, ty);
-        };
-        add(1, "System.String", 0, &[]);
-        add(2, "System.Collections.Generic.List`1", 0, &[1]);
-        add(3, "", 1, &[2]);
-        add(4, "", 2, &[9]);
-        add(5, "Self", 0, &[5]);
-        names.modules.insert(7, stem(r"C:\app\Shop.dll"));
-        assert_eq!(names.of(3).unwrap().0, "System.Collections.Generic.List`1<System.String>[]");
-        assert_eq!(names.of(4).unwrap(), ("?[,]".to_owned(), "Shop".to_owned()));
-        assert!(names.of(5).unwrap().0.len() < 100, "a circle ends");
-        assert!(names.of(6).is_none());
-        assert_eq!(stem("/usr/lib/System.Private.CoreLib.dll"), "System.Private.CoreLib");
     }
 }

@@ -2,16 +2,39 @@
 
 use std::fmt::Write;
 
+use super::assembly::Assembly;
 use super::resolve::InAssembly;
 use super::schema::{MEMBER_REF_PARENT, METHOD_DEF_OR_REF, RESOLUTION_SCOPE};
 use crate::signature::{MethodSignature, Signature, Type};
-use crate::token::{Table, Token, TypeDefOrRef};
+use crate::token::{Table, Token, TypeDef, TypeDefOrRef};
 
 /// Types nested in each other more deeply than that are not spelt out.
 const MOST_NESTED: usize = 16;
 
 /// The longest literal string that is shown whole, in UTF-16 units.
 const LONGEST_STRING: usize = 200;
+
+impl Assembly {
+    /// The names of a type and of the types around it, the outermost first, with its namespace: `Namespace.Outer`1`, `Inner`.
+    ///
+    /// `None` if there is no such type, or a name cannot be read.
+    pub fn type_path(&self, definition: TypeDef) -> Option<Vec<String>> {
+        let mut row = definition.token().row();
+        let mut path = Vec::new();
+        while path.len() < MOST_NESTED {
+            let (name, space) = (self.string(0x02, row, 1)?, self.string(0x02, row, 2)?);
+            path.push(if space.is_empty() { name.to_owned() } else { format!("{space}.{name}") });
+            match self.enclosing.get(&row) {
+                Some(outer) => row = *outer,
+                None => {
+                    path.reverse();
+                    return Some(path);
+                }
+            }
+        }
+        None
+    }
+}
 
 impl InAssembly<'_> {
     /// The item that a token names, as far as the names can be read: a type, a method with its signature, a field, a literal

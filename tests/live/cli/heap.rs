@@ -1,7 +1,9 @@
 //! `corprof heap` on a program whose heap is known: tests/managed/Heap.cs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use corprof_heap::{HeapGraph, RootKind};
 use serde_json::Value;
 
 use super::*;
@@ -10,6 +12,10 @@ use super::*;
 const NODE: u64 = 32;
 const ARRAY: u64 = 40;
 const NODES: u64 = 200_000;
+/// Enough for a dump that is under way for a while.
+const MANY: u64 = 400_000;
+/// What the command says if it cannot attach.
+const OVER_PORT: &str = "no profiler can attach, so the runtime sends the heap over its port";
 
 fn heap(runtime: &Runtime, nodes: u64) -> Result<Program> {
     let program = Program::start(Run::new(runtime, "Heap").args([nodes.to_string()]).command()?)?;
@@ -53,6 +59,7 @@ fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
         let json = dir.path().join("heap.json");
         let told = snapshot(&program, &json, &[])?;
         println!("{runtime}: {told}");
+        ensure!(told.contains(" MB written in ") && !told.contains(OVER_PORT), "{told}");
         ensure!(told.contains("forced; the application stood still for"), "{told}");
         let report = report(&json)?;
         ensure!(report["title"] == "Heap", "{}", report["title"]);
@@ -79,11 +86,9 @@ fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
         snapshot(&program, &again, &[])?;
         let again = self::report(&again)?;
         ensure!(class(&again, "Node")?.0 == NODES, "{again}");
-        let unnamed = again["classes"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|class| class["name"].as_str().is_none_or(|name| name.starts_with("(class")));
+        let unnamed = again["classes"].as_array().into_iter().flatten().filter(|class| {
+            class["name"].as_str().is_none_or(|name| name.starts_with("(class") || name.contains("<unknown"))
+        });
         ensure!(unnamed.count() == 0, "{again}");
     }
     Ok(())
@@ -144,6 +149,172 @@ fn a_dump_is_whole_or_an_error() -> Result<()> {
         ensure!(class(&report(&file)?, "Node")?.0 == NODES, "{runtime}");
         let (code, _, stderr) = corprof_heap(&[&pid, "-o", "nowhere.zip"])?;
         ensure!(code == Some(3) && stderr.contains(".gcdump"), "{code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+/// Each class of a heap, with its assembly and the number of its objects; and the number of roots of each kind.
+fn counts(file: &Path) -> Result<(BTreeMap<String, usize>, BTreeMap<RootKind, usize>)> {
+    let graph = HeapGraph::read(BufReader::new(std::fs::File::open(file)?))?;
+    let (mut classes, mut roots) = (BTreeMap::new(), BTreeMap::new());
+    for object in graph.objects() {
+        let class = graph.class(graph.class_of(object));
+        *classes.entry(format!("{} [{}]", class.name, class.assembly)).or_default() += 1;
+    }
+    for root in graph.roots() {
+        *roots.entry(root.kind).or_default() += 1;
+    }
+    Ok((classes, roots))
+}
+
+/// What attaching and sessions add to a heap and take from it: threads, event sources, remains of dynamic methods.
+fn is_of_the_tools(class: &str) -> bool {
+    let spaces = ["System.Diagnostics.Tracing.", "System.Threading.", "System.Reflection.Emit."];
+    spaces.iter().any(|space| class.contains(space))
+}
+
+#[test]
+fn both_ways_tell_the_same() -> Result<()> {
+    for runtime in speaking()? {
+        let dir = tempfile::tempdir()?;
+        let program = heap(&runtime, 1000)?;
+        let [inside, session] = ["inside.heap", "session.heap"].map(|name| dir.path().join(name));
+        // The first ones add objects to the heap that stay.
+        for _ in 0..2 {
+            snapshot(&program, &inside, &[])?;
+            let told = snapshot(&program, &session, &["--session"])?;
+            ensure!(told.contains(" MB sent in "), "{told}");
+        }
+        let ((inside, inside_roots), (session, session_roots)) = (counts(&inside)?, counts(&session)?);
+        let mut others = Vec::new();
+        let classes: BTreeSet<&String> = inside.keys().chain(session.keys()).collect();
+        for &class in &classes {
+            let [ours, theirs] = [&inside, &session].map(|counts| counts.get(class).copied().unwrap_or_default());
+            if ours != theirs {
+                others.push(format!("{class}: {ours} and {theirs}"));
+                ensure!(is_of_the_tools(class), "{runtime}: {class}: {ours} and {theirs}");
+            }
+        }
+        println!("{runtime}: {} classes; different: {others:?}; {inside_roots:?} {session_roots:?}", classes.len());
+        let kinds = |roots: &BTreeMap<RootKind, usize>| roots.keys().copied().collect::<BTreeSet<_>>();
+        ensure!(kinds(&inside_roots) == kinds(&session_roots), "{runtime}: {inside_roots:?} {session_roots:?}");
+        let statics = [&inside_roots, &session_roots].map(|roots| roots.get(&RootKind::Static));
+        ensure!(statics[0] == statics[1], "{runtime}: {statics:?}");
+        for class in [
+            "Outer<int> [Heap]",
+            "Outer<string>.Plain [Heap]",
+            "Outer<int?>.Inner<Key[], object> [Heap]",
+            "Outer<decimal>.Inner<System.Collections.Generic.Dictionary<string, int[]>, \
+             System.Collections.Generic.List<Outer<bool>.Plain>>.Innermost [Heap]",
+            "int?[] [System.Private.CoreLib]",
+            "int[][,] [System.Private.CoreLib]",
+            "Outer<byte>.Plain[,][] [Heap]",
+            "nint[] [System.Private.CoreLib]",
+        ] {
+            ensure!(inside.contains_key(class), "{runtime}: {class}: {:?}", inside.keys());
+        }
+    }
+    Ok(())
+}
+
+/// A heap that a command is taking a snapshot of: the profiler has opened the file for it. Returns the folder for temporary files.
+fn under_way(program: &Program) -> Result<(Child, tempfile::TempDir)> {
+    let folder = tempfile::tempdir()?;
+    let mut command = corprof()?;
+    command.env("TMPDIR", folder.path()).args(["heap", &program.child.id().to_string()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let own = std::fs::read_dir(folder.path())?.next().transpose()?;
+        if own.is_some_and(|own| own.path().join("heap.wanted").exists() && !own.path().join("heap").exists()) {
+            return Ok((child, folder));
+        }
+        if let Some(status) = child.try_wait()? {
+            anyhow::bail!("it has ended: {status}: {:?}", texts(&child.wait_with_output()?));
+        }
+        ensure!(Instant::now() < end, "the profiler does not open the file");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Nothing of a profiler remains that would keep the next one from attaching.
+fn can_attach(program: &Program) -> Result<()> {
+    let (dir, end) = (tempfile::tempdir()?, Instant::now() + PATIENCE);
+    let file = dir.path().join("heap.json");
+    while snapshot(program, &file, &[])?.contains(OVER_PORT) {
+        ensure!(Instant::now() < end, "the profiler has not detached");
+    }
+    ensure!(class(&report(&file)?, "Node")?.0 == MANY, "a cut dump");
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_can_be_interrupted() -> Result<()> {
+    for runtime in speaking()? {
+        let program = heap(&runtime, MANY)?;
+        let (child, folder) = under_way(&program)?;
+        signal(child.id(), "-INT")?;
+        let output = child.wait_with_output()?;
+        let (_, stderr) = texts(&output);
+        // On an idle machine the snapshot may be complete by then.
+        match output.status.code() {
+            Some(0) => println!("{runtime}: it was too fast"),
+            code => ensure!(code == Some(3) && stderr.contains("was stopped"), "{runtime}: {output:?}"),
+        }
+        ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "{runtime}: files are left: {stderr}");
+        can_attach(&program)?;
+
+        let (mut child, folder) = under_way(&program)?;
+        child.kill()?;
+        child.wait()?;
+        can_attach(&program)?;
+        for own in std::fs::read_dir(folder.path())? {
+            for file in std::fs::read_dir(own?.path())? {
+                let length = file?.metadata()?.len();
+                ensure!(length < 1_000_000, "{runtime}: a file of {length} bytes is left");
+            }
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_may_end_while_its_heap_is_written() -> Result<()> {
+    for runtime in speaking()? {
+        let mut program = heap(&runtime, MANY)?;
+        let (child, folder) = under_way(&program)?;
+        program.child.kill()?;
+        let output = child.wait_with_output()?;
+        let (_, stderr) = texts(&output);
+        match output.status.code() {
+            Some(0) => println!("{runtime}: it was too fast"),
+            code => ensure!(code == Some(3) && stderr.contains("ended before"), "{runtime}: {output:?}"),
+        }
+        ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "{runtime}: files are left: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_under_a_profiler_sends_its_heap() -> Result<()> {
+    for runtime in speaking()? {
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("heap.json");
+        let run = Run::new(&runtime, "Heap").profiler("attached").args(["1000"]);
+        let program = Program::start(run.command()?)?;
+        program.expect("ready")?;
+        let told = snapshot(&program, &file, &[])?;
+        let why = told.lines().find(|line| line.contains(OVER_PORT)).with_context(|| format!("{runtime}: {told}"))?;
+        ensure!(why.contains("libattached.so") && told.contains(" MB sent in "), "{runtime}: {told}");
+        ensure!(class(&report(&file)?, "Node")?.0 == 1000, "{runtime}");
+
+        // Without being asked, no profiler is attached.
+        let program = heap(&runtime, 1000)?;
+        snapshot(&program, &file, &["--session"])?;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.child.id()))?;
+        ensure!(!maps.contains("corprof_examples"), "{runtime}: {maps}");
     }
     Ok(())
 }

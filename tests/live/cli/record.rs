@@ -328,7 +328,10 @@ fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
             let output = command.current_dir(folder.path()).args(verb).arg(pid.to_string()).output()?;
             let (stdout, stderr) = texts(&output);
             ensure!(output.status.code() == Some(1) && stdout.is_empty(), "{runtime}: {output:?}");
-            ensure!(stderr.contains("another `corprof record`, `stacks` or `top` is using the process"), "{stderr}");
+            ensure!(
+                stderr.contains("another `corprof record`, `stacks`, `top` or `heap` is using the process"),
+                "{stderr}"
+            );
         }
         signal(first.id(), "-INT")?;
         let said = rest(first_says)?;

@@ -1,0 +1,237 @@
+//! A snapshot from inside the process: the built-in profiler `dumper` writes it into a file, and detaches.
+//!
+//! The process needs no buffer, and there is none that could overflow. The file has no name while it is large, so that the system
+//! frees its room when this command and the process have closed it, even if both are killed.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use corprof_diagnostics::{Process, ProcessInfo};
+use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
+
+use super::cost::Cost;
+use crate::visit::{self, Place};
+use crate::{bundled, exit, processes};
+
+/// The longest block that is read: the runtime's are of at most 64 KB.
+const LONGEST: u32 = 1 << 24;
+
+/// The description that the profiler writes.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Description {
+    pauses: Vec<Duration>,
+    objects: usize,
+    bytes: u64,
+    /// Number, assembly and name.
+    classes: Vec<(u64, String, String)>,
+}
+
+/// Attaches the profiler and reads its snapshot; or returns the reason why it cannot attach.
+///
+/// # Errors
+/// If the profiler is attached and there is no snapshot.
+pub(super) fn take(
+    process: &Process,
+    info: &ProcessInfo,
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> Result<Result<(HeapGraph, Cost)>> {
+    let (begin, taken) = (Instant::now(), super::now());
+    let (place, blocks) = match prepare(process) {
+        Ok(prepared) => prepared,
+        Err(why) => return Ok(Err(why)),
+    };
+    let out = place.file("heap");
+    match place.attach(process, "dumper", &[("HEAP_OUT", out.as_os_str())]) {
+        Ok(()) => {}
+        Err(failure) if failure.code == exit::NO => return Ok(Err(failure.error)),
+        Err(failure) => return Err(failure.error),
+    }
+    // Only now, so that the runtime's answer does not wait for the collection.
+    make(&place.file("heap.wanted"), process.pid())?;
+    let text = written(&place, &blocks, process.pid(), timeout, stop)?;
+    let took = begin.elapsed();
+    let description = description(&text, place.folder())?;
+    let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
+    let mut reader = BulkReader::new(GraphBuilder::new(super::title(info)), is_64_bit);
+    reader.builder().set_taken(taken);
+    for (key, assembly, name) in &description.classes {
+        reader.builder().class(*key, name, assembly, 0);
+    }
+    read_blocks(BufReader::with_capacity(256 << 10, blocks), |event, payload| {
+        ensure!(!stop.load(Ordering::Relaxed), "the dump was stopped, and thrown away");
+        reader.event(event, payload);
+        Ok(())
+    })?;
+    let graph = reader.finish()?;
+    let losses = graph.losses();
+    ensure!(!losses.is_cut() && !losses.is_doubled(), "the dump is cut, and was thrown away: {losses}");
+    ensure!(
+        graph.len() == description.objects,
+        "the dump is cut, and was thrown away: {} of {} objects came",
+        graph.len(),
+        description.objects
+    );
+    visit::tell("dumper", process.pid(), &place.wait_unless(&out, || stop.load(Ordering::Relaxed)));
+    let cost = Cost {
+        objects: graph.len(),
+        bytes: description.bytes,
+        took,
+        collections: description.pauses.len(),
+        pauses: description.pauses,
+        collects_at_end: false,
+        is_inside: true,
+    };
+    Ok(Ok((graph, cost)))
+}
+
+/// The folder with the files for the profiler, and the file of the blocks, open to read.
+fn prepare(process: &Process) -> Result<(Place, File)> {
+    bundled::library()?;
+    let place = Place::new(process).map_err(|failure| failure.error)?;
+    let blocks = place.file("heap");
+    make(&blocks, process.pid())?;
+    let file = File::open(&blocks).with_context(|| format!("cannot read {}", blocks.display()))?;
+    Ok((place, file))
+}
+
+/// Makes an empty file that the process can write.
+fn make(file: &Path, pid: u32) -> Result<()> {
+    let made = File::create(file).and_then(|_| processes::give(file, pid));
+    made.with_context(|| format!("cannot make {}", file.display()))
+}
+
+/// Waits for the description. Before an error, requests the profiler to detach.
+fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &AtomicBool) -> Result<String> {
+    let file = place.of_process(&place.file("heap"), "");
+    let (mut last, mut size) = (Instant::now(), 0);
+    loop {
+        // Asked before the file: a process may create the file and end right afterwards.
+        let has_ended = place.has_ended();
+        match fs::read_to_string(&file) {
+            Ok(text) => return Ok(text),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).context("cannot read the snapshot"),
+        }
+        ensure!(!has_ended, "process {pid} ended before the dump did, and what came was thrown away");
+        let length = blocks.metadata().map_or(0, |metadata| metadata.len());
+        if length != size {
+            (last, size) = (Instant::now(), length);
+        }
+        let is_stopped = stop.load(Ordering::Relaxed);
+        if !is_stopped && last.elapsed() < timeout {
+            thread::sleep(visit::LOOK);
+            continue;
+        }
+        // The profiler detaches when it misses this file.
+        let _ = fs::remove_file(place.file("heap.wanted"));
+        if is_stopped {
+            visit::tell("dumper", pid, &place.wait_unless(&place.file("heap"), || false));
+            bail!("the dump was stopped, and thrown away");
+        }
+        let waiting = if size > 0 { "in the middle of the dump" } else { "no dump begins" };
+        bail!("the process has written nothing for {timeout:?}: {waiting}. Its profiler detaches as soon as it can");
+    }
+}
+
+/// Parses the format of `examples/dumper.rs`; its files are in `folder`.
+fn description(text: &str, folder: &Path) -> Result<Description> {
+    let unknown = || anyhow!("the profiler has written an unknown format");
+    let mut lines = text.lines();
+    ensure!(lines.next() == Some("heap 1"), unknown());
+    let mut description = Description::default();
+    for line in lines {
+        let (word, rest) = line.split_once(' ').ok_or_else(unknown)?;
+        let number = || rest.parse::<u64>().map_err(|_| unknown());
+        match word {
+            "pause" | "later" => description.pauses.push(Duration::from_micros(number()?)),
+            "objects" => description.objects = usize::try_from(number()?)?,
+            "bytes" => description.bytes = number()?,
+            "class" => {
+                let mut fields = rest.splitn(3, '\t');
+                let (key, assembly, name) = (fields.next(), fields.next(), fields.next());
+                let key = key.and_then(|key| key.parse().ok()).ok_or_else(unknown)?;
+                let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
+                description.classes.push((key, assembly.to_owned(), name.to_owned()));
+            }
+            "full" => {
+                let folder = folder.parent().unwrap_or(folder).display();
+                bail!(
+                    "the folder {folder} has no room for the snapshot, which takes some 48 bytes an object until it is read ({rest}): \
+                     name another folder by TMPDIR"
+                );
+            }
+            "error" => bail!("the process could not make the dump: {rest}"),
+            _ => return Err(unknown()),
+        }
+    }
+    Ok(description)
+}
+
+/// Calls `block` with the event and the payload of each block, in the format of corprof's `BlockFile`.
+fn read_blocks(mut file: impl Read, mut block: impl FnMut(u16, &[u8]) -> Result<()>) -> Result<()> {
+    let mut payload = Vec::new();
+    loop {
+        let mut header = [0; 6];
+        if file.read(&mut header[..1])? == 0 {
+            return Ok(());
+        }
+        let cut = |error: io::Error| Error::new(error).context("the dump is cut, and was thrown away");
+        file.read_exact(&mut header[1..]).map_err(cut)?;
+        let [low, high, length @ ..] = header;
+        let length = u32::from_le_bytes(length);
+        ensure!(length <= LONGEST, "the profiler has written a block of {length} bytes");
+        payload.resize(length as usize, 0);
+        file.read_exact(&mut payload).map_err(cut)?;
+        block(u16::from_le_bytes([low, high]), &payload)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_of_the_profiler_is_parsed() {
+        let parse = |text: &str| description(text, Path::new("/tmp/corprof-1"));
+        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\n";
+        let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
+        let expected = Description {
+            pauses: [1500, 20].map(Duration::from_micros).to_vec(),
+            objects: 3,
+            bytes: 96,
+            classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
+        };
+        assert_eq!(parse(text).unwrap(), expected);
+        for wrong in ["", "heap 2\n", "heap 1\npause x\n", "heap 1\nclass 7\tShop\n", "heap 1\nelse 1\n"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let error = parse("heap 1\nfull No space left on device\n").unwrap_err().to_string();
+        assert!(error.contains("folder /tmp has no room") && error.contains("TMPDIR"), "{error}");
+        assert!(parse("heap 1\nerror why\n").unwrap_err().to_string().contains("why"));
+    }
+
+    #[test]
+    fn blocks_are_read_to_their_end() {
+        let read = |bytes: &[u8]| {
+            let mut blocks = Vec::new();
+            read_blocks(bytes, |event, payload| {
+                blocks.push((event, payload.to_vec()));
+                Ok(())
+            })?;
+            Ok::<_, Error>(blocks)
+        };
+        let file = [18, 0, 3, 0, 0, 0, 1, 2, 3, 16, 1, 0, 0, 0, 0];
+        assert_eq!(read(&file).unwrap(), [(18, vec![1, 2, 3]), (272, Vec::new())]);
+        assert_eq!(read(&[]).unwrap(), []);
+        for cut in [1, 5, 8, 10] {
+            assert!(read(&file[..cut]).unwrap_err().to_string().contains("cut"), "{cut}");
+        }
+        assert!(read(&[18, 0, 0, 0, 0, 2]).is_err());
+    }
+}

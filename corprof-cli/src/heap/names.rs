@@ -1,0 +1,296 @@
+//! Names of classes in a dump over the diagnostics port, in the spelling of C#.
+//!
+//! Profilers spell the same class in the same way (`Names::csharp` of corprof), so that snapshots of both kinds can be compared. The
+//! runtime reports the name of a nested type without the types around it: these come from the metadata of the module's file.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
+use corprof_il::file::Assembly;
+use corprof_il::signature::Primitive;
+use corprof_il::token::{Token, TypeDef};
+
+use crate::processes;
+
+/// The limit on parts of one name: a type may be made with itself in broken data.
+const MAX_PARTS: u32 = 1000;
+/// The nesting limit for types in one name.
+const MAX_DEPTH: u32 = 48;
+
+/// Bits of a type's flags.
+const ARRAY: u32 = 8;
+/// The element type of a pointer.
+const POINTER: u8 = 0x0f;
+
+/// Names of types and modules, as they come.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    types: HashMap<u64, TypeName>,
+    modules: HashMap<u64, PathBuf>,
+}
+
+#[derive(Debug)]
+struct TypeName {
+    /// The names of the types around it and its own, the outermost first, with the suffixes for type parameters.
+    levels: Vec<String>,
+    kind: Kind,
+    module: u64,
+    definition: u32,
+    /// Its type arguments; the element of an array or pointer.
+    parameters: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Defined,
+    /// With its rank.
+    Array(u32),
+    Pointer,
+}
+
+impl Names {
+    /// Takes names of types.
+    pub(super) fn add(&mut self, types: BulkType<'_>) {
+        for ty in types.values {
+            let kind = match ty.cor_element_type {
+                _ if ty.flags & ARRAY != 0 => Kind::Array((ty.flags >> 8 & 0x3f).max(1)),
+                POINTER => Kind::Pointer,
+                _ => Kind::Defined,
+            };
+            let parameters: Vec<u64> = ty.type_parameters.collect();
+            let mut name = ty.name.to_string();
+            // `List`1[System.String]`: the arguments come as numbers, too.
+            if let (false, Some(arguments)) = (parameters.is_empty(), name.find('[')) {
+                name.truncate(arguments);
+            }
+            let (module, definition) = (ty.module_id, ty.type_name_id);
+            self.types.insert(ty.type_id, TypeName { levels: vec![name], kind, module, definition, parameters });
+        }
+    }
+
+    /// Takes the path of a module's file.
+    pub(super) fn module(&mut self, module: &ModuleDCEnd<'_>) {
+        self.modules.insert(module.module_id, PathBuf::from(module.il_path.to_string()));
+    }
+
+    /// Completes the names of nested types by the files of the modules, as far as these can be read.
+    pub(super) fn read_metadata(&mut self, pid: u32) {
+        let mut by_module: HashMap<u64, Vec<&mut TypeName>> = HashMap::new();
+        for ty in self.types.values_mut().filter(|ty| ty.kind == Kind::Defined) {
+            by_module.entry(ty.module).or_default().push(ty);
+        }
+        for (module, types) in by_module {
+            let path = self.modules.get(&module).filter(|path| !path.as_os_str().is_empty());
+            // A module in memory or in a bundle has no file.
+            let Some(Ok(assembly)) = path.map(|path| Assembly::open(processes::file_of(pid, path))) else { continue };
+            for ty in types {
+                let levels =
+                    TypeDef::try_from(Token::from_raw(ty.definition)).ok().and_then(|ty| assembly.type_path(ty));
+                // Otherwise the file is another one than the process has loaded.
+                if let Some(levels) = levels
+                    && levels.last() == ty.levels.last()
+                {
+                    ty.levels = levels;
+                }
+            }
+        }
+    }
+
+    /// Name and assembly of a class.
+    pub(super) fn of(&self, key: u64) -> Option<(String, String)> {
+        let mut innermost = self.types.get(&key)?;
+        for _ in 0..MAX_DEPTH {
+            let element = innermost.parameters.first().filter(|_| innermost.kind != Kind::Defined);
+            match element.and_then(|element| self.types.get(element)) {
+                Some(element) => innermost = element,
+                None => break,
+            }
+        }
+        let assembly = self.modules.get(&innermost.module).map(|path| stem(path)).unwrap_or_default();
+        let name = self.spelled(key, MAX_DEPTH, &mut 0)?;
+        // Obfuscated names may contain line breaks.
+        Some((name.replace(char::is_control, " "), assembly))
+    }
+
+    fn spelled(&self, key: u64, depth: u32, parts: &mut u32) -> Option<String> {
+        let (ty, depth) = (self.types.get(&key)?, depth.checked_sub(1)?);
+        *parts += 1;
+        if *parts > MAX_PARTS {
+            return None;
+        }
+        let mut argument = |&key: &u64| self.spelled(key, depth, parts).map_or_else(|| "?".to_owned(), as_argument);
+        match ty.kind {
+            Kind::Array(rank) => Some(array(ty.parameters.first().map_or_else(|| "?".to_owned(), argument), rank)),
+            Kind::Pointer => Some(format!("{}*", ty.parameters.first().map_or_else(|| "?".to_owned(), argument))),
+            Kind::Defined => {
+                let arguments: Vec<String> = ty.parameters.iter().map(&mut argument).collect();
+                Some(nested(&ty.levels, &arguments))
+            }
+        }
+    }
+}
+
+/// `N.Outer<int>.Inner<string>`: each level with the arguments that its suffix claims, the innermost with all that are left.
+fn nested(levels: &[String], arguments: &[String]) -> String {
+    let (mut text, mut rest) = (String::new(), arguments);
+    for (at, level) in levels.iter().enumerate() {
+        let (plain, arity) = split_arity(level);
+        if at > 0 {
+            text.push('.');
+        }
+        if arguments.is_empty() {
+            text.push_str(level);
+            continue;
+        }
+        text.push_str(plain);
+        let own = if at + 1 == levels.len() { rest.len() } else { arity.min(rest.len()) };
+        let (own, others) = rest.split_at(own);
+        rest = others;
+        if !own.is_empty() {
+            text.push_str(&format!("<{}>", own.join(", ")));
+        }
+    }
+    text
+}
+
+/// A type's metadata name without the suffix for its type parameters, and their number.
+fn split_arity(name: &str) -> (&str, usize) {
+    match name.rsplit_once('`') {
+        Some((plain, arity)) if !plain.is_empty() => arity.parse().map_or((name, 0), |arity| (plain, arity)),
+        _ => (name, 0),
+    }
+}
+
+/// A class inside another name: keywords for the core library's types, `int?` for `System.Nullable<int>`.
+fn as_argument(full: String) -> String {
+    if let Some(keyword) = full.strip_prefix("System.").and_then(keyword) {
+        return keyword.to_owned();
+    }
+    let nullable = full.strip_prefix("System.Nullable<").and_then(|rest| rest.strip_suffix('>'));
+    match nullable {
+        Some(inner) if !inner.is_empty() => format!("{inner}?"),
+        _ => full,
+    }
+}
+
+/// The keyword of C# for a type of the namespace `System`.
+fn keyword(name: &str) -> Option<&'static str> {
+    Some(match Primitive::from_name(name) {
+        None if name == "Decimal" => "decimal",
+        primitive => match primitive? {
+            Primitive::Int8 => "sbyte",
+            Primitive::UInt8 => "byte",
+            Primitive::Int16 => "short",
+            Primitive::UInt16 => "ushort",
+            Primitive::Int32 => "int",
+            Primitive::UInt32 => "uint",
+            Primitive::Int64 => "long",
+            Primitive::UInt64 => "ulong",
+            Primitive::Float32 => "float",
+            Primitive::Float64 => "double",
+            Primitive::NativeInt => "nint",
+            Primitive::NativeUInt => "nuint",
+            Primitive::TypedRef => return None,
+            // The same as in IL: bool, char, string, object, void.
+            other => other.il_name(),
+        },
+    })
+}
+
+/// An array of `element`. C# writes the dimensions of the outer array first.
+fn array(mut element: String, rank: u32) -> String {
+    let dimensions = element.trim_end_matches(['[', ']', ',']).len();
+    element.insert_str(dimensions, &format!("[{}]", ",".repeat(rank.clamp(1, 32) as usize - 1)));
+    element
+}
+
+/// The name of a file without folder and extension, for paths of any system.
+fn stem(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let file = path.rsplit(['/', '\\']).next().unwrap_or(&path);
+    file.rsplit_once('.').map_or(file, |(stem, _)| stem).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of types, each with its number, its levels, its kind and the types that it is made of.
+    fn names(types: &[(u64, &[&str], Kind, &[u64])]) -> Names {
+        let mut names = Names::default();
+        for &(key, levels, kind, parameters) in types {
+            let (levels, parameters) = (levels.iter().map(|level| (*level).to_owned()).collect(), parameters.to_vec());
+            names.types.insert(key, TypeName { levels, kind, module: key.min(7), definition: 0, parameters });
+        }
+        names.modules.insert(1, r"C:\net\System.Private.CoreLib.dll".into());
+        names.modules.insert(7, "/app/Shop.dll".into());
+        names
+    }
+
+    const STRING: (u64, &[&str], Kind, &[u64]) = (1, &["System.String"], Kind::Defined, &[]);
+
+    #[test]
+    fn classes_are_spelled_as_in_csharp() {
+        let names = names(&[
+            STRING,
+            (2, &["System.Int32"], Kind::Defined, &[]),
+            (8, &["System.Collections.Generic.Dictionary`2"], Kind::Defined, &[1, 9]),
+            (9, &[""], Kind::Array(1), &[2]),
+            (10, &[""], Kind::Array(2), &[9]),
+            (11, &["N.Outer`1", "Plain", "Inner`2"], Kind::Defined, &[1, 2, 8]),
+            (12, &["System.Nullable`1"], Kind::Defined, &[2]),
+            (13, &[""], Kind::Array(1), &[12]),
+            (14, &["Program", "<>c__DisplayClass0_0"], Kind::Defined, &[]),
+            (15, &["System.Int32*"], Kind::Pointer, &[2]),
+            (16, &[""], Kind::Array(1), &[15]),
+            (17, &["Outer", "Inner"], Kind::Defined, &[2]),
+        ]);
+        let spelled = |key| names.of(key).unwrap().0;
+        assert_eq!(spelled(1), "System.String", "keywords stand inside a name only");
+        assert_eq!(spelled(8), "System.Collections.Generic.Dictionary<string, int[]>");
+        assert_eq!(spelled(10), "int[,][]", "a matrix of lines");
+        assert_eq!(
+            spelled(11),
+            "N.Outer<string>.Plain.Inner<int, System.Collections.Generic.Dictionary<string, int[]>>"
+        );
+        assert_eq!((spelled(12), spelled(13)), ("System.Nullable<int>".to_owned(), "int?[]".to_owned()));
+        assert_eq!(spelled(14), "Program.<>c__DisplayClass0_0");
+        assert_eq!(spelled(16), "int*[]");
+        assert_eq!(spelled(17), "Outer.Inner<int>", "arguments that no suffix claims are the innermost type's");
+    }
+
+    #[test]
+    fn an_array_is_of_the_assembly_of_its_elements() {
+        let names = names(&[STRING, (8, &[""], Kind::Array(1), &[1]), (9, &[""], Kind::Array(1), &[8])]);
+        assert_eq!(names.of(9).unwrap(), ("string[][]".to_owned(), "System.Private.CoreLib".to_owned()));
+    }
+
+    #[test]
+    fn names_that_cannot_be_whole_end() {
+        let names = names(&[
+            (8, &["Self`2"], Kind::Defined, &[8, 8]),
+            (9, &[""], Kind::Array(1), &[9]),
+            (10, &[""], Kind::Array(1), &[99]),
+        ]);
+        assert!(names.of(8).unwrap().0.len() < 20_000);
+        assert!(names.of(9).unwrap().0.len() < 200);
+        assert_eq!(names.of(10).unwrap(), ("?[]".to_owned(), "Shop".to_owned()));
+        assert!(names.of(11).is_none());
+    }
+
+    #[test]
+    fn only_core_types_have_keywords() {
+        for (full, expected) in [
+            ("System.Byte", "byte"),
+            ("System.Decimal", "decimal"),
+            ("System.Object", "object"),
+            ("System.IntPtr", "nint"),
+            ("System.TypedReference", "System.TypedReference"),
+            ("My.System.Int32", "My.System.Int32"),
+            ("System.Int32.Inner", "System.Int32.Inner"),
+        ] {
+            assert_eq!(as_argument(full.to_owned()), expected);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Attaches to a running application, writes a snapshot of its heap into a file, and detaches.
+//!
+//! `corprof heap PID` uses it. The attach data are HEAP_OUT=/tmp/it/heap: an empty file in a folder of the reader, who holds the file
+//! open. The profiler opens it and removes its name, so that the system frees its room when both have closed it, however they end.
+//! Into the file go the blocks of the runtime (`BlockFile`), some 48 bytes an object. Afterwards the profiler creates the file
+//! /tmp/it/heap.4711, with the process id:
+//!
+//! ```text
+//! heap 1                                  the version of the format
+//! pause 460312                            microseconds for which the application stood still
+//! later 204100                            the same for a further collection, which .NET 8 makes
+//! objects 10000000
+//! bytes 480000000                         of the blocks
+//! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
+//! ```
+//!
+//! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room. After the
+//! detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
+//!
+//! The profiler begins when the reader has created the file /tmp/it/heap.wanted: the runtime has then answered the attach, which
+//! need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime lets it.
+
+use std::fmt::Write;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use corprof::args::EventPipeEvent;
+use corprof::heap_dump::{BlockFile, HeapDumpError, HeapSnapshots};
+use corprof::prelude::*;
+use corprof::settings::Settings;
+
+/// The interval at which it checks whether it is done, or no longer wanted.
+const LOOK: Duration = Duration::from_millis(10);
+/// The time limit for the reader to want the snapshot.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The reader gives up earlier, unless it was killed.
+const DEADLINE: Duration = Duration::from_secs(3600);
+
+/// The profiler. The command `corprof` has several in one library, which exports them together.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D", min_info = 12)]
+#[cfg_attr(corprof_bundle, profiler(no_export))]
+pub struct Dumper {
+    snapshots: HeapSnapshots,
+}
+
+#[callbacks]
+impl Callbacks for Dumper {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        Err("it can only attach to a running application: `corprof heap PID`".into())
+    }
+
+    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+        let detacher = cx.detacher()?;
+        let out = Settings::of_attach(data)?.of("HEAP_OUT").path();
+        let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
+        let snapshots = self.snapshots.clone();
+        cx.spawn_profiler_thread("leaves", move |cx| {
+            if work(cx, &snapshots, &out).is_break() {
+                return; // the application ends
+            }
+            let left = of_process(&out, ".left");
+            let report = move |result: corprof::Result<()>| {
+                write(&left, &result.err().map(|error| error.to_string()).unwrap_or_default());
+            };
+            // This also ends a snapshot that is being taken.
+            if let Err(error) = detacher.detach_then(report) {
+                eprintln!("dumper: cannot detach: {error}");
+            }
+        })?;
+        Ok(())
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+        self.snapshots.event_pipe_event_delivered(cx, &event);
+    }
+}
+
+/// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
+fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> ControlFlow<()> {
+    let (wanted, start) = (with_ending(out, ".wanted"), Instant::now());
+    while !wanted.exists() {
+        if start.elapsed() > PATIENCE || !out.exists() {
+            return ControlFlow::Continue(());
+        }
+        cx.wait(LOOK)?;
+    }
+    let is_done = Arc::new(AtomicBool::new(false));
+    let (is_written, snapshots, file) = (Arc::clone(&is_done), snapshots.clone(), out.to_owned());
+    let thread = cx.spawn_profiler_thread("snapshot", move |cx| {
+        write(&of_process(&file, ""), &text(snapshot(cx, &snapshots, &file)));
+        is_written.store(true, Ordering::Release);
+    });
+    if let Err(error) = thread {
+        write(&of_process(out, ""), &text(Err(HeapDumpError::Thread(error))));
+        return ControlFlow::Continue(());
+    }
+    while !is_done.load(Ordering::Acquire) && wanted.exists() {
+        cx.wait(LOOK)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Takes the snapshot, and describes it.
+fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> Result<String, HeapDumpError> {
+    let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
+    // Windows may refuse that while the reader has it open: then the reader removes it.
+    let _ = std::fs::remove_file(out);
+    let dump = snapshots.take(cx, DEADLINE, file)?;
+    let mut text = String::new();
+    let _ = writeln!(text, "pause {}", dump.cost.pause.as_micros());
+    for pause in &dump.cost.later_pauses {
+        let _ = writeln!(text, "later {}", pause.as_micros());
+    }
+    let _ = writeln!(text, "objects {}\nbytes {}", dump.cost.objects, dump.cost.bytes);
+    for &(key, class) in &dump.classes {
+        let assembly = assembly(cx, class).unwrap_or_default();
+        let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));
+    }
+    Ok(text)
+}
+
+/// The file of a snapshot, or of the reason why there is none.
+fn text(snapshot: Result<String, HeapDumpError>) -> String {
+    let is_full = |error: &io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    let rest = match snapshot {
+        Ok(text) => text,
+        Err(HeapDumpError::Sink(error)) if is_full(&error) => format!("full {}\n", line(&error.to_string())),
+        Err(error) => format!("error {}\n", line(&error.to_string())),
+    };
+    format!("heap 1\n{rest}")
+}
+
+/// The assembly that defines a class, or the elements of an array.
+fn assembly(cx: &InCallback<'_>, mut class: ClassId) -> Option<String> {
+    while let Some(array) = cx.array_class(class).ok()? {
+        class = array.element?;
+    }
+    let module = cx.class_info(class).ok()?.module;
+    Some(cx.assembly_info(cx.module_info(module).ok()?.assembly?).ok()?.name)
+}
+
+/// Obfuscated names may contain line breaks.
+fn line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+fn of_process(out: &Path, ending: &str) -> PathBuf {
+    with_ending(out, &format!(".{}{ending}", std::process::id()))
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+/// Writes a file and renames it into place, so that it is complete as soon as it exists. If the folder is gone, so is the reader.
+fn write(file: &Path, text: &str) {
+    let part = with_ending(file, ".part");
+    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
+    if let Err(error) = written
+        && file.parent().is_some_and(Path::is_dir)
+    {
+        eprintln!("dumper: {}: {error}", file.display());
+    }
+}
