@@ -68,7 +68,11 @@ impl Callbacks for CountCalls {
         let counted = Arc::clone(self.start(&Settings::of_attach(data)?)?);
         let instrumentation = cx.start_instrumentation()?;
         cx.spawn_profiler_thread("count_calls", move |cx| {
-            for function in cx.jitted_functions().unwrap_or_default() {
+            let functions = cx.wait_for_jitted_functions().unwrap_or_else(|error| {
+                eprintln!("count_calls: what is compiled already is not counted: {error}");
+                Vec::new()
+            });
+            for function in functions {
                 if cx.is_stopping() {
                     break;
                 }

@@ -120,6 +120,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("hook_functions_with_values_by_il(hooks, precompiled)", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
+    ("wait_for_jitted_functions()", Context::ProfilerThread),
 ];
 
 #[test]

@@ -23,6 +23,7 @@ use crate::instrumentation::{Instrumentation, Outcome, Rewrite, StartError};
 use crate::lock::unpoisoned;
 use crate::metadata::is_of_the_runtime;
 use crate::profiler_thread::ProfilerThread;
+use crate::report;
 use crate::session::CompileSlot;
 use crate::session::panics::catch;
 use crate::suspension;
@@ -244,7 +245,11 @@ fn attach<H: EitherHooks>(cx: &mut InAttach<'_>, hooks: H) -> std::result::Resul
     let instrumentation = cx.start_instrumentation()?;
     cx.spawn_profiler_thread("hooks", move |cx| {
         // Those that are compiled from here on are reported.
-        for function in cx.jitted_functions().unwrap_or_default() {
+        let functions = cx.wait_for_jitted_functions().unwrap_or_else(|error| {
+            report::line(format_args!("what was compiled before the attach has no hooks: {error}"));
+            Vec::new()
+        });
+        for function in functions {
             if cx.is_stopping() {
                 break;
             }

@@ -15,8 +15,9 @@ impl InCallback<'_> {
     /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InTriggers::jitted_function_versions).
     #[doc = contract!(EnumJITedFunctions)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later. On
-    /// each runtime, after an attach to an application that has assemblies which can be unloaded: until
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later, as
+    /// [`wait_for_jitted_functions`](crate::profiler_thread::ProfilerThread::wait_for_jitted_functions) does. On each runtime,
+    /// after an attach to an application that has assemblies which can be unloaded: until
     /// [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called, an unload may be under way that the
     /// runtime does not announce.
     #[doc(alias = "EnumJITedFunctions")]

@@ -27,6 +27,7 @@
 //! that does not end within two seconds is reported and left behind, because the application must end. A panic on one of them
 //! is handled like one in a callback: it is reported, and the profiler is disabled.
 
+mod jitted;
 mod rejit;
 mod runtime_events;
 
