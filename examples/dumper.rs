@@ -21,6 +21,7 @@
 //! need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime lets it.
 
 use std::fmt::Write;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -107,10 +108,14 @@ fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> C
 
 /// Takes the snapshot, and describes it.
 fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> Result<String, HeapDumpError> {
+    let blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
     let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
-    let dump = snapshots.take(cx, DEADLINE, file)?;
+    let dump = snapshots.take(cx, DEADLINE, file).inspect_err(|_| {
+        // The reader has it open, so that it would take room until the reader has learned the reason: which needs some itself.
+        let _ = blocks.set_len(0);
+    })?;
     let mut text = String::new();
     let _ = writeln!(text, "pause {}", dump.cost.pause.as_micros());
     for pause in &dump.cost.later_pauses {
