@@ -24,15 +24,25 @@ use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use class_assembly::assembly;
 use corprof::args::EventPipeEvent;
 use corprof::heap_dump::{BlockFile, HeapDumpError, HeapSnapshots};
 use corprof::prelude::*;
 use corprof::settings::Settings;
+use report_files::{of_process, with_ending, write};
+
+#[path = "shared/class_assembly.rs"]
+mod class_assembly;
+#[path = "shared/report_files.rs"]
+mod report_files;
+
+/// The name in messages.
+const NAME: &str = "dumper";
 
 /// The interval at which it checks whether it is done, or no longer wanted.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,7 +76,7 @@ impl Callbacks for Dumper {
             }
             let left = of_process(&out, ".left");
             let report = move |result: corprof::Result<()>| {
-                write(&left, &result.err().map(|error| error.to_string()).unwrap_or_default());
+                write(NAME, &left, &result.err().map(|error| error.to_string()).unwrap_or_default());
             };
             // This also ends a snapshot that is being taken.
             if let Err(error) = detacher.detach_then(report) {
@@ -93,11 +103,11 @@ fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> C
     let is_done = Arc::new(AtomicBool::new(false));
     let (is_written, snapshots, file) = (Arc::clone(&is_done), snapshots.clone(), out.to_owned());
     let thread = cx.spawn_profiler_thread("snapshot", move |cx| {
-        write(&of_process(&file, ""), &text(snapshot(cx, &snapshots, &file)));
+        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &snapshots, &file)));
         is_written.store(true, Ordering::Release);
     });
     if let Err(error) = thread {
-        write(&of_process(out, ""), &text(Err(HeapDumpError::Thread(error))));
+        write(NAME, &of_process(out, ""), &text(Err(HeapDumpError::Thread(error))));
         return ControlFlow::Continue(());
     }
     while !is_done.load(Ordering::Acquire) && wanted.exists() {
@@ -140,37 +150,7 @@ fn text(snapshot: Result<String, HeapDumpError>) -> String {
     format!("heap 1\n{rest}")
 }
 
-/// The assembly that defines a class, or the elements of an array.
-fn assembly(cx: &InCallback<'_>, mut class: ClassId) -> Option<String> {
-    while let Some(array) = cx.array_class(class).ok()? {
-        class = array.element?;
-    }
-    let module = cx.class_info(class).ok()?.module;
-    Some(cx.assembly_info(cx.module_info(module).ok()?.assembly?).ok()?.name)
-}
-
 /// Obfuscated names may contain line breaks.
 fn line(text: &str) -> String {
     text.replace(char::is_control, " ")
-}
-
-fn of_process(out: &Path, ending: &str) -> PathBuf {
-    with_ending(out, &format!(".{}{ending}", std::process::id()))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(ending);
-    path.into()
-}
-
-/// Writes a file and renames it into place, so that it is complete as soon as it exists. If the folder is gone, so is the reader.
-fn write(file: &Path, text: &str) {
-    let part = with_ending(file, ".part");
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
-    if let Err(error) = written
-        && file.parent().is_some_and(Path::is_dir)
-    {
-        eprintln!("dumper: {}: {error}", file.display());
-    }
 }

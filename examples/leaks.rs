@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use class_assembly::assembly;
 use corprof::args::EventPipeEvent;
 use corprof::detach::Detacher;
 use corprof::heap_dump::{BlockFile, HeapSnapshots};
@@ -24,6 +25,9 @@ use corprof_export::{Output, application_name};
 use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
 use corprof_heap::report::{Options as Size, Report};
 use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Paths};
+
+#[path = "shared/class_assembly.rs"]
+mod class_assembly;
 
 /// A snapshot that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -144,15 +148,6 @@ fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots) -> Result<He
     })?;
     let graph = reader.finish()?;
     if graph.losses().is_cut() { Err(format!("the dump is cut: {}", graph.losses()).into()) } else { Ok(graph) }
-}
-
-/// The assembly that defines a class, or the elements of an array.
-fn assembly(cx: &InCallback<'_>, mut class: ClassId) -> Option<String> {
-    while let Some(array) = cx.array_class(class).ok()? {
-        class = array.element?;
-    }
-    let module = cx.class_info(class).ok()?.module;
-    Some(cx.assembly_info(cx.module_info(module).ok()?.assembly?).ok()?.name)
 }
 
 /// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the same classes.

@@ -4,8 +4,8 @@
 //! the file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which contains the reason if
 //! the profiler could not detach. Without STACKS_OUT it prints to standard error.
 
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,6 +13,10 @@ use std::time::Duration;
 use corprof::prelude::*;
 use corprof::settings::Settings;
 use corprof::walk::{Round, Sample, SampledThread, Sampler};
+use report_files::{of_process, write};
+
+#[path = "shared/report_files.rs"]
+mod report_files;
 
 /// The interval at which it checks whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
@@ -46,7 +50,7 @@ impl Callbacks for Stacks {
             if round.samples().any(lacks_room) && rounds < ROUNDS {
                 return; // the next round has more room
             }
-            write(file.as_deref(), "", &text(round));
+            tell(file.as_deref(), "", &text(round));
             round.end_sampling();
             is_seen.store(true, Ordering::Release);
         })?;
@@ -59,7 +63,7 @@ impl Callbacks for Stacks {
             }
             let out = out.clone();
             let report = move |result: corprof::Result<()>| {
-                write(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
+                tell(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
             };
             if let Err(error) = detacher.detach_then(report) {
                 eprintln!("stacks: cannot detach: {error}");
@@ -121,12 +125,10 @@ fn line(text: &str) -> String {
     text.trim().replace(char::is_control, " ")
 }
 
-/// Writes a file and renames it into place, so that it is complete as soon as it exists.
-fn write(out: Option<&Path>, ending: &str, text: &str) {
-    let Some(out) = out else { return eprint!("{text}") };
-    let file = PathBuf::from(format!("{}.{}{ending}", out.display(), std::process::id()));
-    let part = file.with_extension("part");
-    if let Err(error) = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file)) {
-        eprintln!("stacks: {}: {error}", file.display());
+/// Writes a file, or to standard error.
+fn tell(out: Option<&Path>, ending: &str, text: &str) {
+    match out {
+        Some(out) => write("stacks", &of_process(out, ending), text),
+        None => eprint!("{text}"),
     }
 }

@@ -31,6 +31,13 @@ use corprof::prelude::*;
 use corprof::settings::Settings;
 use corprof::sync::Mutex;
 use corprof::walk::{Mode, Report, Round, Sampler};
+use report_files::{of_process, with_ending, write};
+
+#[path = "shared/report_files.rs"]
+mod report_files;
+
+/// The name in messages.
+const NAME: &str = "top";
 
 /// The interval at which it looks at the lease.
 const LOOK: Duration = Duration::from_millis(100);
@@ -233,7 +240,7 @@ impl Callbacks for Top {
                     written = Instant::now();
                     // The sampler must not wait for a file.
                     let text = state.lock(cx).as_ref().map(State::text);
-                    write(&of_process(&out, ""), &text.unwrap_or_default());
+                    write(NAME, &of_process(&out, ""), &text.unwrap_or_default());
                 }
             };
             if stay == Stay::Expired {
@@ -250,7 +257,7 @@ impl Callbacks for Top {
     /// Writes what was counted since the last second: the application ends.
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         if let Some(state) = &*self.state.lock(cx) {
-            write(&of_process(&state.out, ""), &state.text());
+            write(NAME, &of_process(&state.out, ""), &state.text());
         }
     }
 }
@@ -259,7 +266,7 @@ impl Callbacks for Top {
 fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
     let stays = result.err();
     if stay == Stay::Ended {
-        return write(&of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
+        return write(NAME, &of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
     }
     if let Some(error) = stays {
         eprintln!("top: cannot detach: {error}");
@@ -267,26 +274,5 @@ fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
     let _ = std::fs::remove_file(of_process(out, ""));
     if let Some(folder) = out.parent() {
         let _ = std::fs::remove_dir(folder); // unless there are files of others
-    }
-}
-
-fn of_process(out: &Path, ending: &str) -> PathBuf {
-    with_ending(out, &format!(".{}{ending}", std::process::id()))
-}
-
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(ending);
-    path.into()
-}
-
-/// Writes a file and renames it into place, so that it is always complete. If the folder is gone, so is the reader.
-fn write(file: &Path, text: &str) {
-    let part = with_ending(file, ".part");
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
-    if let Err(error) = written
-        && file.parent().is_some_and(Path::is_dir)
-    {
-        eprintln!("top: {}: {error}", file.display());
     }
 }
