@@ -2,24 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
-use corprof_sys as sys;
+use std::time::Instant;
 
 use crate::context::InTriggers;
 use crate::error::Result;
 use crate::event_mask::Event;
 use crate::id::{AssemblyId, FunctionId, ModuleId, ThreadId};
+use crate::info::{PAUSE, is_passing};
 use crate::profiler::Profiler;
 use crate::report;
 use crate::session::catch_up::CatchUp;
 use crate::session::panics::catch;
 
 use super::Adapter;
-
-/// How long the catch-up waits for the end of an unload, during which .NET 10 cannot list functions.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
 
 impl<P: Profiler> Adapter<P> {
     /// Reports what the runtime lists and no event has reported.
@@ -128,11 +123,7 @@ impl<P: Profiler> Adapter<P> {
         let begin = Instant::now();
         while self.state.gate.is_open() {
             match cx.jitted_functions() {
-                Err(error)
-                    if error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE && begin.elapsed() < PATIENCE =>
-                {
-                    std::thread::sleep(PAUSE);
-                }
+                Err(error) if is_passing(&error, begin) => std::thread::sleep(PAUSE),
                 functions => return functions.map(Some),
             }
         }

@@ -1,5 +1,7 @@
 //! Lists of the functions that have been compiled just in time.
 
+use std::time::{Duration, Instant};
+
 use corprof_sys as sys;
 
 use super::code::FunctionVersion;
@@ -8,6 +10,16 @@ use crate::error::{Error, Result};
 use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ReJitId};
+
+/// The time between two attempts to list functions.
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether to ask for a list again: it was refused because something is being unloaded, and `begin` is not long ago.
+pub(crate) fn is_passing(error: &Error, begin: Instant) -> bool {
+    /// An unload takes milliseconds, but the machine may be busy.
+    const PATIENCE: Duration = Duration::from_secs(10);
+    error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE && begin.elapsed() < PATIENCE
+}
 
 impl InCallback<'_> {
     /// The functions that have been or are being compiled just in time.

@@ -40,6 +40,7 @@ pub use event_pipe::{
 pub use exceptions::ExceptionClause;
 pub use handles::{HandleKind, ObjectHandle};
 pub use heap::{GenerationRange, NonGcRange};
+pub(crate) use jitted::{PAUSE, is_passing};
 pub use layouts::{ClassLayout, FieldOffset, StringLayout};
 pub use modules::ModuleInfo;
 pub use objects::{ArrayDimension, ArrayObject};
