@@ -169,8 +169,8 @@ impl InInitialize<'_> {
     /// Like [`hook_functions_by_il`](Self::hook_functions_by_il), for hooks that receive arguments and results: the same hooks as
     /// those of [`hook_functions_with_values`](Self::hook_functions_with_values), and the same values.
     ///
-    /// Compiled code calls them directly, as it calls a [`Probe`](crate::edit::Probe), which is faster than the runtime's slow path.
-    /// What differs from the runtime's own hooks, besides what is said there:
+    /// Compiled code calls them directly, as it calls a [`Probe`](crate::edit::Probe), and not by the runtime's slow path. What
+    /// differs from the runtime's own hooks, besides what is said there:
     /// - The first 16 arguments are passed, `this` included; more are
     ///   [`TooManyArguments`](crate::values::Unreadable::TooManyArguments).
     /// - All instantiations of a generic method share its code, so values whose types depend on a type parameter are

@@ -28,8 +28,8 @@ bitflags::bitflags! {
 /// only methods that are called.
 ///
 /// [`hook_functions_with_values_by_il`](crate::InInitialize::hook_functions_with_values_by_il) takes the same hooks, and adds their
-/// calls to the code of the methods: faster, and after attach as well. What cannot be had there is said there. The following is
-/// about the runtime's slow path.
+/// calls to the code of the methods, after attach as well. What cannot be had there is said there. The following is about the
+/// runtime's slow path.
 ///
 /// Some functions are not hooked, as the slow path is not made for them: functions that native code calls
 /// (`UnmanagedCallersOnly`), and runtime-async methods (opt-in on .NET 10). After the first runtime-async method, all methods
