@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
+use crate::timer::KNOWN_CALLS;
+
 /// The table: how often each method was called.
 fn counts(outcome: &Outcome) -> BTreeMap<&str, u64> {
     let rows = outcome.stderr.lines().filter_map(|line| {
@@ -23,16 +25,7 @@ fn count_calls_counts_each_call() -> Result<()> {
             let outcome = run("Calls").args(["2"]).env("COUNT_CALLS_FILTER", "Known.*").run()?;
             ensure!(outcome.status == bare.status && outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");
             let counts_of = counts(&outcome);
-            // As `timer` counts them.
-            for (name, expected) in [
-                ("Known.Fib(", 2 * 1973),
-                ("Known.Deep(", 2 * 10_001),
-                ("Known.Outer(", 200),
-                ("Known.Inner(", 200),
-                ("Known.Throw(", 50),
-                ("Known.Cleanup(", 200),
-                ("Known.Filter(", 50),
-            ] {
+            for (name, expected) in KNOWN_CALLS {
                 let found = counts_of.iter().find(|(method, _)| method.starts_with(name)).map(|(_, calls)| *calls);
                 ensure!(found == Some(expected), "{runtime}, tiered {tiered}: {name} {found:?}: {outcome}");
             }

@@ -8,6 +8,17 @@ use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
+/// How often `Calls 2` calls its methods: twice Fib(15), Deep(10000), and a hundred calls of which every fourth throws.
+pub(crate) const KNOWN_CALLS: [(&str, u64); 7] = [
+    ("Known.Fib(", 2 * 1973),
+    ("Known.Deep(", 2 * 10_001),
+    ("Known.Outer(", 200),
+    ("Known.Inner(", 200),
+    ("Known.Throw(", 50),
+    ("Known.Cleanup(", 200),
+    ("Known.Filter(", 50),
+];
+
 /// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
 type Totals = [u64; 4];
 
@@ -88,16 +99,7 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
         let times = time(run)?;
         times.outcome.exited_with(0)?;
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
-        // Twice Fib(15), Deep(10000), and a hundred calls of which every fourth throws.
-        times.calls_are(&[
-            ("Known.Fib(", 2 * 1973),
-            ("Known.Deep(", 2 * 10_001),
-            ("Known.Outer(", 200),
-            ("Known.Inner(", 200),
-            ("Known.Throw(", 50),
-            ("Known.Cleanup(", 200),
-            ("Known.Filter(", 50),
-        ])?;
+        times.calls_are(&KNOWN_CALLS)?;
         times.edges_are(&[
             ("(nobody)", "Known.Fib(", 2),
             ("Known.Fib(", "Known.Fib(", 2 * 1972),
