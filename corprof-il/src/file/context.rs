@@ -25,7 +25,10 @@ impl InAssembly<'_> {
         if let Some(owner) = owner {
             references.extend(self.references(owner.token(), Type::TypeParameter));
         }
-        Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references })
+        let type_parameters =
+            owner.map_or(0, |owner| assembly.generic_parameters.get(&owner.token()).map_or(0, Vec::len));
+        let type_parameters = u32::try_from(type_parameters).ok();
+        Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references, type_parameters })
     }
 
     /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`. The

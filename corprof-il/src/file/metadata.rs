@@ -190,6 +190,7 @@ impl Metadata {
     fn user_string_bytes<'f>(&self, file: &'f [u8], at: u32) -> Option<&'f [u8]> {
         let bytes = file.get(self.user_strings.clone())?.get(at as usize..)?;
         let (length, start) = compressed(bytes)?;
-        bytes.get(start..start.checked_add(length)?).filter(|_| at != 0)
+        // The empty literal has its last byte. Runtimes find no string where there is no byte at all.
+        bytes.get(start..start.checked_add(length)?).filter(|bytes| at != 0 && !bytes.is_empty())
     }
 }

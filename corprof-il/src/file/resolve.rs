@@ -31,6 +31,8 @@ const STATIC_FIELD: u32 = 0x10;
 const STATIC_METHOD: u32 = 0x10;
 const VIRTUAL_METHOD: u32 = 0x40;
 const ABSTRACT_METHOD: u32 = 0x400;
+/// TypeAttributes: no object can be made of it. Interfaces have it as well.
+const ABSTRACT_TYPE: u32 = 0x80;
 /// TypeAttributes: it is an interface.
 pub(super) const INTERFACE: u32 = 0x20;
 
@@ -108,6 +110,15 @@ impl<'a> InAssembly<'a> {
     pub(super) fn definition_of(&self, row: u32) -> Option<(Self, u32)> {
         let (number, row) = self.definition(row, 0)?;
         Some((self.set.get(number)?, row))
+    }
+
+    /// The definition that a token of a type names, and the assembly that has it.
+    fn named(&self, token: Token) -> Option<(Self, u32)> {
+        match token.table()? {
+            Table::TypeDef => Some((*self, token.row())),
+            Table::TypeRef => self.definition_of(token.row()),
+            _ => None,
+        }
     }
 
     fn of_definition(&self, row: u32) -> Option<TypeInfo> {
@@ -208,9 +219,9 @@ impl<'a> InAssembly<'a> {
         Some(there.cell(0x04, field, 0)? & STATIC_FIELD != 0)
     }
 
-    /// Whether a method that is named here is virtual, if its definition is found. Overloads are taken to be alike, but static
-    /// ones and others.
-    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<bool> {
+    /// Whether a method that is named here is virtual, and whether it is abstract, if its definition is found. Overloads are
+    /// taken to be alike, but static ones and others; of overloads that are not all abstract, none is.
+    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<(bool, bool)> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;
         let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
@@ -218,8 +229,10 @@ impl<'a> InAssembly<'a> {
         let is_it = |method: &u32| {
             there.string(0x06, *method, 3) == Some(name) && (flags(*method) & STATIC_METHOD == 0) == has_this
         };
-        let method = (first..end).take(1 << 16).find(is_it)?;
-        Some(flags(method) & VIRTUAL_METHOD != 0)
+        let mut methods = (first..end).take(1 << 16).filter(is_it).map(flags);
+        let one = methods.next()?;
+        let is_abstract = |flags: u32| flags & ABSTRACT_METHOD != 0;
+        Some((one & VIRTUAL_METHOD != 0, is_abstract(one) && methods.all(is_abstract)))
     }
 }
 
@@ -256,8 +269,9 @@ impl Resolve for InAssembly<'_> {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                let is_virtual = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
-                Some(MethodInfo { owner, signature, is_constructor, is_abstract: false, is_virtual })
+                let found = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
+                let (is_virtual, is_abstract) = (found.map(|found| found.0), found.is_some_and(|found| found.1));
+                Some(MethodInfo { owner, signature, is_constructor, is_abstract, is_virtual })
             }
             _ => None,
         }
@@ -299,6 +313,19 @@ impl Resolve for InAssembly<'_> {
     fn has_string(&self, token: Token) -> bool {
         token.table() == Some(Table::UserString)
             && self.assembly.metadata.has_user_string(&self.assembly.bytes, token.row())
+    }
+
+    fn is_generic(&self, token: Token) -> bool {
+        let found = self.named(token);
+        found.is_some_and(|(there, row)| {
+            let definition = Token::from_raw(TypeDef::NIL.as_raw() | row);
+            there.assembly.generic_parameters.contains_key(&definition)
+        })
+    }
+
+    fn is_abstract(&self, token: Token) -> bool {
+        let flags = self.named(token).and_then(|(there, row)| there.assembly.cell(0x02, row, 0));
+        flags.is_some_and(|flags| flags & ABSTRACT_TYPE != 0)
     }
 
     fn delegate(&self, token: Token) -> Option<MethodSignature> {

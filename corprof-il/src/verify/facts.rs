@@ -9,6 +9,39 @@ use super::resolve::{MethodInfo, Resolve};
 use crate::signature::{CallingConvention, MethodSignature, Signature, Type};
 use crate::token::{Table, Token, TypeDefOrRef};
 
+/// How many generic parameters of its type and method a body must have, so that all it speaks of are there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    of_type: u32,
+    of_method: u32,
+}
+
+impl Needs {
+    fn of(ty: Option<&Type>) -> Self {
+        let mut needs = Self::default();
+        ty.into_iter().for_each(|ty| needs.add(ty));
+        needs
+    }
+
+    fn add(&mut self, ty: &Type) {
+        match ty {
+            Type::TypeParameter(number) => self.of_type = self.of_type.max(number.saturating_add(1)),
+            Type::MethodParameter(number) => self.of_method = self.of_method.max(number.saturating_add(1)),
+            Type::Pointer(inner) | Type::ByRef(inner) | Type::SzArray(inner) | Type::Array(inner, _) => self.add(inner),
+            Type::Modified { inner, .. } | Type::InternalModified { inner, .. } | Type::Pinned(inner) => {
+                self.add(inner)
+            }
+            Type::Generic { arguments, .. } => arguments.iter().for_each(|ty| self.add(ty)),
+            Type::FunctionPointer(signature) => self.add_signature(signature),
+            Type::Primitive(_) | Type::Class(_) | Type::ValueType(_) | Type::Internal(_) => {}
+        }
+    }
+
+    fn add_signature(&mut self, signature: &MethodSignature) {
+        signature.parameters.iter().chain([&signature.return_type]).for_each(|ty| self.add(ty));
+    }
+}
+
 /// A method as a call sees it.
 #[derive(Debug)]
 pub(super) struct Method {
@@ -20,6 +53,11 @@ pub(super) struct Method {
     pub(super) is_constructor: bool,
     pub(super) is_abstract: bool,
     pub(super) is_virtual: Option<bool>,
+    /// Whether no object can be made of the owner.
+    pub(super) is_of_abstract: bool,
+    /// Whether the owner is a generic type without arguments.
+    pub(super) is_of_open: bool,
+    pub(super) needs: Needs,
 }
 
 /// A field as an access sees it.
@@ -28,6 +66,9 @@ pub(super) struct Field {
     pub(super) owner: Kind,
     pub(super) kind: Kind,
     pub(super) is_static: Option<bool>,
+    /// Whether the owner is a generic type without arguments.
+    pub(super) is_of_open: bool,
+    pub(super) needs: Needs,
 }
 
 /// Answers of a [`Resolve`], as the stack sees them.
@@ -61,10 +102,16 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             Table::MethodDef | Table::MemberRef => self.instantiated(token, None),
             Table::MethodSpec => {
                 let (generic, arguments) = self.resolve.method_spec(token)?;
-                self.instantiated(generic, Some(&arguments))
+                let mut method = self.instantiated(generic, Some(&arguments))?;
+                arguments.iter().for_each(|ty| method.needs.add(ty));
+                Some(method)
             }
             Table::StandAloneSignature => match self.resolve.signature(token)? {
-                Signature::Method(signature) => Some(self.called(&signature, Scope::default(), Kind::Unknown)),
+                Signature::Method(signature) => {
+                    let mut method = self.called(&signature, Scope::default(), Kind::Unknown);
+                    method.needs.add_signature(&signature);
+                    Some(method)
+                }
                 _ => None,
             },
             _ => None,
@@ -81,7 +128,15 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let scope = Scope { of_type, of_method };
         let MethodInfo { is_constructor, is_abstract, is_virtual, .. } = info;
         let called = self.called(&info.signature, scope, owner);
-        Some(Method { is_constructor, is_abstract, is_virtual, ..called })
+        let definition = match spec.as_deref().map(Type::unmodified) {
+            Some(Type::Generic { definition, .. }) => Some(*definition),
+            _ => info.owner,
+        };
+        let is_of_abstract =
+            is_constructor && definition.is_some_and(|definition| self.resolve.is_abstract(definition.token()));
+        let is_of_open = self.is_open(info.owner);
+        let needs = Needs::of(spec.as_deref());
+        Some(Method { is_constructor, is_abstract, is_virtual, is_of_abstract, is_of_open, needs, ..called })
     }
 
     /// The kind of a member's owner on the stack, and its spelling in a type spec.
@@ -103,8 +158,18 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let parameters = parameters.collect();
         let returns = self.types.kind(self.resolve, &signature.return_type, scope);
         let has_this = signature.has_this && !signature.explicit_this;
-        let (is_constructor, is_abstract, is_virtual) = (false, false, None);
-        Method { owner, has_this, parameters, returns, is_constructor, is_abstract, is_virtual }
+        Method {
+            owner,
+            has_this,
+            parameters,
+            returns,
+            is_constructor: false,
+            is_abstract: false,
+            is_virtual: None,
+            is_of_abstract: false,
+            is_of_open: false,
+            needs: Needs::default(),
+        }
     }
 
     /// A field by any token that an access can have; `None` if it names no field.
@@ -123,13 +188,24 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let (owner, spec) = self.owner(info.owner)?;
         let scope = Scope { of_type: arguments(spec.as_deref()), of_method: None };
         let kind = self.types.kind(self.resolve, &info.ty, scope)?;
-        Some(Field { owner, kind, is_static: info.is_static })
+        let (is_of_open, needs) = (self.is_open(info.owner), Needs::of(spec.as_deref()));
+        Some(Field { owner, kind, is_static: info.is_static, is_of_open, needs })
     }
 
     /// Whether a token names a type that can be caught.
     pub(super) fn is_class(&mut self, token: Token) -> bool {
         let found = self.types.operand(self.resolve, token);
         found.is_some_and(|ty| !ty.is_void && !ty.is_by_ref)
+    }
+
+    fn is_open(&mut self, owner: Option<TypeDefOrRef>) -> bool {
+        owner.is_some_and(|owner| self.types.is_open(self.resolve, owner.token()))
+    }
+
+    /// The generic parameters that a type speaks of.
+    pub(super) fn needs(&mut self, token: Token) -> Needs {
+        let is_spec = token.table() == Some(Table::TypeSpec);
+        if is_spec { Needs::of(self.types.spec(self.resolve, token).as_deref()) } else { Needs::default() }
     }
 }
 
@@ -147,11 +223,32 @@ pub(super) struct Frame {
     pub(super) returns: Option<Kind>,
     pub(super) is_vararg: bool,
     pub(super) has_this: bool,
+    /// How many generic parameters the type and the method have.
+    has: Needs,
+    /// Those that the local variables speak of.
+    local_needs: Needs,
     /// The generic parameters that only reference types can stand for.
     references: Vec<Kind>,
 }
 
 impl Frame {
+    /// The first generic parameter that is missing, if one is.
+    pub(super) fn missing(&self, needs: Needs) -> Option<String> {
+        let Needs { of_type, of_method } = needs;
+        if of_type > self.has.of_type {
+            Some(format!("!{}", of_type - 1))
+        } else if of_method > self.has.of_method {
+            Some(format!("!!{}", of_method - 1))
+        } else {
+            None
+        }
+    }
+
+    /// As [`missing`](Self::missing), of the local variables.
+    pub(super) fn missing_in_locals(&self) -> Option<String> {
+        self.missing(self.local_needs)
+    }
+
     /// Whether both are references, one or both of a generic parameter that only reference types can stand for.
     #[cold]
     pub(super) fn is_same_reference(&self, a: Kind, b: Kind) -> bool {
@@ -172,12 +269,14 @@ pub struct MethodContext {
     pub returns: Option<Type>,
     /// The generic parameters of the method and its type that only reference types can stand for, by their constraints.
     pub references: Vec<Type>,
+    /// How many generic parameters the type has; `None` if that is not known, and then nothing is refused because of it.
+    pub type_parameters: Option<u32>,
 }
 
 impl MethodContext {
     /// A method with this signature, of this type.
     pub const fn new(owner: Option<TypeDefOrRef>, signature: MethodSignature) -> Self {
-        Self { owner, signature, returns: None, references: Vec::new() }
+        Self { owner, signature, returns: None, references: Vec::new(), type_parameters: None }
     }
 }
 
@@ -191,6 +290,11 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             returns: None,
             is_vararg: signature.convention == CallingConvention::VarArg,
             has_this: signature.has_this && !signature.explicit_this,
+            has: Needs {
+                of_type: context.type_parameters.unwrap_or(u32::MAX),
+                of_method: signature.generic_parameters,
+            },
+            local_needs: Needs::default(),
             references: Vec::new(),
         };
         for ty in &context.references {
@@ -211,6 +315,7 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
         if let Some(token) = locals {
             let Signature::Locals(types) = self.resolve.signature(token)? else { return None };
             for ty in &types {
+                frame.local_needs.add(ty);
                 frame.locals.push(self.types.kind(self.resolve, ty, Scope::default()).unwrap_or(Kind::Unknown));
             }
         }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::resolve::{Category, Resolve, TypeInfo, WellKnown};
 use crate::signature::{MethodSignature, Primitive, Type};
-use crate::token::Token;
+use crate::token::{Table, Token};
 
 /// Names a value type that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +115,7 @@ pub(super) struct Types {
     named: FxHashMap<Token, Kind>,
     infos: FxHashMap<Token, Option<TypeInfo>>,
     specs: FxHashMap<Token, Option<std::rc::Rc<Type>>>,
+    generic: FxHashMap<Token, bool>,
     key: Vec<u8>,
 }
 
@@ -181,6 +182,12 @@ impl Types {
     pub(super) fn spec<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<std::rc::Rc<Type>> {
         let found = self.specs.entry(token);
         found.or_insert_with(|| resolve.type_spec(token).map(std::rc::Rc::new)).clone()
+    }
+
+    /// Whether a token names a generic type without arguments.
+    pub(super) fn is_open<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> bool {
+        let is_named = matches!(token.table(), Some(Table::TypeDef | Table::TypeRef));
+        is_named && *self.generic.entry(token).or_insert_with(|| resolve.is_generic(token))
     }
 
     /// The kind of a type in a signature; nothing for `void`.

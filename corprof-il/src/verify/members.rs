@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::Rule;
-use super::facts::Method;
+use super::facts::{Method, Needs};
 use super::kind::Kind;
 use super::resolve::{Resolve, WellKnown};
 use super::stack::Flowing;
@@ -12,10 +12,28 @@ use crate::opcode::Opcode as O;
 use crate::token::{Table, Token};
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
+    /// A member of a generic type without arguments, or of one with generic parameters that the method and its type do not
+    /// have.
+    pub(super) fn member(&mut self, is_of_open: bool, needs: Needs) {
+        if is_of_open {
+            self.breach(Rule::BadType, "a member of a generic type without arguments", "of one with arguments");
+        }
+        self.needs(needs);
+    }
+
+    /// Generic parameters that the method and its type do not have.
+    pub(super) fn needs(&mut self, needs: Needs) {
+        if let Some(missing) = self.frame.missing(needs) {
+            self.breach(Rule::GenericParameter, missing, "a generic parameter of the method or its type");
+        }
+    }
+
     pub(super) fn ldtoken(&mut self, token: Token) {
         let of = match token.table() {
             Some(Table::TypeDef | Table::TypeRef | Table::TypeSpec) => {
                 // Any type will do, `void` and by-refs as well.
+                let needs = self.facts.needs(token);
+                self.needs(needs);
                 let is_type = self.facts.types.operand(self.facts.resolve, token).is_some();
                 is_type.then_some(WellKnown::TypeHandle)
             }
@@ -53,6 +71,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             return;
         };
+        self.member(field.is_of_open, field.needs);
         if field.is_static.is_some_and(|found| found != is_static) {
             let kinds = ["an instance field", "a static field"];
             let name = |is: bool| kinds.get(usize::from(is)).copied().unwrap_or_default();
@@ -106,6 +125,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             return;
         };
+        self.member(method.is_of_open, method.needs);
         if is_calli {
             self.pop_where(|kind| matches!(kind, Kind::Native | Kind::Unknown), "a pointer to a function");
         }
@@ -130,6 +150,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Newobj => {
                 if !method.is_constructor || !method.has_this {
                     self.breach(Rule::CtorExpected, "another method", "a constructor");
+                }
+                if method.is_of_abstract {
+                    self.breach(Rule::NewobjAbstract, "an abstract class", "one that objects can be made of");
                 }
                 return self.push(method.owner);
             }

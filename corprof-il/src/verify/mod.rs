@@ -27,7 +27,7 @@ pub use rule::{IlError, Rule};
 
 use std::fmt;
 
-use crate::body::{Body, InsnId, Intervals, RegionId};
+use crate::body::{Body, InsnId, Intervals, RegionId, RegionKind};
 use facts::Facts;
 
 /// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for each.
@@ -84,6 +84,25 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
             report.add(Rule::BadSignature, None, locals, "a signature of local variables");
             return Err(report.errors);
         };
+        if let Some(missing) = frame.missing_in_locals() {
+            report.add(
+                Rule::GenericParameter,
+                None,
+                format!("{missing} in a local variable"),
+                "one that the method has",
+            );
+        }
+        for id in body.region_ids() {
+            let Some(RegionKind::Catch(token)) = body.region(id).map(|region| region.kind) else { continue };
+            if let Some(missing) = frame.missing(self.facts.needs(token)) {
+                report.add_region(
+                    Rule::GenericParameter,
+                    id.0,
+                    missing,
+                    "a generic parameter of the method or its type",
+                );
+            }
+        }
         flow::check(&mut report, &frame, &contexts, &places);
         let max_stack =
             stack::check(&mut report, &mut self.facts, &frame, &Places { places: &places, contexts, intervals });

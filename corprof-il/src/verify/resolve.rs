@@ -28,6 +28,19 @@ pub trait Resolve {
     /// Whether a token names a literal string.
     fn has_string(&self, token: Token) -> bool;
 
+    /// Whether a type that is defined or named here has generic parameters; `false` also if that could not be found out.
+    fn is_generic(&self, token: Token) -> bool {
+        let _ = token;
+        false
+    }
+
+    /// Whether no object can be made of this type, as it is an abstract class or an interface; `false` also if that could not
+    /// be found out.
+    fn is_abstract(&self, token: Token) -> bool {
+        let _ = token;
+        false
+    }
+
     /// The signature of `Invoke`, if this type is a delegate; `None` if it is none, or that could not be found out. A generic
     /// one has it in terms of its own parameters.
     ///

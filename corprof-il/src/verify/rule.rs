@@ -118,13 +118,17 @@ rules! {
     BadToken,
     /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one.
     BadType,
+    /// A type, a member or a signature speaks only of generic parameters that the method and its type have.
+    GenericParameter,
     /// `newobj` calls a constructor.
     CtorExpected,
+    /// `newobj` makes an object of a class that is not abstract.
+    NewobjAbstract,
     /// A delegate is made of a method whose signature fits its `Invoke`, named by `ldftn` or `ldvirtftn` right before.
     DelegateCtor,
     /// `callvirt` calls an instance method.
     CallVirtOnStatic,
-    /// `call` calls a method with a body.
+    /// `call` and `ldftn` name a method with a body.
     CallAbstract,
     /// An instance field is used with an object, a static one without.
     FieldStatic,

@@ -155,15 +155,20 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 let token = insn.token().unwrap_or_default();
                 let is_method = !matches!(token.table(), Some(Table::StandAloneSignature));
                 let method = self.facts.method(token).filter(|_| is_method);
-                if method.is_none() {
-                    self.bad_token(Some(token), "a method");
+                match &method {
+                    Some(method) => self.member(method.is_of_open, method.needs),
+                    None => self.bad_token(Some(token), "a method"),
                 }
                 if insn.opcode() == O::Ldvirtftn {
                     self.pop_kind(Kind::Object);
                 }
                 let is_constrained = self.constrained(insn);
-                if let (true, Some(method)) = (is_constrained, &method) {
-                    self.constrained_call(method);
+                match &method {
+                    Some(method) if is_constrained => self.constrained_call(method),
+                    Some(method) if method.is_abstract && insn.opcode() == O::Ldftn => {
+                        self.breach(Rule::CallAbstract, "an abstract method", "one with a body, or ldvirtftn");
+                    }
+                    _ => {}
                 }
                 self.push(if method.is_some() { Kind::Function(token) } else { Kind::Unknown });
             }
@@ -405,6 +410,13 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             self.bad_token(token, "a type");
             return Kind::Unknown;
         };
+        if let Some(token) = token {
+            let needs = self.facts.needs(token);
+            self.needs(needs);
+            if self.facts.types.is_open(self.facts.resolve, token) {
+                self.breach(Rule::BadType, "a generic type without arguments", "one with arguments");
+            }
+        }
         if found.is_void || found.is_by_ref {
             self.breach(Rule::BadType, if found.is_void { "void" } else { "a by-ref type" }, "another type");
         }

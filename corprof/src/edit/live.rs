@@ -44,6 +44,8 @@ impl<'a> LiveMetadata<'a> {
         }
         context.references = self.references(method, Type::MethodParameter);
         context.references.extend(self.references(props.class, Type::TypeParameter));
+        let of_type = if props.class.token().is_nil() { Some(0) } else { self.type_parameters(props.class) };
+        context.type_parameters = of_type;
         Some(context)
     }
 
@@ -58,6 +60,10 @@ impl<'a> LiveMetadata<'a> {
         let name = name.strip_prefix("System.Threading.Tasks.")?;
         let is_task = ["Task", "Task`1", "ValueTask", "ValueTask`1"].contains(&name);
         is_task.then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
+    }
+
+    fn type_parameters(&self, class: TypeDef) -> Option<u32> {
+        u32::try_from(self.import.generic_params(class).ok()?.len()).ok()
     }
 
     /// The generic parameters that only reference types can stand for, or perhaps only such, if a constraint is a type of
@@ -246,6 +252,17 @@ impl Resolve for LiveMetadata<'_> {
     fn has_string(&self, token: Token) -> bool {
         token.table() == Some(Table::UserString)
             && self.import.user_string_units(UserString::from_raw(token.as_raw())).is_ok()
+    }
+
+    fn is_generic(&self, token: Token) -> bool {
+        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()));
+        definition.and_then(|definition| self.type_parameters(definition)).is_some_and(|count| count > 0)
+    }
+
+    fn is_abstract(&self, token: Token) -> bool {
+        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()));
+        let props = definition.and_then(|definition| self.import.type_def(definition).ok());
+        props.is_some_and(|props| props.flags.contains(sys::tdAbstract))
     }
 
     fn delegate(&self, token: Token) -> Option<MethodSignature> {

@@ -1,5 +1,6 @@
 //! Counts the outcomes of the mutants, and keeps those that prove the verifier wrong.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -54,10 +55,15 @@ impl Tally {
 
     /// Of the mutants that the runtime compiled, the share that the verifier refuses.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a share of some hundred thousand")]
     pub fn refused_share(&self) -> f64 {
+        self.share(self.refused.values().sum())
+    }
+
+    /// The share of so many of those that were refused and tried, in all that the runtime compiled.
+    #[expect(clippy::cast_precision_loss, reason = "a share of some hundred thousand")]
+    fn share(&self, tried: usize) -> f64 {
         let refused = self.refused.values().sum::<usize>() * self.every_refused;
-        refused as f64 / (self.compiled + refused).max(1) as f64
+        (tried * self.every_refused) as f64 / (self.compiled + refused).max(1) as f64
     }
 }
 
@@ -80,9 +86,15 @@ impl fmt::Display for Tally {
             writeln!(f, "  {verdict:8} {mode:10} {count:>7}  {ending}")?;
         }
         let percent = self.refused_share() * 100.0;
-        writeln!(f, "  {percent:.1} % of what can be compiled is refused; of every {} by rule:", self.every_refused)?;
-        for (rule, count) in &self.refused {
-            writeln!(f, "  {count:>7}  {rule}")?;
+        let every = self.every_refused;
+        writeln!(
+            f,
+            "  {percent:.1} % of what can be compiled is refused, by rule (of every {every} refused one was tried):"
+        )?;
+        let mut rules: Vec<_> = self.refused.iter().collect();
+        rules.sort_unstable_by_key(|(rule, count)| (Reverse(**count), **rule));
+        for (rule, count) in rules {
+            writeln!(f, "  {:>6.2} % {count:>7}  {rule}", self.share(*count) * 100.0)?;
         }
         for thrown in &self.thrown {
             writeln!(f, "  accepted: {thrown}")?;
