@@ -1,6 +1,8 @@
 //! ReJIT: a program's output changes with the bodies that a profiler gives its methods, and changes back.
 
-use anyhow::{Result, ensure};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
 use corprof_tests::{Run, Runtime};
 
 const LIBRARY: &str = "rejit";
@@ -64,6 +66,48 @@ fn without_the_flag_every_request_is_refused() -> Result<()> {
         for call in ["RequestReJIT", "RequestReJITWithInliners", "RequestRevert"] {
             let refused = format!("rejit| refused {call}: CORPROF_E_REJIT_NOT_ENABLED");
             ensure!(outcome.stderr.contains(&refused), "{call} was not refused: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// The program and the profiler give up after five minutes.
+const LONGEST: Duration = Duration::from_secs(330);
+
+/// What the book says of requests: their cost, tiers, and methods that can be unloaded.
+#[test]
+fn requests_suspend_nothing_and_bodies_go_through_the_tiers() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for (tiered, tiers) in [("0", 1), ("1", 2)] {
+            let run = Run::new(&runtime, "Requests").env("COMPlus_TieredCompilation", tiered);
+            let run = run.env("REQUESTS_TIERS", tiers.to_string());
+            let outcome = run.profiler_named("requests", "Requests").timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == "prepared True\nown 2, passing 1\n", "{outcome}");
+            let lines: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("requests| ")).collect();
+            eprintln!("{runtime}, tiered {tiered}: {lines:#?}");
+            // The request for a method that can be unloaded succeeds, has no effect, and causes no error.
+            for expected in [
+                "suspensions are seen: true",
+                if runtime.major > 3 { "request of a passing method: Ok(())" } else { "errors: " },
+                "after it: ",
+                "errors: ",
+                "request: Ok(())",
+            ] {
+                ensure!(lines.contains(&expected), "not told: {expected}: {outcome}");
+            }
+            let told = lines.iter().find_map(|line| line.strip_prefix("after the request: "));
+            let told: Vec<_> = told.context("no events")?.split(", ").collect();
+            let Some((&"asked", compiled)) = told.split_first() else { bail!("asked for later, or again: {outcome}") };
+            ensure!(compiled.iter().all(|event| event == &compiled[0]), "another body, or an error: {outcome}");
+            ensure!(compiled.len() >= tiers && (tiers > 1 || compiled.len() == 1), "tiered {tiered}: {outcome}");
+            let costs: Vec<_> = lines.iter().filter(|line| line.starts_with("cost of ")).collect();
+            ensure!(costs.len() == 26, "{outcome}");
+            for cost in costs {
+                let suspends = runtime.major == 3 && !cost.contains("apply_meta_data");
+                let expected = if suspends { "suspended 1 times: rejit" } else { "suspended 0 times" };
+                ensure!(cost.contains(expected), "{cost}: {outcome}");
+            }
         }
     }
     Ok(())

@@ -55,8 +55,13 @@ impl ProfilerThread<'_> {
     /// `E_INVALIDARG`: the list of methods is empty.
     ///
     /// Errors about a single method come to [`rejit_error`](crate::Callbacks::rejit_error) during this call: `E_INVALIDARG` for
-    /// a token that is no method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is being unloaded,
-    /// `CORPROF_E_MODULE_IS_DYNAMIC` and `CORPROF_E_FUNCTION_IS_COLLECTIBLE` for code that cannot be recompiled.
+    /// a token that is no method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is being unloaded, and
+    /// `CORPROF_E_MODULE_IS_DYNAMIC` for a dynamic one.
+    ///
+    /// Nothing at all is reported, and nothing is recompiled, for a method of a module that can be unloaded
+    /// (`COR_PRF_MODULE_COLLECTIBLE`), though there is a code for it (`CORPROF_E_FUNCTION_IS_COLLECTIBLE`). Do not request one:
+    /// after that, .NET Core 3.1 carries out no other request of the process. An
+    /// [`Instrumentation`](crate::instrumentation::Instrumentation) refuses such methods.
     ///
     /// [`get_rejit_parameters`]: crate::Callbacks::get_rejit_parameters
     #[doc(alias = "RequestReJIT")]
