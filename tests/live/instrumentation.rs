@@ -103,3 +103,56 @@ fn methods_of_the_framework_are_rebuilt_and_the_program_prints_the_same() -> Res
     }
     Ok(())
 }
+
+/// The assemblies whose methods are all compiled with other bodies.
+const COMPILED: [&str; 2] = ["System.Linq", "System.Private.Uri"];
+
+/// Compares a program that has all methods of these assemblies compiled, bare and with each kind of edit.
+fn compile_all(runtime: &Runtime, names: &[&str], ways: &[(&str, &str)]) -> Result<()> {
+    let framework = runtime.framework()?.display().to_string();
+    for (how, tiered) in ways {
+        // Precompiled code is of the old bodies.
+        let run = || {
+            let run = Run::new(runtime, "Prepares").args([&framework]).args(names).env("COMPlus_ReadyToRun", "0");
+            run.env("COMPlus_TieredCompilation", tiered).timeout(Duration::from_secs(1800))
+        };
+        let bare = run().run()?;
+        bare.exited_with(0)?;
+        let outcome = run().env("INSTRUMENTED", how).profiler_named(LIBRARY, "Compiled").run()?;
+        println!("{runtime}, {how}, tiered {tiered}: {}{}", outcome.stdout, outcome.stderr);
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == bare.stdout, "without: {bare}\nwith: {outcome}");
+        let edited = outcome.stderr.lines().find_map(|line| line.strip_prefix("compiled| ")?.strip_suffix(" edited"));
+        ensure!(edited.context("no count")?.parse::<usize>()? > 1000, "{outcome}");
+        ensure!(!outcome.stderr.contains("failed") && !outcome.stderr.contains("panicked"), "{outcome}");
+        ensure!(*how == "rebuilt" || outcome.stderr.contains("called: true"), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn all_methods_of_some_assemblies_are_compiled_with_other_bodies() -> Result<()> {
+    for runtime in Runtime::all()? {
+        compile_all(&runtime, &COMPILED, &[("rebuilt", "1"), ("counter", "1"), ("probes", "0")])?;
+    }
+    Ok(())
+}
+
+/// Every method of the framework, in each way: `cargo xtask test --live-only -- --ignored instrumentation::`, also with
+/// `--runtime 3.1`. `INSTRUMENTED_ASSEMBLIES` names some assemblies instead of all.
+#[test]
+#[ignore = "takes many minutes"]
+fn every_method_of_the_framework_is_compiled_with_another_body() -> Result<()> {
+    let names = std::env::var("INSTRUMENTED_ASSEMBLIES").unwrap_or_default();
+    let names: Vec<_> = names.split_whitespace().collect();
+    for runtime in Runtime::all()? {
+        if runtime.is_slow() {
+            println!("SKIPPED: every method on {runtime}");
+            continue;
+        }
+        for tiered in ["0", "1"] {
+            compile_all(&runtime, &names, &[("rebuilt", tiered), ("counter", tiered), ("probes", tiered)])?;
+        }
+    }
+    Ok(())
+}

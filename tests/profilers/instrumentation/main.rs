@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 
+mod compiled;
 mod outcomes;
 mod whole;
 
-corprof::export!(outcomes::Outcomes, whole::Whole);
+corprof::export!(compiled::Compiled, outcomes::Outcomes, whole::Whole);
