@@ -78,7 +78,8 @@ const LONGEST: Duration = Duration::from_secs(330);
 #[test]
 fn requests_suspend_nothing_and_bodies_go_through_the_tiers() -> Result<()> {
     for runtime in Runtime::all()? {
-        for (tiered, tiers) in [("0", 1), ("1", 2)] {
+        // .NET Core 3.1 compiles a new body once, optimised.
+        for (tiered, tiers) in [("0", 1), ("1", if runtime.major > 3 { 2 } else { 1 })] {
             let run = Run::new(&runtime, "Requests").env("COMPlus_TieredCompilation", tiered);
             let run = run.env("REQUESTS_TIERS", tiers.to_string());
             let outcome = run.profiler_named("requests", "Requests").timeout(LONGEST).run()?;
