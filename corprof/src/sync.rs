@@ -102,7 +102,7 @@ impl Holder {
         }
         // SAFETY: only `set` writes it, from a reference that is always valid; it may be null.
         let first = unsafe { self.place.load(Relaxed).as_ref() };
-        second_time(first);
+        second_time("a corprof::sync::Mutex is locked", first);
     }
 }
 
@@ -110,11 +110,11 @@ impl Holder {
 #[cold]
 #[track_caller]
 #[allow(clippy::panic, reason = "waiting would hang the application; the caller of the user's code catches this panic")]
-fn second_time(first: Option<&Location<'_>>) -> ! {
+fn second_time(what: &str, first: Option<&Location<'_>>) -> ! {
     let second = Location::caller();
     let first: &dyn fmt::Display = first.map_or(&"an unknown place", |place| place as &dyn fmt::Display);
     panic!(
-        "a corprof::sync::Mutex is locked twice on one thread: at {first}, and again at {second} before that guard ended. \
+        "{what} twice on one thread: at {first}, and again at {second} before that guard ended. \
          If the second place is in another callback, a call under the first guard made it (see corprof::sync): drop the guard \
          before the call, or keep the callback's data under a lock of its own"
     )

@@ -81,6 +81,7 @@ impl InCallback<'_> {
     #[doc = contract!(GetObjectSize2)]
     #[doc(alias = "GetObjectSize2")]
     #[doc(alias = "GetObjectSize")]
+    #[inline]
     pub fn object_size(&self, object: ObjectId<'_>) -> Result<usize> {
         const CALL: &str = "GetObjectSize2";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;

@@ -1,7 +1,11 @@
 //! [`ThreadState`]: a value for each thread, merged when it is read.
 
+mod own;
+mod table;
+
 use std::any::Any;
 use std::fmt;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::{self, Arc};
 
@@ -11,6 +15,8 @@ use crate::context::Context;
 use crate::lock::unpoisoned;
 use crate::report;
 use crate::session::panics::catch;
+use own::Own;
+use table::ThreadTable;
 
 /// The values of a [`ThreadState`]: two of them can be merged into one.
 pub trait Merge: Default + Send + 'static {
@@ -75,10 +81,9 @@ struct Shared<T> {
     merged: Mutex<T>,
     /// The values of living threads.
     live: sync::Mutex<Vec<Arc<Own<T>>>>,
+    /// The same, each for its own thread.
+    table: ThreadTable<Own<T>>,
 }
-
-/// One thread's value; none before its first use, and after it was read.
-struct Own<T>(Mutex<Option<T>>);
 
 /// A thread's reference to its value.
 struct Handle<T: Merge> {
@@ -103,7 +108,11 @@ impl<T: Merge> ThreadState<T> {
     /// A state without values.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Shared { merged: Mutex::new(T::default()), live: sync::Mutex::default() }))
+        Self(Arc::new(Shared {
+            merged: Mutex::new(T::default()),
+            live: sync::Mutex::default(),
+            table: ThreadTable::new(),
+        }))
     }
 
     /// Calls `f` with the calling thread's value. It is `T::default()` the first time, and again after it was read.
@@ -119,8 +128,20 @@ impl<T: Merge> ThreadState<T> {
     #[inline]
     #[track_caller]
     fn with_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        match self.0.table.get() {
+            // SAFETY: the value is in `live` until the thread's handle ends, which clears the entry first.
+            Some(own) => unsafe { own.as_ref() }.with(f),
+            None => self.with_slowly(f),
+        }
+    }
+
+    /// For a thread without an entry in the table: one that has no value yet, or whose entry belongs to another thread.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn with_slowly<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         match self.handle() {
-            Some(handle) => f(handle.own.0.lock_anywhere().get_or_insert_with(T::default)),
+            Some(handle) => handle.own.with(f),
             // The system is ending the thread, and a callback is still made on it.
             None => f(&mut self.0.merged.lock_anywhere()),
         }
@@ -140,11 +161,11 @@ impl<T: Merge> ThreadState<T> {
     fn read_anywhere<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         // In the closure of `with` this thread would wait for itself, and all readers for this thread.
         if let Some(handle) = self.known_handle() {
-            drop(handle.own.0.lock_anywhere());
+            handle.own.forbid_use();
         }
         let mut merged = self.0.merged.lock_anywhere();
         for own in self.0.live() {
-            let value = own.0.lock_anywhere().take();
+            let value = own.take();
             value.into_iter().for_each(|value| merged.merge(value));
         }
         f(&mut merged)
@@ -169,10 +190,11 @@ impl<T: Merge> ThreadState<T> {
 
     #[cold]
     fn new_handle(&self) -> Option<Rc<Handle<T>>> {
-        let own = Arc::new(Own(Mutex::new(None)));
+        let own = Arc::new(Own::new());
         let handle = Rc::new(Handle { shared: Arc::clone(&self.0), own: Arc::clone(&own) });
         let address = Arc::as_ptr(&self.0).addr();
         OWN.try_with(|things| things.push(AnyHandle(address, Rc::clone(&handle) as _))).ok()?;
+        self.0.table.set(NonNull::from(&*own));
         unpoisoned(self.0.live.lock()).push(own);
         Some(handle)
     }
@@ -186,9 +208,10 @@ impl<T> Shared<T> {
 
 impl<T: Merge> End for Handle<T> {
     fn end(&self) {
+        self.shared.table.clear();
         // A reader holds this lock from the first value to the last, so it gets all of this value or nothing.
         let mut merged = self.shared.merged.lock_anywhere();
-        let value = self.own.0.lock_anywhere().take();
+        let value = self.own.take();
         unpoisoned(self.shared.live.lock()).retain(|own| !Arc::ptr_eq(own, &self.own));
         value.into_iter().for_each(|value| merged.merge(value));
     }
@@ -216,7 +239,7 @@ impl<T: Merge> Drop for ThreadState<T> {
     /// Threads keep an empty shell until they end.
     fn drop(&mut self) {
         let merged = std::mem::take(&mut *self.0.merged.lock_anywhere());
-        let values = self.0.live().into_iter().filter_map(|own| own.0.lock_anywhere().take());
+        let values = self.0.live().into_iter().filter_map(|own| own.take());
         for value in values.chain([merged]) {
             catch(|| drop(value), tell_panic);
         }

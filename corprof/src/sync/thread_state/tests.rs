@@ -78,6 +78,25 @@ fn nothing_is_lost_or_counted_twice_while_threads_end_and_somebody_reads() {
 }
 
 #[test]
+fn more_threads_than_the_table_has_entries_for_count_all() {
+    const THREADS: usize = 600;
+    let state = ThreadState::<Count>::new();
+    let all_count = std::sync::Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let thread = thread::Builder::new().stack_size(64 * 1024);
+            let work = || {
+                state.add();
+                all_count.wait();
+                state.add();
+            };
+            thread.spawn_scoped(scope, work).unwrap();
+        }
+    });
+    assert_eq!(state.sum(), 2 * THREADS as u64);
+}
+
+#[test]
 fn threads_that_have_ended_leave_nothing_but_their_sum() {
     let state = Arc::new(ThreadState::<Count>::new());
     for _ in 0..200 {
@@ -123,7 +142,7 @@ fn panic_of(f: impl FnOnce()) -> String {
 #[test]
 fn asking_again_from_the_closure_is_a_panic_and_no_hang() {
     let state = ThreadState::<Count>::new();
-    let again = "locked twice on one thread";
+    let again = "twice on one thread";
     assert!(panic_of(|| state.with_anywhere(|_| state.add())).contains(again));
     assert!(panic_of(|| state.with_anywhere(|_| state.read_anywhere(|_| ()))).contains(again));
     assert!(panic_of(|| state.read_anywhere(|_| state.read_anywhere(|_| ()))).contains(again));
