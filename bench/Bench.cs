@@ -7,6 +7,9 @@
 //                                  memory, where /proc tells it
 //     Bench spin SLICES CALLS THREADS
 //                                  the same on so many threads at once, each slice on new ones
+//     Bench crowd MILLISECONDS THREADS WORKING
+//                                  has so many threads, of which so many work for so long and the others wait; prints the calls,
+//                                  and the processor time of all threads and of the one that is named "sampler"
 //     Bench work SLICES CALLS      the same with methods that take a third of a microsecond, in and out of one that calls ten of them
 //     Bench throw DEPTH            throws an exception at the bottom of DEPTH calls, and catches it at the top
 //     Bench unload SLICES CONTEXTS loads this assembly into CONTEXTS collectible contexts SLICES times, runs a little of it, and waits
@@ -34,6 +37,7 @@ static class Bench
             case "load": return Load() == 0 ? 1 : Slices(int.Parse(args[1]), int.Parse(args[2]));
             case "call": return CallSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "spin": return Spin(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
+            case "crowd": return Crowd(int.Parse(args[1]), int.Parse(args[2]), int.Parse(args[3]));
             case "work": return WorkSlices(int.Parse(args[1]), int.Parse(args[2]));
             case "throw": return Throw(int.Parse(args[1]));
             case "unload": return Unload(int.Parse(args[1]), int.Parse(args[2]));
@@ -142,6 +146,63 @@ static class Bench
             if (i > 0) Console.WriteLine("slice_ns={0:F0}", (Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency);
         }
         return Array.TrueForAll(sums, sum => sum == calls) ? 0 : 1;
+    }
+
+    static int Crowd(int milliseconds, int threads, int working)
+    {
+        ManualResetEventSlim end = new ManualResetEventSlim();
+        long[] calls = new long[working];
+        Thread[] all = new Thread[threads];
+        bool isOver = false;
+        for (int n = 0; n < threads; n++)
+        {
+            int number = n;
+            all[n] = new Thread(() =>
+            {
+                // Above the wait there are some frames, as in an application.
+                if (number >= working) Below(10, () => end.Wait());
+                else Below(10, () => { for (; !Volatile.Read(ref isOver); Volatile.Write(ref calls[number], calls[number] + 1)) Ten(number); });
+            });
+            all[n].Start();
+        }
+        // Until all wait, and the code is compiled at its last tier.
+        Thread.Sleep(1000);
+        long before = Sum(calls), time = ProcessorTime(""), sampler = ProcessorTime("sampler"), start = Stopwatch.GetTimestamp();
+        Thread.Sleep(milliseconds);
+        long done = Sum(calls) - before;
+        Console.WriteLine("wall_ns={0:F0}", (Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency);
+        Console.WriteLine("sampler_ns={0}", ProcessorTime("sampler") - sampler);
+        Console.WriteLine("all_ns={0}", ProcessorTime("") - time);
+        Console.WriteLine("calls={0}", done);
+        Volatile.Write(ref isOver, true);
+        end.Set();
+        foreach (Thread one in all) one.Join();
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Below(int depth, Action work)
+    {
+        if (depth > 0) return Below(depth - 1, work) + 1;
+        work();
+        return 0;
+    }
+
+    static long Sum(long[] numbers)
+    {
+        long sum = 0;
+        for (int n = 0; n < numbers.Length; n++) sum += Volatile.Read(ref numbers[n]);
+        return sum;
+    }
+
+    /// Of the threads with such a name, or of all, in nanoseconds.
+    static long ProcessorTime(string name)
+    {
+        long sum = 0;
+        foreach (string task in Directory.GetDirectories("/proc/self/task"))
+            if (name == "" || File.ReadAllText(task + "/comm").Contains(name))
+                sum += long.Parse(File.ReadAllText(task + "/schedstat").Split(' ')[0]);
+        return sum;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]

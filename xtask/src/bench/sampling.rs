@@ -6,6 +6,9 @@
 //! 30 and 10 % of the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and with a
 //! pool of threads that does the same in short pieces (tests/managed/Pool.cs), by processor time, while twice as many threads
 //! as there are processors compute beside it.
+//!
+//! The sampler's thread looks at every thread of the application, so its own processor time is measured with 200 threads, of which
+//! four work and the others wait. The handlers come on top: half a percent of the time of the threads that work, by `perf`.
 
 use std::collections::BTreeMap;
 use std::hint;
@@ -18,7 +21,7 @@ use anyhow::{Context, Result, ensure};
 use crate::process::{announce, note};
 
 use super::bed::{Bed, output};
-use super::samples::Samples;
+use super::samples::{Samples, middle_half, quantile};
 use super::storm::numbers;
 use super::table::Line;
 
@@ -40,6 +43,13 @@ const MOST_POINTS: f64 = 3.0;
 /// On a full machine there are fewer samples in the same time, and threads reach their safepoints later.
 const POOL_SAMPLES: u64 = 4_000;
 const MOST_OF_POOL: f64 = 6.0;
+
+const CROWD: &str = "sampler's thread";
+/// The rates, and the most percent of a processor.
+const CROWD_RATES: [(&str, &str, f64); 2] =
+    [("100", "sampler, 100 Hz, 200 threads", 1.5), ("1000", "sampler, 1 kHz, 200 threads", 6.0)];
+/// Milliseconds, threads, and those that work.
+const CROWD_ARGUMENTS: [&str; 4] = ["crowd", "5000", "200", "4"];
 
 /// Measures the rows.
 ///
@@ -68,6 +78,9 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
             lines.push(target.into_iter().fold(line, Line::target));
         }
     }
+    if cfg!(target_os = "linux") {
+        lines.extend(crowd(bed, rounds)?);
+    }
     lines.push(shares(bed)?);
     lines.push(shares_on_a_full_machine(bed)?);
     Ok(lines)
@@ -84,6 +97,30 @@ fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     let (stdout, stderr) = output(&mut command)?;
     ensure!(rate.is_none() || stderr.contains(" samples written to "), "the sampler wrote nothing: {stderr}");
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64).collect())
+}
+
+/// The processor time of the sampler's thread, among many threads that wait.
+fn crowd(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
+    announce(format_args!("Many threads: {rounds} rounds at two rates, with 200 threads of which four work"));
+    let mut shares = CROWD_RATES.map(|_| Vec::new());
+    for _ in 0..rounds {
+        for ((rate, ..), shares) in CROWD_RATES.into_iter().zip(&mut shares) {
+            let out =
+                tempfile::Builder::new().suffix(".folded").tempfile().context("cannot make a file for samples")?;
+            let mut command = bed.command(&bed.bench, Some(&bed.sampler))?;
+            command.args(CROWD_ARGUMENTS).env("SAMPLER_STRATEGY", "signals").env("SAMPLER_HZ", rate);
+            let (stdout, stderr) = output(command.env("SAMPLER_OUT", out.path()))?;
+            let sum = |name| anyhow::Ok(numbers(&stdout, name)?.into_iter().sum::<u64>() as f64);
+            let (used, wall) = (sum("sampler_ns=")?, sum("wall_ns=")?);
+            ensure!(used > 0.0 && wall > 0.0, "the sampler has no thread: {stderr}");
+            shares.push(100.0 * used / wall);
+        }
+    }
+    let line = |(shares, (_, name, most)): (Vec<f64>, (_, _, _))| {
+        let middle = quantile(shares.clone(), 0.5);
+        Line::stated(CROWD, name, middle, "% of a processor").spread(middle_half(shares)).target(most)
+    };
+    Ok(shares.into_iter().zip(CROWD_RATES).map(line).collect())
 }
 
 /// The error of the worst share in points, by the wall clock.

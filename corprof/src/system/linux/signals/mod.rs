@@ -14,6 +14,8 @@ mod slot;
 pub(crate) use alternate_stack::AlternateStack;
 pub(crate) use slot::{RawSample, Slot};
 
+pub(crate) use super::cpu_time::StateFile;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -137,8 +139,14 @@ impl Address {
     }
 
     /// Whether the thread is running, or waits only for a processor (state R).
+    #[cfg(test)]
     pub(crate) fn is_runnable(self) -> bool {
         crate::system::is_runnable(self.thread.cast_unsigned()) == Some(true)
+    }
+
+    /// The file that says whether the thread is running.
+    pub(crate) fn state_file(self) -> Option<StateFile> {
+        StateFile::open(self.thread.cast_unsigned())
     }
 }
 

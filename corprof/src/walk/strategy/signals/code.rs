@@ -123,8 +123,16 @@ impl Codes for Asking<'_, '_> {
             return None;
         }
         let (start, range) = self.known.range(ip)?;
-        let next = read(ip, NEXT.min(range.end - ip));
-        range.shape.partial(&range.bytes, ip - start, &next)
+        let offset = ip - start;
+        let read_now;
+        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
+            Some(known) => known,
+            None => {
+                read_now = read(ip, NEXT.min(range.end - ip));
+                &read_now
+            }
+        };
+        range.shape.partial(&range.bytes, offset, next)
     }
 
     fn frame_size(&mut self, address: usize) -> Option<usize> {

@@ -22,7 +22,7 @@ use crate::error::{E_FAIL, Error, Result, S_OK};
 use crate::id::Inert;
 use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
-use crate::system::signals::{self, RawSample, Sending};
+use crate::system::signals::{self, RawSample, Sending, StateFile};
 use crate::walk::activity::Owed;
 use crate::walk::report::{Report, ThreadCounts};
 use crate::walk::round::{NativeNames, Round, SampledThread};
@@ -48,6 +48,17 @@ const REST: Duration = Duration::from_millis(50);
 /// number.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// A thread that has not run for this long is dormant: most threads of a large pool.
+const DORMANT: Duration = Duration::from_secs(1);
+
+/// A dormant thread is checked in one of so many rounds. Reading the clocks of 196 waiting threads in each round was half of the
+/// cost of the sampler's thread: at 1,000 Hz 7.4 % of a processor, now 5.3 % (`cargo xtask bench --only sampling`). The weight of
+/// the first sample afterwards includes all the time that the thread has used by then.
+const TURNS: usize = 4;
+
+/// The most state files that stay open: the application can open fewer. At 1,000 Hz they save 0.9 % of a processor.
+const MOST_OPEN: usize = 16;
+
 /// The reasons to stop sending signals.
 const REPLACED: &str = "the application has set up a handler for SIGURG of its own";
 const FORBIDDEN: &str = "the system does not let the process send signals to its threads (rt_tgsigqueueinfo)";
@@ -72,6 +83,8 @@ struct Sampling<'s> {
     natives: RefCell<Natives>,
     report: Report,
     schedule: Schedule,
+    /// Counts rounds.
+    turn: usize,
 }
 
 /// A thread, as of the last round.
@@ -86,6 +99,10 @@ struct Target {
     name: Option<Name>,
     /// The time of the last request.
     asked: Option<Instant>,
+    /// When it was last seen to have run.
+    ran: Instant,
+    /// Kept open from one round to the next, for a few threads.
+    state_file: Option<StateFile>,
     /// No requests before this time.
     rests_until: Option<Instant>,
 }
@@ -100,8 +117,22 @@ impl Target {
             cpu_time: Duration::ZERO,
             name: None,
             asked: None,
+            ran: Instant::now(),
+            state_file: None,
             rests_until: None,
         }
+    }
+
+    /// Whether it runs, or waits only for a processor. It may keep its file open if `keeps`.
+    fn is_runnable(&mut self, keeps: bool) -> bool {
+        let file = self.state_file.take().or_else(|| self.watched.state_file());
+        let is_runnable = file.as_ref().and_then(StateFile::is_runnable) == Some(true);
+        self.state_file = file.filter(|_| keeps);
+        is_runnable
+    }
+
+    fn is_dormant(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.ran) > DORMANT
     }
 }
 
@@ -120,6 +151,7 @@ pub(crate) fn run(
         natives: RefCell::default(),
         report: Report::new(Mode::Cpu, sampler.interval, Strategy::Signals),
         schedule: Schedule::new(sampler.interval, Instant::now()),
+        turn: 0,
         sampler,
     };
     sampling.run(cx, see)
@@ -212,14 +244,31 @@ impl Sampling<'_> {
 
     /// Sends a signal to the threads that have run since the last round and are not waiting now.
     fn ask(&mut self, cx: &ProfilerThread<'_>, now: Instant) -> Result<(), &'static str> {
-        for target in &mut self.watched {
+        self.turn = self.turn.wrapping_add(1);
+        let mut open = self.watched.iter().filter(|target| target.state_file.is_some()).count();
+        for (number, target) in self.watched.iter_mut().enumerate() {
+            if target.is_dormant(now) {
+                target.state_file = None;
+                if !(number + self.turn).is_multiple_of(TURNS) {
+                    continue;
+                }
+            }
             let Some(total) = target.watched.cpu_time() else { continue };
             let moved = total.saturating_sub(target.total);
             target.total = total;
             target.owed = target.owed.add(moved);
             self.report.cpu_time += moved;
+            if !moved.is_zero() {
+                target.ran = now;
+            }
             let rests = target.rests_until.is_some_and(|until| now < until);
-            if moved.is_zero() || rests || !target.watched.is_runnable() {
+            if moved.is_zero() || rests {
+                continue;
+            }
+            let is_open = target.state_file.is_some();
+            let is_runnable = target.is_runnable(is_open || open < MOST_OPEN);
+            open += usize::from(!is_open && target.state_file.is_some());
+            if !is_runnable {
                 continue;
             }
             let name = cx.thread_names().of(target.watched.thread);
