@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
 
+use corprof::calls::HookClock;
 use corprof::edit::{CallCounter, InProbe, MethodEdit, Probe, ProbeKinds};
 use corprof::prelude::*;
 use corprof::values::{Arguments, ReturnValue, Value};
@@ -72,6 +72,28 @@ impl Callbacks for Enter {
     }
 }
 
+/// Probes at the beginning and the end that get the argument and the result, and do nothing.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E15", no_export)]
+struct Empty;
+
+struct Ignores;
+
+impl Probe for Ignores {
+    const KINDS: ProbeKinds = ProbeKinds::ENTER.union(ProbeKinds::LEAVE);
+
+    fn enter(&self, _cx: &InProbe<'_>, _args: &Arguments<'_>) {}
+
+    fn leave(&self, _cx: &InProbe<'_>, _result: &ReturnValue<'_>) {}
+}
+
+#[callbacks]
+impl Callbacks for Empty {
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        edit(cx, function, |edit| edit.probe(Ignores));
+    }
+}
+
 /// Adds up arguments and results, and sees exceptions.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E13", no_export)]
@@ -106,30 +128,30 @@ impl Callbacks for Values {
     }
 }
 
-/// The same, and it reads the system's clock each time.
+/// The same, and it reads the clock each time.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E14", no_export)]
 struct Timed;
 
-struct Times(Instant);
+struct Times(HookClock);
 
 impl Probe for Times {
     fn enter(&self, _cx: &InProbe<'_>, args: &Arguments<'_>) {
         sum(args.get(0));
-        add(self.0.elapsed().as_nanos() as u64);
+        add(self.0.now());
     }
 
     fn leave(&self, _cx: &InProbe<'_>, result: &ReturnValue<'_>) {
         sum(result.get());
-        add(self.0.elapsed().as_nanos() as u64);
+        add(self.0.now());
     }
 }
 
 #[callbacks]
 impl Callbacks for Timed {
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        edit(cx, function, |edit| edit.probe(Times(Instant::now())));
+        edit(cx, function, |edit| edit.probe(Times(HookClock::new())));
     }
 }
 
-corprof::export!(Counter, Enter, Values, Timed);
+corprof::export!(Counter, Enter, Empty, Values, Timed);

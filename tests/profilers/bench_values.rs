@@ -2,7 +2,7 @@
 //! bench/Bench.cs is the program; the book's page "Tracing calls" has the figures.
 
 use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook, Precompiled, ValueHooks};
 use corprof::prelude::*;
 
 /// Counts calls by the slow path, and reads nothing.
@@ -89,4 +89,17 @@ impl Callbacks for SumValues {
     }
 }
 
-corprof::export!(CountSlowly, SumValues);
+/// The same hooks, by inserted code.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E07", no_export)]
+struct SumInserted;
+
+#[callbacks]
+impl Callbacks for SumInserted {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.hook_functions_with_values_by_il(Sums, Precompiled::Kept)?;
+        Ok(())
+    }
+}
+
+corprof::export!(CountSlowly, SumValues, SumInserted);

@@ -48,8 +48,9 @@ use table::Line;
             `allocations` does: at most 1.15
   hooks     ns per call of a method, calls being counted when they begin and when they return: at most 1.00 of C. With a
             shadow stack and times: at most 1.05. And what the examples `timer` and `tracer` make of it
-  probes    ns that a counter, an empty probe, and one with argument and result add to a call of one method: at most 0.5 for
-            the counter, 8 with values. Beside hooks with the same values
+  probes    ns that a counter and probes add to a call of one method: at most 0.5 for the counter, 4 for empty probes that get
+            argument and result, 8 for those that read them. Beside hooks with the same values, by inserted code and the
+            runtime's
   unloads   ms per collectible assembly that is loaded and unloaded, modules that go being counted, and classes and code that
             come. At most 1.20 of C
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
@@ -64,7 +65,8 @@ use table::Line;
   tracer    a web service (ASP.NET on .NET 10) under the examples `tracer` and `timer`: the processor time of a request, and
             what `tracer` loses: nothing, there and in a program with 12 million events
   first     the processor time until the first answer of that service: with ready-to-run code off, under C whose hooks return,
-            under C that asks for names besides, and under `timer` and `tracer`: at most 1.15 of the latter C
+            under C that asks for names besides, and under `timer` and `tracer`: at most 1.15 of the latter C; by inserted
+            code: at most 2 of none
   service   the same under the example `sampler`, by signals
   accuracy  by how many points the sampler is wrong about shares of that service's work that are known, by signals, and which part
             of the rounds it misses: the worst of so many runs as there are rounds

@@ -104,11 +104,15 @@ pub(super) struct ProbeProfilers {
     pub(super) counter: Built,
     /// A probe at the beginning.
     pub(super) enter: Built,
-    /// Probes with argument and result.
+    /// Probes with argument and result that do nothing.
+    pub(super) empty: Built,
+    /// Probes that read argument and result.
     pub(super) values: Built,
     /// The same, with the time.
     pub(super) timed: Built,
-    /// Hooks with arguments and results: tests/profilers/bench_values.rs.
+    /// Hooks with arguments and results by inserted code: tests/profilers/bench_values.rs.
+    pub(super) inserted: Built,
+    /// The same hooks, called by the runtime.
     pub(super) hooks: Built,
 }
 
@@ -262,8 +266,10 @@ impl Bed {
             probes: ProbeProfilers {
                 counter: Built::new(library(probes)?, Some("Counter"))?,
                 enter: Built::new(library(probes)?, Some("Enter"))?,
+                empty: Built::new(library(probes)?, Some("Empty"))?,
                 values: Built::new(library(probes)?, Some("Values"))?,
                 timed: Built::new(library(probes)?, Some("Timed"))?,
+                inserted: Built::new(library(hook_values)?, Some("SumInserted"))?,
                 hooks: Built::new(library(hook_values)?, Some("SumValues"))?,
             },
             calls: built(calls)?,

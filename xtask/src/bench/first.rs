@@ -25,6 +25,8 @@ const TARGET: f64 = 1.15;
 const TARGET_BY_IL: f64 = 2.0;
 /// What the service is asked for.
 const PATH: &str = "/catalogue";
+/// The application's own methods that it runs then.
+const FILTER: &str = "Catalogue.*";
 /// The service is started that often in each round.
 const STARTS: usize = 3;
 
@@ -36,9 +38,10 @@ pub(super) fn measure(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: 
     let directory = tempfile::tempdir_in(&bed.directory).context("cannot make a folder for what profilers write")?;
     let trace = || ("TRACER_OUT", directory.path().join("calls.pftrace").to_string_lossy().into_owned());
     let by_il = |variable| (variable, "il".to_owned());
+    let filter = |variable| (variable, FILTER.to_owned());
     let no_ready_code = ("DOTNET_ReadyToRun", "0".to_owned());
     type Side<'b> = (&'static str, Option<&'b Built>, Vec<(&'static str, String)>);
-    let sides: [Side<'_>; 8] = [
+    let sides: [Side<'_>; 10] = [
         ("no profiler", None, vec![]),
         ("ready-to-run off", None, vec![no_ready_code]),
         ("C, hooks return", Some(&hooks.returning), vec![]),
@@ -47,11 +50,17 @@ pub(super) fn measure(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: 
         ("tracer", Some(&hooks.tracer), vec![trace()]),
         ("timer by IL", Some(&hooks.timer), vec![by_il("TIMER_BY")]),
         ("tracer by IL", Some(&hooks.tracer), vec![trace(), by_il("TRACER_BY")]),
+        ("timer, filtered", Some(&hooks.timer), vec![filter("TIMER_FILTER"), ("TIMER_BY", "il-all".to_owned())]),
+        (
+            "tracer, filtered",
+            Some(&hooks.tracer),
+            vec![trace(), filter("TRACER_FILTER"), ("TRACER_BY", "il-all".to_owned())],
+        ),
     ];
     announce(format_args!("First answer: {rounds} rounds of {STARTS} starts, under each of {}", sides.len()));
-    let mut samples = [(); 8].map(|()| Samples::default());
+    let mut samples = [(); 10].map(|()| Samples::default());
     for round in 0..rounds as usize {
-        let mut times = [(); 8].map(|()| Vec::new());
+        let mut times = [(); 10].map(|()| Vec::new());
         for start in 0..STARTS {
             for turn in 0..sides.len() {
                 let place = (turn + start + round) % sides.len();
@@ -72,7 +81,7 @@ pub(super) fn measure(bed: &Bed, service: &Path, hooks: &HookProfilers, rounds: 
         let compare = || samples.compared_by_round(naming, |own, naming| own / naming);
         if is_ours {
             line.ratio(compare()).target(TARGET)
-        } else if name.ends_with("by IL") {
+        } else if name.ends_with("by IL") || name.ends_with("filtered") {
             line.ratio(samples.compared_by_round(bare, |own, bare| own / bare)).target(TARGET_BY_IL)
         } else {
             line

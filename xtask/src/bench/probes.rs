@@ -24,15 +24,18 @@ const HOOKED: u64 = 20;
 /// If a program fails, or a profiler's count is wrong.
 pub(super) fn measure(bed: &Bed, probes: &ProbeProfilers, rounds: u32, calls: u64) -> Result<Vec<Line>> {
     let slices = (calls / (u64::from(rounds) * SLICE)).max(1);
-    announce(format_args!("Probes: {rounds} rounds of {slices} times {SLICE} calls, under each of six"));
     let watchers = [
         (None, 1),
         (Some(&probes.counter), 1),
         (Some(&probes.enter), 1),
+        (Some(&probes.empty), 1),
         (Some(&probes.values), 1),
         (Some(&probes.timed), 1),
+        (Some(&probes.inserted), 1),
         (Some(&probes.hooks), HOOKED),
     ];
+    let number = watchers.len();
+    announce(format_args!("Probes: {rounds} rounds of {slices} times {SLICE} calls, under each of {number}"));
     let mut measured = watchers.map(|_| Samples::default());
     for round in 0..rounds as usize {
         // The first differs from round to round: a position may be an advantage.
@@ -42,15 +45,17 @@ pub(super) fn measure(bed: &Bed, probes: &ProbeProfilers, rounds: u32, calls: u6
             run(bed, profiler, (slices / every).max(1), &mut measured[at])?;
         }
     }
-    let [bare, counter, enter, values, timed, hooks] = &measured;
+    let [bare, counter, enter, empty, values, timed, inserted, hooks] = &measured;
     let over = |of, one: &Samples| Line::stated(ROW, of, one.figure() - bare.figure(), "ns/call");
     Ok(vec![
         Line::stated(ROW, "no profiler", bare.figure(), "ns/call"),
         over("a counter adds", counter).target(0.5),
         over("an empty probe adds", enter),
-        over("argument and result add", values).target(8.0),
-        over("with the clock, twice", timed),
-        over("hooks with both add", hooks),
+        over("empty, with argument and result", empty).target(4.0),
+        over("reading argument and result", values).target(8.0),
+        over("the same, and the clock twice", timed),
+        over("hooks with both, inserted", inserted),
+        over("hooks with both, of the runtime", hooks),
     ])
 }
 
