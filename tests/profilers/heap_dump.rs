@@ -75,13 +75,20 @@ fn obey(
             });
             let is_seen = Arc::clone(&is_refused);
             // It lasts until the other is refused. The application stands still meanwhile.
-            let dump = snapshots.take(cx, PATIENCE, move |_, _: &[u8]| {
+            let sink = move |_, _: &[u8]| {
                 let until = Instant::now() + Duration::from_secs(60);
                 while !is_seen.load(SeqCst) && Instant::now() < until {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Ok(())
-            });
+            };
+            let dump = loop {
+                match snapshots.take(cx, PATIENCE, sink.clone()) {
+                    // The other began first. It tries again, and is refused then.
+                    Err(HeapDumpError::Busy) if !cx.wait(Duration::from_millis(1)).is_break() => {}
+                    dump => break dump,
+                }
+            };
             format!("{second:?}, refused: {}\n{}", is_refused.load(SeqCst), told(cx, dump))
         }
         "fail" => {
