@@ -163,14 +163,16 @@ fn a_profiler_comes_and_goes_100_times_and_nothing_grows() -> Result<()> {
     })
 }
 
-/// Has a profiler come and go, and answers by how many bytes a visit the allocated memory grows, and the median of an attach.
-fn growth_of_a_visit(
-    runtime: &Runtime,
-    clsid: Uuid,
-    library: &Path,
-    told: &str,
-    visits: usize,
-) -> Result<(f64, Duration)> {
+/// What the visits of a profiler cost.
+struct Visits {
+    /// Bytes by which the allocated memory grows with each.
+    growth: f64,
+    /// The median duration of an attach.
+    attach: Duration,
+}
+
+/// Has a profiler come and go so often.
+fn visit(runtime: &Runtime, clsid: Uuid, library: &Path, told: &str, visits: usize) -> Result<Visits> {
     /// In these the runtime and the thread pool of the program reach their steady size.
     const FIRST: usize = 30;
     /// The least of so many values counts: what the runtime does besides comes and goes.
@@ -189,8 +191,10 @@ fn growth_of_a_visit(
     ensure!(values.len() == FIRST + visits, "{runtime}: {stderr}");
     let least = |from: usize| values.iter().skip(from).take(SOME).copied().fold(f64::INFINITY, f64::min);
     took.sort_unstable();
-    let median = took.get(took.len() / 2).copied().unwrap_or_default();
-    Ok(((least(FIRST + visits - SOME) - least(FIRST)) / (visits - SOME) as f64, median))
+    Ok(Visits {
+        growth: (least(FIRST + visits - SOME) - least(FIRST)) / (visits - SOME) as f64,
+        attach: took.get(took.len() / 2).copied().unwrap_or_default(),
+    })
 }
 
 #[test]
@@ -205,12 +209,12 @@ fn the_memory_that_a_visit_leaves_is_the_runtimes_own() -> Result<()> {
         let visits = 60 * usize::try_from(times)?;
         // Each in a process of its own.
         let (ours, least) = thread::scope(|scope| {
-            let least = scope.spawn(|| growth_of_a_visit(runtime, clsid, &least, "", visits));
-            (growth_of_a_visit(runtime, clsid, &library, "memory", visits), least.join())
+            let least = scope.spawn(|| visit(runtime, clsid, &least, "", visits));
+            (visit(runtime, clsid, &library, "memory", visits), least.join())
         });
         let (ours, least) = (ours?, least.map_err(|_| anyhow!("panicked"))??);
-        println!("{runtime}: median of an attach: {:?}, of the least profiler in C {:?}", ours.1, least.1);
-        let (ours, least) = (ours.0, least.0);
+        println!("{runtime}: median of an attach: {:?}, of the least profiler in C {:?}", ours.attach, least.attach);
+        let (ours, least) = (ours.growth, least.growth);
         println!("{runtime}: bytes a visit: {ours:.0}, of the least profiler in C {least:.0}");
         ensure_or_longer!(ours < least.max(0.0) + 1000.0, "{runtime}: {ours} bytes a visit, in C {least}");
         Ok(())

@@ -310,8 +310,6 @@ impl Callbacks for EveryMethod {
         match cx.edit_once(function, |edit| edit.probe(probe)) {
             Ok(is_edited) => _ = self.totals.edited.fetch_add(u64::from(is_edited), Relaxed),
             Err(EditError::Refused(_)) => {}
-            // The runtime makes the code of some methods.
-            Err(EditError::Runtime(error)) if error.code() == corprof::sys::CORPROF_E_FUNCTION_NOT_IL => {}
             Err(error) => {
                 let line = format!("{}: {error}", cx.names().function(function));
                 self.others.lock().unwrap().push(line);

@@ -24,6 +24,13 @@ pub struct InAssembly<'a> {
     number: usize,
 }
 
+/// What the definition of a method says of its calls.
+#[derive(Clone, Copy)]
+struct Dispatch {
+    is_virtual: bool,
+    is_abstract: bool,
+}
+
 /// How often a type can be forwarded or nested before it is given up.
 const MOST_HOPS: usize = 16;
 
@@ -219,9 +226,9 @@ impl<'a> InAssembly<'a> {
         Some(there.cell(0x04, field, 0)? & STATIC_FIELD != 0)
     }
 
-    /// Whether a method that is named here is virtual, and whether it is abstract, if its definition is found. Overloads are
-    /// taken to be alike, but static ones and others; of overloads that are not all abstract, none is.
-    fn is_virtual(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<(bool, bool)> {
+    /// How a method that is named here is called, if its definition is found. Overloads are taken to be alike, but static ones
+    /// and others; of overloads that are not all abstract, none is.
+    fn dispatch(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Dispatch> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;
         let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
@@ -232,7 +239,10 @@ impl<'a> InAssembly<'a> {
         let mut methods = (first..end).take(1 << 16).filter(is_it).map(flags);
         let one = methods.next()?;
         let is_abstract = |flags: u32| flags & ABSTRACT_METHOD != 0;
-        Some((one & VIRTUAL_METHOD != 0, is_abstract(one) && methods.all(is_abstract)))
+        Some(Dispatch {
+            is_virtual: one & VIRTUAL_METHOD != 0,
+            is_abstract: is_abstract(one) && methods.all(is_abstract),
+        })
     }
 }
 
@@ -269,9 +279,14 @@ impl Resolve for InAssembly<'_> {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                let found = self.is_virtual(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
-                let (is_virtual, is_abstract) = (found.map(|found| found.0), found.is_some_and(|found| found.1));
-                Some(MethodInfo { owner, signature, is_constructor, is_abstract, is_virtual })
+                let found = self.dispatch(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
+                Some(MethodInfo {
+                    owner,
+                    signature,
+                    is_constructor,
+                    is_abstract: found.is_some_and(|found| found.is_abstract),
+                    is_virtual: found.map(|found| found.is_virtual),
+                })
             }
             _ => None,
         }

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::Rule;
 use super::facts::{Method, Needs};
 use super::kind::Kind;
 use super::resolve::{Resolve, WellKnown};
 use super::stack::Flowing;
+use super::{GENERIC_PARAMETER, Rule};
 use crate::body::{Instruction, Prefix};
 use crate::opcode::Opcode as O;
 use crate::token::{Table, Token};
@@ -24,7 +24,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// Generic parameters that the method and its type do not have.
     pub(super) fn needs(&mut self, needs: Needs) {
         if let Some(missing) = self.frame.missing(needs) {
-            self.breach(Rule::GenericParameter, missing, "a generic parameter of the method or its type");
+            self.breach(Rule::GenericParameter, missing, GENERIC_PARAMETER);
         }
     }
 

@@ -30,6 +30,9 @@ use std::fmt;
 use crate::body::{Body, InsnId, Intervals, RegionId, RegionKind};
 use facts::Facts;
 
+/// What [`Rule::GenericParameter`] expects.
+const GENERIC_PARAMETER: &str = "a generic parameter of the method or its type";
+
 /// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for each.
 pub struct Verifier<'r, R: Resolve + ?Sized> {
     facts: Facts<'r, R>,
@@ -85,22 +88,12 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
             return Err(report.errors);
         };
         if let Some(missing) = frame.missing_in_locals() {
-            report.add(
-                Rule::GenericParameter,
-                None,
-                format!("{missing} in a local variable"),
-                "one that the method has",
-            );
+            report.add(Rule::GenericParameter, None, format!("{missing} in a local variable"), GENERIC_PARAMETER);
         }
         for id in body.region_ids() {
             let Some(RegionKind::Catch(token)) = body.region(id).map(|region| region.kind) else { continue };
             if let Some(missing) = frame.missing(self.facts.needs(token)) {
-                report.add_region(
-                    Rule::GenericParameter,
-                    id.0,
-                    missing,
-                    "a generic parameter of the method or its type",
-                );
+                report.add_region(Rule::GenericParameter, id.0, missing, GENERIC_PARAMETER);
             }
         }
         flow::check(&mut report, &frame, &contexts, &places);

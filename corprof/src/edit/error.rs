@@ -3,6 +3,7 @@
 use corprof_il::body;
 use corprof_il::signature;
 use corprof_il::verify::IlError;
+use corprof_sys as sys;
 
 use crate::error::Error;
 
@@ -10,9 +11,9 @@ use crate::error::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// The runtime refused a call; `CORPROF_E_FUNCTION_NOT_IL` for a method without a body.
+    /// The runtime refused a call.
     #[error(transparent)]
-    Runtime(#[from] Error),
+    Runtime(Error),
     /// Such methods cannot be edited.
     #[error("{0}")]
     Refused(#[from] Refusal),
@@ -57,6 +58,16 @@ fn list(errors: &[IlError]) -> String {
     format!("{} of the rules: {}", errors.len(), lines.join("; "))
 }
 
+impl From<Error> for EditError {
+    /// That a method has no IL is a refusal, whoever finds it.
+    fn from(error: Error) -> Self {
+        match error.code() {
+            sys::CORPROF_E_FUNCTION_NOT_IL => Self::Refused(Refusal::NotIl),
+            _ => Self::Runtime(error),
+        }
+    }
+}
+
 /// Why a method cannot be edited at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -82,7 +93,8 @@ pub enum Refusal {
     /// The module has no method with this token.
     #[error("the module has no such method")]
     NoMethod,
-    /// The method is abstract, or its code is native or provided by the runtime.
+    /// The method is abstract, or its code is native or provided by the runtime. `jit_compilation_started` comes for the last:
+    /// methods with `[UnsafeAccessor]`, of which .NET 10's core library has ten.
     #[error("the method has no IL: it is abstract, native or provided by the runtime")]
     NotIl,
     /// A ReJIT request: the runtime recompiles nothing in a collectible module, and does not say so.

@@ -255,13 +255,11 @@ impl Resolve for LiveMetadata<'_> {
     }
 
     fn is_generic(&self, token: Token) -> bool {
-        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()));
-        definition.and_then(|definition| self.type_parameters(definition)).is_some_and(|count| count > 0)
+        definition(token).and_then(|definition| self.type_parameters(definition)).is_some_and(|count| count > 0)
     }
 
     fn is_abstract(&self, token: Token) -> bool {
-        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()));
-        let props = definition.and_then(|definition| self.import.type_def(definition).ok());
+        let props = definition(token).and_then(|definition| self.import.type_def(definition).ok());
         props.is_some_and(|props| props.flags.contains(sys::tdAbstract))
     }
 
@@ -270,7 +268,7 @@ impl Resolve for LiveMetadata<'_> {
             let props = self.import.type_ref(TypeRef::from_raw(token.as_raw())).ok()?;
             return well_known_delegate(&props.name);
         }
-        let definition = (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()))?;
+        let definition = definition(token)?;
         let base = self.import.type_def(definition).ok()?.extends?;
         if self.name(base.token())? != "System.MulticastDelegate" {
             return None;
@@ -278,6 +276,11 @@ impl Resolve for LiveMetadata<'_> {
         let invoke = *self.import.methods_named(definition, "Invoke").ok()?.first()?;
         MethodSignature::decode(&self.import.method(invoke).ok()?.signature).ok()
     }
+}
+
+/// The definition of a type in this module, if the token is one.
+fn definition(token: Token) -> Option<TypeDef> {
+    (token.table() == Some(Table::TypeDef)).then(|| TypeDef::from_raw(token.as_raw()))
 }
 
 /// `Invoke` of the delegates that most code uses, which other modules define.

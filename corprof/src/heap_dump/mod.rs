@@ -188,7 +188,8 @@ impl HeapSnapshots {
     /// ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
     ///
     /// After `deadline` this returns [`HeapDumpError::Deadline`]. A collection cannot be stopped: if it has begun, it goes on, its blocks are
-    /// dropped, and the next snapshot is refused until it has ended.
+    /// dropped, and the next snapshot is refused until it has ended. While the sink handles a block, a second call waits before it
+    /// is refused, and this one before it sees its deadline.
     ///
     /// # Errors
     /// [`HeapDumpError`] says what each means. `Deadline`, if no events come: pass them on. `Runtime` with `E_NOINTERFACE`: the runtime is older than .NET 5, and the profiler does not monitor

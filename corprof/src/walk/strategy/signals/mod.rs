@@ -51,10 +51,11 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A thread that has not run for this long is dormant: most threads of a large pool.
 const DORMANT: Duration = Duration::from_secs(1);
 
-/// A dormant thread is checked in one of so many rounds. Reading the clocks of 196 waiting threads in each round was half of the
-/// cost of the sampler's thread: at 1,000 Hz 7.4 % of a processor, now 5.3 % (`cargo xtask bench --only sampling`). The weight of
-/// the first sample afterwards includes all the time that the thread has used by then.
-const TURNS: usize = 4;
+/// A dormant thread is checked after so much time, and not in more than every fourth round. Reading the clocks of 196 waiting
+/// threads in each round was half of the cost of the sampler's thread (`cargo xtask bench --only sampling`). The weight of the
+/// first sample afterwards includes all the time that the thread has used by then.
+const DORMANT_CHECK: Duration = Duration::from_millis(10);
+const LEAST_TURNS: usize = 4;
 
 /// The most state files that stay open: the application can open fewer. At 1,000 Hz they save 0.9 % of a processor.
 const MOST_OPEN: usize = 16;
@@ -85,6 +86,8 @@ struct Sampling<'s> {
     schedule: Schedule,
     /// Counts rounds.
     turn: usize,
+    /// A dormant thread is checked in one of so many.
+    turns: usize,
 }
 
 /// A thread, as of the last round.
@@ -152,6 +155,7 @@ pub(crate) fn run(
         report: Report::new(Mode::Cpu, sampler.interval, Strategy::Signals),
         schedule: Schedule::new(sampler.interval, Instant::now()),
         turn: 0,
+        turns: turns(sampler.interval),
         sampler,
     };
     sampling.run(cx, see)
@@ -249,7 +253,7 @@ impl Sampling<'_> {
         for (number, target) in self.watched.iter_mut().enumerate() {
             if target.is_dormant(now) {
                 target.state_file = None;
-                if !(number + self.turn).is_multiple_of(TURNS) {
+                if !(number + self.turn).is_multiple_of(self.turns) {
                     continue;
                 }
             }
@@ -289,6 +293,12 @@ impl Sampling<'_> {
         }
         Ok(())
     }
+}
+
+/// In which of the rounds a dormant thread is checked.
+fn turns(interval: Duration) -> usize {
+    let rounds = DORMANT_CHECK.as_nanos().div_ceil(interval.as_nanos().max(1));
+    usize::try_from(rounds).unwrap_or(usize::MAX).max(LEAST_TURNS)
 }
 
 impl NativeNames for RefCell<Natives> {
