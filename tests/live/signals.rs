@@ -78,6 +78,29 @@ fn known_shares_come_out_on_a_full_machine() -> Result<()> {
 }
 
 #[test]
+fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
+    let processors = std::thread::available_parallelism()?.get();
+    if processors == 1 {
+        println!("skipped: with one processor the sampler cannot see which threads are running");
+        return Ok(());
+    }
+    patiently(runtimes()?, |runtime, times| {
+        // Each thread gives its processor to another one after 0.2 ms of work, and waits in the yield longer than that.
+        let threads = (4 * processors).to_string();
+        let outcome = sample(runtime, "Shares", &[&(times * 4000).to_string(), &threads, "yields"], 1000)?;
+        outcome.exited_with(0)?;
+        was_sampled(&outcome)?;
+        let chains = ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
+        let [sixty, thirty, ten] = chains;
+        let (work, samples) = (sixty? + thirty? + ten?, told(&outcome, "samples")?);
+        println!("{runtime}: {work} of {samples} samples at work");
+        ensure_or_longer!(samples >= 1000, "{samples} samples");
+        ensure!(work * 10 >= samples * 8, "{work} of {samples} samples at work: {outcome}");
+        Ok(())
+    })
+}
+
+#[test]
 fn processor_time_is_sampled_by_signals_unless_another_way_is_chosen() -> Result<()> {
     for runtime in runtimes()? {
         for (is_cpu, expected) in [("1", "Signals"), ("0", "SuspendedRuntime")] {

@@ -1,9 +1,10 @@
 // Works in three chains of calls that are never inlined, in known shares: 60 %, 30 % and 10 % of the time.
 //
-//     Shares [MILLISECONDS = 1000] [THREADS = 1]
+//     Shares [MILLISECONDS = 1000] [THREADS = 1] [yields]
 //
 // Every chain ends in the same method, which does the same work in each call, some 20 microseconds; of ten calls six come
-// by Sixty, three by Thirty and one by Ten. Another thread waits all the while, in Waits.
+// by Sixty, three by Thirty and one by Ten. Another thread waits all the while, in Waits. With "yields" the workers offer their
+// processor to each other after each ten calls.
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
@@ -12,11 +13,13 @@ using System.Threading;
 static class Shares
 {
     static volatile bool isOver;
+    static bool yields;
     static long calls;
 
     static int Main(string[] args)
     {
         int milliseconds = args.Length > 0 ? int.Parse(args[0]) : 1000, threads = args.Length > 1 ? int.Parse(args[1]) : 1;
+        yields = args.Length > 2 && args[2] == "yields";
         Thread waiter = new Thread(Waits) { Name = "waiter" };
         waiter.Start();
         Thread[] workers = new Thread[threads];
@@ -50,6 +53,7 @@ static class Shares
                 sum += Sixty(); sum += Thirty(); sum += Sixty(); sum += Ten(); sum += Sixty();
                 sum += Thirty(); sum += Sixty(); sum += Sixty(); sum += Thirty(); sum += Sixty();
                 done += 10;
+                if (yields) Thread.Yield();
             }
         }
         Interlocked.Add(ref calls, sum == 42 ? 1 : done);

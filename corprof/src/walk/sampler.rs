@@ -75,7 +75,8 @@ pub enum Mode {
     ///
     /// The sampler decides by the thread's processor time, read half a millisecond before the round and in it, and by the
     /// system's thread state. Windows has no such state: there, a thread that is stopped in a system call
-    /// ([`Strategy::Seeded`]) counts as waiting. If the system reports neither, all threads are sampled.
+    /// ([`Strategy::Seeded`]) counts as waiting. If the system reports neither, all threads are sampled. Signals
+    /// ([`Strategy::Signals`]) sample only threads that are running, unless there is one processor.
     Cpu,
     /// Wall-clock time: every thread in every round, whether it runs or waits
     /// ([`Sample::is_waiting`](super::Sample::is_waiting)).

@@ -18,8 +18,7 @@ use super::table::Line;
 
 const ROW: &str = "accuracy";
 const MOST_POINTS: f64 = 3.0;
-/// In each run. With half of them the error by chance is a point and more.
-const SAMPLES: u64 = 8_000;
+const SAMPLES: u64 = 4_000;
 /// The rates, and how many rounds in a hundred may be missed.
 const RATES: [(&str, f64); 2] = [("100", 10.0), ("1000", 25.0)];
 

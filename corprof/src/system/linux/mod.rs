@@ -3,6 +3,8 @@
 mod cpu_time;
 mod listener;
 mod pin;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod processors;
 #[cfg(test)]
 mod sandbox;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -14,7 +14,8 @@ mod slot;
 pub(crate) use alternate_stack::AlternateStack;
 pub(crate) use slot::{RawSample, Slot};
 
-pub(crate) use super::cpu_time::StateFile;
+pub(crate) use super::cpu_time::clocks_are_exact;
+pub(crate) use super::processors::change_processor;
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -142,11 +143,6 @@ impl Address {
     #[cfg(test)]
     pub(crate) fn is_runnable(self) -> bool {
         crate::system::is_runnable(self.thread.cast_unsigned()) == Some(true)
-    }
-
-    /// The file that says whether the thread is running.
-    pub(crate) fn state_file(self) -> Option<StateFile> {
-        StateFile::open(self.thread.cast_unsigned())
     }
 }
 

@@ -12,7 +12,7 @@ use crate::id::ThreadId;
 use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::system;
-use crate::system::signals::{Address, AlternateStack, Sending, Slot, StateFile, own_stack};
+use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
 
 /// The threads of this process, which has one sampler.
 static THREADS: OnceLock<Threads> = OnceLock::new();
@@ -157,8 +157,8 @@ impl Watched {
         system::cpu_time(self.os_id())
     }
 
-    /// The file that says whether it runs.
-    pub(super) fn state_file(&self) -> Option<StateFile> {
-        self.address.state_file()
+    /// Whether it runs, or waits only for a processor.
+    pub(super) fn is_runnable(&self) -> bool {
+        system::is_runnable(self.os_id()) == Some(true)
     }
 }
