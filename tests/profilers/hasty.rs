@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
+use corprof::sys;
 
 /// How long after the attach it goes on.
 const TIME: Duration = Duration::from_millis(40);
@@ -56,8 +57,10 @@ impl Callbacks for Hasty {
                     std::hint::black_box(cx.function_info(function).is_ok());
                 }
             }
-            if let Err(error) = detacher.detach() {
-                eprintln!("hasty| it stays: {error}");
+            match detacher.detach() {
+                // The application ended first: `shutdown` comes without a detach.
+                Err(error) if error.code() == sys::CORPROF_E_PROFILER_DETACHING => {}
+                answer => answer.unwrap_or_else(|error| eprintln!("hasty| it stays: {error}")),
             }
         })?;
         Ok(())
