@@ -150,6 +150,21 @@ fn the_shadow_stack_of_inserted_hooks_is_the_stack() -> Result<()> {
     Ok(())
 }
 
+/// Threads that call a method for the first time at the same time all ask about it: it has hooks for all of them.
+#[test]
+fn methods_that_threads_compile_at_the_same_time_have_hooks() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let run = Run::new(&runtime, "Stacks").profiler("shadow").env("SHADOW_BY", "il-all");
+        let outcome = run.env("SHADOW_DELAY_MS", "3").timeout(Duration::from_secs(480)).run()?;
+        outcome.exited_with(0)?;
+        ensure!(!outcome.stderr.contains("replaced the body by itself"), "{outcome}");
+        let events = numbers(&outcome, "event ");
+        let untold = events.get("probe").and_then(|probe| probe.get("untold"));
+        ensure!(untold.is_some_and(|untold| *untold <= 10), "{outcome}");
+    }
+    Ok(())
+}
+
 /// On the slow path the stack pointers of hooks come another way, with the same results. And hooks
 /// that walk the stack themselves.
 #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use corprof::calls::ShadowStack;
 use corprof::hooks::StackBoundary;
@@ -24,6 +25,8 @@ struct Compared {
     leaves_out: Option<u32>,
     /// Only methods whose names begin with it are hooked; empty for all.
     prefix: String,
+    /// How long each selection takes.
+    delay: Duration,
     hooked: Mutex<HashSet<FunctionId>>,
     /// With inserted hooks: the instantiation that stands for all of a method. Only calls are compared: the inserted handlers are
     /// blocks that the runtime reports as well.
@@ -104,6 +107,7 @@ impl FunctionHooks for Compared {
             lock(inserted).insert((info.module, info.token), function);
         }
         lock(&self.hooked).insert(function);
+        std::thread::sleep(self.delay);
         Hook::Yes(())
     }
 
@@ -348,8 +352,10 @@ impl Default for Shadow {
     fn default() -> Self {
         let leaves_out = std::env::var("SHADOW_LEAVES_OUT").ok().and_then(|text| text.parse().ok());
         let prefix = std::env::var("SHADOW_SELECT").unwrap_or_default();
+        let delay = std::env::var("SHADOW_DELAY_MS").ok().and_then(|text| text.parse().ok());
+        let delay = Duration::from_millis(delay.unwrap_or_default());
         let inserted = std::env::var_os("SHADOW_BY").map(|_| Mutex::default());
-        Self(Arc::new(Compared { leaves_out, prefix, inserted, ..Compared::default() }), OnceLock::new())
+        Self(Arc::new(Compared { leaves_out, prefix, delay, inserted, ..Compared::default() }), OnceLock::new())
     }
 }
 

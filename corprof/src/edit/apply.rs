@@ -142,7 +142,8 @@ impl InTriggers<'_> {
     /// Edits and replaces the body of a function, unless the profiler has replaced it before; returns whether it did.
     ///
     /// Call it in `jit_compilation_started` of the function itself, which comes again for each tier, for on-stack replacement and
-    /// for each instantiation of a generic method: they all have one body, which is edited once.
+    /// for each instantiation of a generic method: they all have one body, which is edited once. Threads that compile
+    /// instantiations at the same time may each edit the original; the last one's edit stays.
     ///
     /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
@@ -157,7 +158,8 @@ impl InTriggers<'_> {
             return Err(Refusal::DynamicMethod.into());
         }
         let info = self.function_info(function)?;
-        if self.original_bodies().of(info.module.as_raw(), info.token.as_raw()).is_some() {
+        // A thread that only begins to replace it may be too late for the code of this one: both replace it.
+        if self.original_bodies().is_replaced(info.module.as_raw(), info.token.as_raw()) {
             return Ok(false);
         }
         let body = self.edit_with(info.module, info.token, Types::AreLoaded, edit)?;

@@ -4,6 +4,7 @@
 //! keeps its precompiled code. The way to the user is the same: compiled code has the number of a record, and calls a function
 //! here, which goes through [`Installed::run`].
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -122,13 +123,28 @@ fn broken(errors: &[IlError]) -> String {
 /// A method: its module and its token.
 type Key = (usize, u32);
 
+/// What was decided about a method.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    /// A thread adds the calls. Another one that compiles the method now adds them as well: it does not wait for a thread that
+    /// calls the runtime.
+    Editing,
+    Hooked,
+    NotHooked,
+}
+
+impl Decision {
+    fn of(is_hooked: bool) -> Self {
+        if is_hooked { Self::Hooked } else { Self::NotHooked }
+    }
+}
+
 /// The hooks of a profiler, and what was decided about methods. It lives as long as the process.
 struct Inserted<H: EitherHooks> {
     installed: &'static Installed<H>,
     precompiled: Precompiled,
     told: InsertedHooks,
-    /// Whether a method has hooks, once it was decided.
-    methods: Mutex<HashMap<Key, bool>>,
+    methods: Mutex<HashMap<Key, Decision>>,
     /// The functions whose precompiled code is used. Such code is never unloaded.
     kept: Mutex<HashSet<FunctionId>>,
 }
@@ -287,7 +303,7 @@ fn install<H: EitherHooks>(
 
 impl<H: EitherHooks> Inserted<H> {
     /// No user code and no call of the runtime runs under this lock.
-    fn methods(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
+    fn methods(&self) -> MutexGuard<'_, HashMap<Key, Decision>> {
         suspension::forbid("the methods with inserted hooks");
         unpoisoned(self.methods.lock())
     }
@@ -306,19 +322,40 @@ impl<H: EitherHooks> Inserted<H> {
         let Some(_inside) = self.installed.gate().enter() else { return false };
         // SAFETY: the caller's promise.
         let mut cx = unsafe { InTriggers::new(self.installed.info()) };
-        let Ok((key, is_hooked)) = self.known(&cx, function) else { return false };
-        if let Some(is_hooked) = is_hooked {
-            return is_hooked;
+        let Ok((key, decision)) = self.known(&cx, function) else { return false };
+        match decision {
+            Some(Decision::Hooked) => return true,
+            Some(Decision::NotHooked) => return false,
+            // Threads that compile a method at the same time all ask the user, as with the runtime's own hooks.
+            Some(Decision::Editing) | None => {}
         }
-        let select = || self.select(&mut cx, function, types);
-        let is_hooked = catch(select, || self.installed.disable_after_panic("select")).unwrap_or_default();
-        // Two threads that compile instantiations at the same time both ask, as with the runtime's own hooks.
-        self.methods().insert(key, is_hooked);
+        let select = || self.select(&mut cx, key, function, types);
+        let selected = catch(select, || self.installed.disable_after_panic("select")).unwrap_or(Ok(false));
+        self.settle(key, function, selected)
+    }
+
+    /// Enters what one thread has found out about a method, and answers whether it has hooks: it has if any thread has added them.
+    fn settle(&self, key: Key, function: FunctionId, selected: std::result::Result<bool, String>) -> bool {
+        let is_hooked = selected == Ok(true);
+        let before = {
+            let mut methods = self.methods();
+            let before = methods.get(&key).copied();
+            if before != Some(Decision::Hooked) {
+                methods.insert(key, Decision::of(is_hooked));
+            }
+            before
+        };
+        match (before, selected) {
+            (Some(Decision::Hooked), _) => return true,
+            (_, Ok(true)) => self.told.books().hooked += 1,
+            (None | Some(Decision::Editing), Err(reason)) => self.told.leave_out(function, reason),
+            _ => {}
+        }
         is_hooked
     }
 
     /// The method of a function, and what was decided about it.
-    fn known(&self, cx: &InTriggers<'_>, function: FunctionId) -> Result<(Key, Option<bool>)> {
+    fn known(&self, cx: &InTriggers<'_>, function: FunctionId) -> Result<(Key, Option<Decision>)> {
         let info = cx.function_info(function)?;
         let key = (info.module.as_raw(), info.token.as_raw());
         Ok((key, self.methods().get(&key).copied()))
@@ -352,7 +389,7 @@ impl<H: EitherHooks> Inserted<H> {
         let wanted =
             catch(|| self.wanted(cx, function, Types::MayLoad), || self.installed.disable_after_panic("select"))
                 .flatten();
-        self.methods().insert(key, wanted.is_some());
+        self.methods().insert(key, Decision::of(wanted.is_some()));
         if let Some(calls) = wanted {
             // SAFETY: as in `select`.
             let edit = move |edit: &mut MethodEdit<'_>| unsafe { edit.call_hooks(&calls) };
@@ -361,22 +398,30 @@ impl<H: EitherHooks> Inserted<H> {
         }
     }
 
-    /// Asks the user about a function that is about to be compiled, and adds the calls.
-    fn select(&'static self, cx: &mut InTriggers<'_>, function: FunctionId, types: Types) -> bool {
-        let Some(calls) = self.wanted(cx, function, types) else { return false };
+    /// Asks the user about a function that is about to be compiled, and adds the calls. Answers whether it has them, or why it
+    /// cannot have them.
+    fn select(
+        &'static self,
+        cx: &mut InTriggers<'_>,
+        key: Key,
+        function: FunctionId,
+        types: Types,
+    ) -> std::result::Result<bool, String> {
+        let Some(calls) = self.wanted(cx, function, types) else { return Ok(false) };
+        // In this order: a thread that adds the calls says so before it replaces the body.
+        let is_replaced = cx.original_bodies().is_replaced(key.0, key.1);
+        match self.methods().entry(key) {
+            Entry::Vacant(_) if is_replaced => return Err("the profiler has replaced the body by itself".to_owned()),
+            entry => entry.or_insert(Decision::Editing),
+        };
         // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed; they are in
         // a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
-        let edited = cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) });
-        match edited {
-            Ok(true) => {
-                self.told.books().hooked += 1;
-                return true;
-            }
-            Ok(false) => self.told.leave_out(function, "the profiler has replaced the body by itself".to_owned()),
-            Err(EditError::Rejected(errors)) => self.told.leave_out(function, broken(&errors)),
-            Err(error) => self.told.leave_out(function, error.to_string()),
+        match cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) }) {
+            // If it was not this thread that has replaced the body, it was another one, with the same calls.
+            Ok(_) => Ok(true),
+            Err(EditError::Rejected(errors)) => Err(broken(&errors)),
+            Err(error) => Err(error.to_string()),
         }
-        false
     }
 }
 
@@ -392,7 +437,7 @@ impl<H: EitherHooks> CompileSlot for Inserted<H> {
         let Some(_inside) = self.installed.gate().enter() else { return true };
         // SAFETY: the callback about inlining, which lets no collection in by what is called here.
         let cx = unsafe { InTriggers::new(self.installed.info()) };
-        !matches!(self.known(&cx, function), Ok((_, Some(true))))
+        !matches!(self.known(&cx, function), Ok((_, Some(Decision::Hooked | Decision::Editing))))
     }
 
     unsafe fn may_use_precompiled(&'static self, function: FunctionId) -> bool {

@@ -28,9 +28,11 @@ impl Info {
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.pin(module, GET_BODY)?;
+        // In this order: another thread that replaces the body keeps the original first.
+        let current = self.ask_for_body(module.as_raw(), method);
         match self.original_bodies().of(module.as_raw(), method.as_raw()) {
             Some(original) => Ok(original.to_vec()),
-            None => self.ask_for_body(module.as_raw(), method),
+            None => current,
         }
     }
 
@@ -120,7 +122,9 @@ impl InTriggers<'_> {
         // SAFETY: the memory belongs to the runtime and is never freed; the body in it ends where the memory does, and its code
         // is valid by the caller's promise.
         let code = unsafe { self.first_version(CALL)?.SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
-        Error::check(code, CALL)
+        Error::check(code, CALL)?;
+        self.original_bodies().set_replaced(module.as_raw(), method.as_raw());
+        Ok(())
     }
 
     /// Gives debuggers a map from the instructions of the function's new body to those of the body that it was loaded with.
