@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
@@ -172,11 +173,13 @@ impl Client {
     /// Has a suspended runtime load a profiler when it is resumed, as the variables `CORECLR_…` would. From .NET 6 on.
     ///
     /// Only a runtime that is suspended does: see [`Start::Suspended`](crate::Start). One that runs answers that all is well
-    /// and does nothing, and there is no asking whether it runs.
+    /// and does nothing, and there is no asking whether it runs. One that has connected and is not suspended yet is asked
+    /// again, for half of the time-out.
     ///
     /// # Errors
-    /// [`BadRequest`](Error::BadRequest) if this client, or a clone of it, has resumed the runtime. If it refuses, or does not
-    /// answer in time; [`Unsupported`](Error::Unsupported) by older ones.
+    /// [`BadRequest`](Error::BadRequest) if this client, or a clone of it, has resumed the runtime; `E_INVALIDARG` after half
+    /// of the time-out if another tool has. If it refuses, or does not answer in time; [`Unsupported`](Error::Unsupported)
+    /// by older ones.
     pub fn startup_profiler(&self, clsid: Uuid, library: &Path) -> Result<()> {
         const ACTION: &str = "have the profiler loaded at start-up";
         if self.is_resumed.load(Ordering::Acquire) {
@@ -186,8 +189,20 @@ impl Client {
         }
         let mut payload = Payload::default();
         payload.uuid(&clsid).string(absolute(ACTION, library)?);
-        let asked = self.ask(ACTION, Command::STARTUP_PROFILER, &payload.finish(), self.timeout);
-        unsupported(asked, "loading a profiler at the request of a tool", ".NET 6").map(drop)
+        let payload = payload.finish();
+        let start = Instant::now();
+        loop {
+            let left = self.timeout.saturating_sub(start.elapsed());
+            match self.ask(ACTION, Command::STARTUP_PROFILER, &payload, left) {
+                // A runtime answers before it has come to where it waits to be resumed, and until then with this.
+                Err(Error::Refused { code: HResult::INVALID_ARGUMENT, .. }) if start.elapsed() < self.timeout / 2 => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                asked => {
+                    return unsupported(asked, "loading a profiler at the request of a tool", ".NET 6").map(drop);
+                }
+            }
+        }
     }
 
     /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).

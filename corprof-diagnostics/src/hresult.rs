@@ -17,7 +17,7 @@ const KNOWN: &[(u32, &str, &str)] = &[
         "the user of the process may not read the library or one of the folders above it: change their modes",
     ),
     (0x8007_000e, "E_OUTOFMEMORY", "the process has no memory left"),
-    (0x8007_0057, "E_INVALIDARG", "the runtime refuses an argument"),
+    (0x8007_0057, "E_INVALIDARG", "the runtime refuses an argument, or is not suspended"),
     (
         0x8007_007e,
         "HRESULT_FROM_WIN32(ERROR_MOD_NOT_FOUND)",
@@ -80,6 +80,8 @@ const KNOWN: &[(u32, &str, &str)] = &[
 ];
 
 impl HResult {
+    /// The runtime refuses an argument, or is not in the state that the request needs.
+    pub const INVALID_ARGUMENT: Self = Self(0x8007_0057);
     /// The request is one that the runtime is too old for.
     pub const UNKNOWN_COMMAND: Self = Self(0x8013_1385);
     /// The runtime could not read the request.

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -239,6 +240,22 @@ fn refusals_have_names_and_cures() -> Result {
                     profiler is in the process, or is being attached or detached: a process has one at a time";
     assert_eq!(error.to_string(), expected);
     assert_eq!(attach(0x8123_4567)?.to_string(), "attach the profiler: the runtime answered 0x81234567");
+    Ok(())
+}
+
+#[test]
+fn a_runtime_that_is_not_suspended_yet_is_asked_again() -> Result {
+    let asked = AtomicUsize::new(0);
+    let server = Server::new(move |mut stream, _, _| {
+        let is_suspended = asked.fetch_add(1, Ordering::Relaxed) == 2;
+        drop(stream.write_all(&if is_suspended { ok(&[]) } else { refusal(0x8007_0057) }));
+    })?;
+    server.client(PATIENCE).startup_profiler(Uuid::nil(), Path::new("/x.so"))?;
+    assert_eq!(server.asked().len(), 3);
+
+    let resumed = Server::answering(refusal(0x8007_0057))?;
+    let error = ask(&resumed, TIMEOUT, |client| client.startup_profiler(Uuid::nil(), Path::new("/x.so")));
+    assert!(error.contains("E_INVALIDARG"), "{error}");
     Ok(())
 }
 
