@@ -90,7 +90,7 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
             command.args(["attach", &pid]).arg(&library).args(["--data", "stays listens", "--timeout", timeout]);
             Ok(command)
         };
-        program.signal("-STOP")?;
+        program.stop()?;
         let output = attach("2")?.output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.code().is_some_and(|code| code != 0), "{runtime}: {output:?}");
@@ -104,7 +104,7 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
         ensure!(is_there, "{runtime}: {output:?}");
 
         // The same for `detach`, whose profiler does not answer.
-        program.signal("-STOP")?;
+        program.stop()?;
         let output = corprof()?.args(["detach", &pid, "--timeout", "2"]).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.code() == Some(1) && stderr.contains("2 s"), "{runtime}: {output:?}");

@@ -66,7 +66,7 @@ fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
 fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
     for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
         let program = diagnosed(&runtime, None)?;
-        program.signal("-STOP")?;
+        program.stop()?;
         let found = of(&program, "1")?;
         program.signal("-CONT")?;
         // Its variables are read another way.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
@@ -170,6 +170,27 @@ impl Program {
     /// Sends it a signal, such as `-INT`.
     fn signal(&self, name: &str) -> Result<()> {
         signal(self.child.id(), name)
+    }
+
+    /// Stops it, and waits until all its threads stand: on a busy machine one may still answer after the signal.
+    fn stop(&self) -> Result<()> {
+        self.signal("-STOP")?;
+        let start = Instant::now();
+        while !self.stands()? {
+            ensure!(start.elapsed() < PATIENCE, "not stopped after {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn stands(&self) -> Result<bool> {
+        for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            if !status.contains("State:\tT") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Lets it end, and answers with exit code and standard error.
