@@ -1,9 +1,10 @@
 // target: 10.0
 // option: -debug:embedded
 // framework: aspnet
-// The web service that `cargo xtask bench` measures profilers on. It prints `listening PORT`, and ends after GET /end.
+// The web service that `cargo xtask bench` measures profilers on. It prints `listening PORT`, and ends after GET /end. For
+// `cargo xtask demo sampler` it requests its own pages, by eight clients, for so many milliseconds, and prints how many.
 //
-//     Service
+//     Service [MILLISECONDS]
 //
 //     GET /catalogue   a report over 400 products: LINQ, dictionaries, sorting, text and JSON
 //     GET /shares      work in known shares of processor time: Sixty 60 %, Thirty 30 %, Ten 10 %
@@ -12,11 +13,14 @@
 
 using System;
 using System.Collections.Generic;
+using System.Diagnostics;
 using System.Linq;
 using System.Net;
+using System.Net.Http;
 using System.Runtime.CompilerServices;
 using System.Text;
 using System.Text.Json;
+using System.Threading;
 using System.Threading.Tasks;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
@@ -28,7 +32,7 @@ using Microsoft.Extensions.Logging;
 
 static class Service
 {
-    static int Main()
+    static int Main(string[] args)
     {
         WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
@@ -46,6 +50,11 @@ static class Service
         }));
         app.Start();
         Console.WriteLine("listening {0}", new Uri(app.Urls.First()).Port);
+        if (args.Length > 0)
+        {
+            Console.WriteLine("answered {0}", Clients.Ask(app.Urls.First(), TimeSpan.FromMilliseconds(int.Parse(args[0]))).Result);
+            app.Lifetime.StopApplication();
+        }
         app.WaitForShutdown();
         return 0;
     }
@@ -56,6 +65,28 @@ static class Service
         byte[] bytes = Encoding.UTF8.GetBytes(text);
         context.Response.ContentLength = bytes.Length;
         return context.Response.Body.WriteAsync(bytes, 0, bytes.Length);
+    }
+}
+
+static class Clients
+{
+    static readonly string[] Pages = { "/catalogue", "/catalogue", "/shares", "/mix", "/hello" };
+
+    public static async Task<int> Ask(string address, TimeSpan time)
+    {
+        using HttpClient client = new() { BaseAddress = new Uri(address) };
+        Stopwatch watch = Stopwatch.StartNew();
+        int answers = 0;
+        async Task Client(int number)
+        {
+            for (int turn = number; watch.Elapsed < time; turn++)
+            {
+                await client.GetStringAsync(Pages[turn % Pages.Length]);
+                Interlocked.Increment(ref answers);
+            }
+        }
+        await Task.WhenAll(Enumerable.Range(0, 8).Select(number => Task.Run(() => Client(number))));
+        return answers;
     }
 }
 

@@ -23,7 +23,9 @@ use crate::windows::{self, Wine};
 const EXAMPLES: &str = "corprof-examples";
 /// The default application: tests/managed/Sample.cs.
 const SAMPLE: &[&str] = &["Sample"];
-/// The default application for sampling profilers: it must work for some seconds, on threads that compute and wait.
+/// The arguments of the default application for `sampler`, where the runtime has ASP.NET: bench/Service.cs.
+const SERVICE: &[&str] = &["6000"];
+/// The default application for sampling profilers elsewhere: it must work for some seconds, on threads that compute and wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
 /// The default applications for the other examples: programs with the fault that the example finds.
 const STANDARD: [(&str, &[&str]); 5] = [
@@ -43,7 +45,8 @@ const STANDARD: [(&str, &[&str]); 5] = [
   cargo xtask demo                               the sample application under `logger`
   cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
-  cargo xtask demo sampler                       under `sampler`, a pool of threads that works for some seconds
+  cargo xtask demo sampler                       under `sampler`, a web service that works for some seconds; without ASP.NET or
+                                                 a compiler for it, a pool of threads
   cargo xtask demo locks                         under `locks`, threads that wait for a lock; likewise `leaks`, `pauses`, `starvation`
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
@@ -127,15 +130,20 @@ fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
         |(name, value): (&OsStr, Option<&OsStr>)| (name.to_string_lossy().into_owned(), value.map(OsStr::to_owned));
     let mut changes: Changes = command.get_envs().map(own).collect();
     let bundled = bundled::find(Path::new(&args.example)).filter(|_| args.library.is_none());
-    if args.example == "sampler" && env::var_os("SAMPLER_OUT").is_none() {
+    let page = env::current_dir()?.join("sampler.html");
+    let has_page = args.example == "sampler" && env::var_os("SAMPLER_OUT").is_none();
+    if has_page {
         // One application: the name needs no number.
-        changes.insert("SAMPLER_OUT".to_owned(), Some("sampler.html".into()));
+        changes.insert("SAMPLER_OUT".to_owned(), Some(page.clone().into()));
     }
     let words: Vec<OsString> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
     let launch = Launch { profilers: vec![profiler], changes, command: &words, stop: None, is_quiet: false };
     let ended = corprof_cli::run::with_output(launch, bundled).map_err(|failure| failure.error)?;
     announce(format_args!("The application has ended: {}", ended.status));
+    if has_page && page.is_file() {
+        announce(format_args!("Open file://{}", page.display()));
+    }
     Ok(launch::code(ended.status))
 }
 
@@ -176,15 +184,28 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
 
 /// The command that runs the application to profile.
 fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
+    let dir = metadata.target_directory.join("managed").join("demo");
+    let is_sampled = args.library.is_none() && args.example == "sampler" && args.app.is_empty();
+    let mut found = None;
+    if is_sampled && !args.windows && !args.arm64 {
+        let runtime = find_runtime(args)?;
+        if let Some(service) = managed::service(&runtime, &dir)? {
+            announce(format_args!("The application is a web service under load, {}", service.display()));
+            let mut command = started(&runtime, &service)?;
+            command.args(SERVICE);
+            return Ok(command);
+        }
+        note("without ASP.NET and a compiler for it, the application is a pool of threads");
+        found = Some(runtime);
+    }
     let own = STANDARD.iter().find(|(example, _)| args.library.is_none() && args.example == *example);
     let standard = own.map_or(SAMPLE, |(_, app)| app);
     let words: Vec<&str> = args.app.iter().map(String::as_str).collect();
     let (app, arguments) = words.split_first().or_else(|| standard.split_first()).context("no application")?;
     let mut command = match bundled(app) {
         Some(source) => {
-            let runtime = find_runtime(args)?;
+            let runtime = found.map_or_else(|| find_runtime(args), Ok)?;
             let compiler = compiler(&runtime, &source)?;
-            let dir = metadata.target_directory.join("managed").join("demo");
             announce(format_args!("Compiling the application {} into {}", source.display(), dir.display()));
             note(format_args!("by {compiler}"));
             started(&runtime, &managed::compile(&compiler, &source, &dir)?)?

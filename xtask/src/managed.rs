@@ -16,7 +16,7 @@ use crate::cargo::workspace_root;
 use crate::folder::Folder;
 use crate::known;
 use crate::process;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Version};
 use crate::tools;
 use crate::wheel::hex;
 
@@ -64,6 +64,35 @@ pub fn target(source: &str) -> Result<&str> {
 /// Whether a source uses ASP.NET, by a line `// framework: aspnet`.
 fn is_web(source: &str) -> bool {
     source.lines().any(|line| line.trim_end() == "// framework: aspnet")
+}
+
+/// Compiles bench/Service.cs, a web service, into `dir`; none if the runtime has no ASP.NET, or there is no compiler for it.
+///
+/// # Errors
+/// If it cannot be compiled.
+pub(crate) fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
+    if web_framework(&runtime.framework).is_none() || runtime.version.major < 10 {
+        return Ok(None);
+    }
+    let compiler = match Compiler::for_modern("10.0", &Cache::open()?)? {
+        Some(compiler) => compiler,
+        None => Compiler::for_runtime(runtime)?,
+    };
+    if !matches!(compiler, Compiler::Csc { .. }) {
+        return Ok(None);
+    }
+    compile(&compiler, &workspace_root().join("bench").join("Service.cs"), dir).map(Some)
+}
+
+/// The newest ASP.NET of an installation, from the folder of the CLR's framework: `shared/NAME/VERSION` both.
+fn web_framework(framework: &Path) -> Option<PathBuf> {
+    let web = framework.ancestors().nth(2)?.join("Microsoft.AspNetCore.App");
+    let versions = fs::read_dir(web).ok()?.flatten();
+    let version = |folder: &Path| folder.file_name()?.to_str()?.parse::<Version>().ok();
+    versions
+        .map(|version| version.path())
+        .filter(|folder| version(folder).is_some())
+        .max_by_key(|folder| version(folder))
 }
 
 /// A compiler of C#, or of IL.
@@ -132,12 +161,16 @@ impl Compiler {
         Ok(Some(Self::Csc { host: runtime.host, csc, framework, generators: Some(tools.join("analyzers")) }))
     }
 
-    /// The compiler's options for programs with ASP.NET: its libraries are beside those of .NET.
+    /// The compiler's options for programs with ASP.NET: its libraries are those of the installation, or, in the folder of
+    /// runtimes, beside those of .NET.
     fn web_libraries(&self) -> Result<Vec<OsString>> {
         let Self::Csc { framework, .. } = self else { bail!("{self} has no ASP.NET to compile against") };
-        let mut web = framework.as_os_str().to_owned();
-        web.push("-aspnet");
-        Ok(managed_libraries(Path::new(&web))?.iter().map(|library| option("-r:", library)).collect())
+        let web = web_framework(framework).unwrap_or_else(|| {
+            let mut web = framework.as_os_str().to_owned();
+            web.push("-aspnet");
+            web.into()
+        });
+        Ok(managed_libraries(&web)?.iter().map(|library| option("-r:", library)).collect())
     }
 
     fn command(&self) -> Result<Command> {

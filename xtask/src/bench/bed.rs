@@ -188,7 +188,7 @@ impl Bed {
         let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
         let [deep, shares, pool] = [tested("Deep.cs")?, tested("Shares.cs")?, tested("Pool.cs")?];
 
-        let service = service(&runtime, &dir)?;
+        let service = managed::service(&runtime, &dir)?;
 
         announce("Building the C code (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
@@ -302,18 +302,6 @@ impl Bed {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(command)
     }
-}
-
-/// Compiles bench/Service.cs.
-fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
-    // Its folder is beside the folder of the CLR's framework, and is named by its version.
-    let has_web =
-        runtime.framework.ancestors().nth(2).is_some_and(|shared| shared.join("Microsoft.AspNetCore.App").is_dir());
-    if !has_web || runtime.version.major < 10 {
-        return Ok(None);
-    }
-    let Some(compiler) = Compiler::for_modern("10.0", &Cache::open()?)? else { return Ok(None) };
-    managed::compile(&compiler, &workspace_root().join("bench").join("Service.cs"), dir).map(Some)
 }
 
 /// Runs `command`, which must succeed, and returns its standard output and standard error.
