@@ -73,6 +73,43 @@ fn known_shares_of_work_come_out() -> Result<()> {
 }
 
 #[test]
+fn by_processor_time_one_thread_a_round_shows_known_shares() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let outcome = sample_seeded(runtime, "Shares", &[times * 6000, 2], &[("CPU", "1")])?;
+        outcome.exited_with(0)?;
+        println!("{runtime}: {}", summary(&outcome));
+        let [effective, seen, used] = ["effective", "weight-us", "cpu-us"].map(|key| told(&outcome, key));
+        ensure_or_longer!(effective >= 200, "{outcome}");
+        // What is left is the processor time of the last moment, and of threads without a sample.
+        ensure_or_longer!(seen * 10 >= used * 8, "{seen} us of {used} us: {outcome}");
+        let weights = ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("weight-us Shares.{chain}()")));
+        let total: u64 = weights.iter().sum();
+        for (weight, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
+            let share = 100.0 * weight as f64 / total as f64;
+            println!("{runtime}: {share:.1} % of {total} us, {expected} % expected");
+            let tolerance = 1.0 + 3.0 * f64::sqrt(expected * (100.0 - expected) / effective as f64);
+            ensure_or_longer!((share - expected).abs() <= tolerance, "{share:.1} %: {outcome}");
+        }
+        let times = ["worker 0", "worker 1", "waiter"].map(|name| told(&outcome, &format!("thread-weight-us {name}")));
+        let [first, second, waiter] = times;
+        ensure_or_longer!(first > 10 * waiter && second > 10 * waiter, "{times:?}: {outcome}");
+        Ok(())
+    })
+}
+
+#[test]
+fn processor_time_is_sampled_by_single_threads_unless_another_way_is_chosen() -> Result<()> {
+    for runtime in runtimes()? {
+        for (is_cpu, expected) in [("1", "Seeded"), ("0", "SuspendedRuntime")] {
+            let outcome = sample(&runtime, "Shares", &[1000], &[("AUTO", "1"), ("CPU", is_cpu)])?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stderr.contains(&format!("strategy: {expected}\n")), "{expected} expected: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn code_without_safepoints_is_seen_on_top_and_by_suspension_is_not() -> Result<()> {
     let leaves = ["Loop(uint64)", "Line(uint64)", "Works(int32)"].map(|name| format!("leaf Straight.{name}"));
     patiently(Runtime::all()?, |runtime, times| {
@@ -120,12 +157,14 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
         for (app, args) in [("Churn", [times * 3000, times * 150].as_slice()), ("Foreign", &[times * 300])] {
             let alone = Run::new(runtime, app).args(args.iter().map(u64::to_string)).run()?;
             alone.exited_with(0)?;
-            let outcome = sample_seeded(runtime, app, args, &[("EVERY_US", "1000")])?;
-            outcome.exited_with(0)?;
-            println!("{runtime}, {app}: {}", summary(&outcome));
-            ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
-            ensure_or_longer!(told(&outcome, "rounds") >= 20, "{outcome}");
-            caught += told(&outcome, "ended") + told(&outcome, "delayed");
+            for is_cpu in ["0", "1"] {
+                let outcome = sample_seeded(runtime, app, args, &[("EVERY_US", "1000"), ("CPU", is_cpu)])?;
+                outcome.exited_with(0)?;
+                println!("{runtime}, {app}: {}", summary(&outcome));
+                ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
+                ensure_or_longer!(told(&outcome, "rounds") >= 20, "{outcome}");
+                caught += told(&outcome, "ended") + told(&outcome, "delayed");
+            }
         }
         ensure_or_longer!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
         Ok(())
@@ -143,7 +182,8 @@ fn the_end_may_come_in_the_middle_of_a_walk() -> Result<()> {
             };
             // Threads that throw have the loader's lock half of their time under Wine, which takes it for each frame. So there
             // the sampler may go over to the other strategy, but only for its reason.
-            let outcome = sample(runtime, app, args, &[("EVERY_US", "100"), ("SEEDED", "1")])?;
+            let is_cpu = if turn % 4 < 2 { "0" } else { "1" };
+            let outcome = sample(runtime, app, args, &[("EVERY_US", "100"), ("SEEDED", "1"), ("CPU", is_cpu)])?;
             outcome.exited_with(code)?;
             let has_reason = app == "Abandon" && told(&outcome, "abandoned") >= 5;
             // On a busy machine Exit may end before the first round, and before that the profiler has no report to print.

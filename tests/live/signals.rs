@@ -262,6 +262,11 @@ fn threads_start_and_end_between_signals() -> Result<()> {
             outcome.exited_with(0)?;
             ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
             was_sampled(&outcome)?;
+            // Threads without a sample are counted, and their processor time is.
+            let [unseen, used, seen] = ["unseen", "cpu-us", "weight-us"].map(|key| told(&outcome, key));
+            let (unseen, used, seen) = (unseen?, used?, seen?);
+            println!("{runtime}, {app}: {unseen} threads without a sample, {seen} us of {used} us seen");
+            ensure_or_longer!(unseen > 100 && seen < used, "{unseen} threads, {seen} us of {used} us: {outcome}");
         }
         Ok(())
     })

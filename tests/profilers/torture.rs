@@ -98,6 +98,7 @@ impl Shared {
             threads.idle,
             threads.unmoved,
             threads.ended,
+            threads.not_drawn,
             threads.left_out,
         ];
         let samples = round.samples().count();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::lock::unpoisoned;
 use crate::report;
 use crate::suspension;
+use crate::system;
 
 /// The threads of one profiler.
 pub(crate) struct ProfilerThreads {
@@ -82,8 +83,17 @@ impl ProfilerThreads {
 
     /// Sleeps for `duration`, or until the threads are asked to stop; returns whether they are.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
-        let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping);
-        unpoisoned(awake).0.is_stopping
+        // Where such waits end late, the last part is another one, which `stop` does not end.
+        let (start, latest) = (Instant::now(), system::latest_wake_up());
+        let most = duration.saturating_sub(latest);
+        let awake = self.changed.wait_timeout_while(self.state(), most, |state| !state.is_stopping);
+        let is_stopping = unpoisoned(awake).0.is_stopping;
+        let rest = duration.saturating_sub(start.elapsed());
+        if is_stopping || latest.is_zero() || rest.is_zero() {
+            return is_stopping;
+        }
+        std::thread::sleep(rest);
+        self.is_stopping()
     }
 
     /// Sleeps until `is_done`, which is asked again after each [`nudge`](Self::nudge); for `duration` at most, or until the

@@ -16,6 +16,13 @@ pub(crate) use imp::{probe, thread, unwind};
 /// by which the given request has come, and none if there is no client.
 pub(crate) use imp::Listener;
 
+/// The standard library's waits last a multiple of this; zero if they are exact.
+pub(crate) const WAIT_STEP: Duration = Duration::from_millis(if cfg!(windows) { 1 } else { 0 });
+
+/// The processor clock of a thread of this process: `open` is none if there is no such thread, and `time` if the system does not
+/// report it. On Windows the id is not reused while it is open.
+pub(crate) use imp::ThreadClock;
+
 use std::time::Duration;
 
 /// Keeps the library of this code loaded for as long as the process lives.
@@ -67,9 +74,14 @@ pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()
 }
 
+/// How late a wait for a condition variable may end; zero if it ends in time. `std::thread::sleep` ends in time everywhere.
+pub(crate) fn latest_wake_up() -> Duration {
+    imp::latest_wake_up()
+}
+
 /// The processor time of a thread of this process; none if the system does not report it.
 pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
-    imp::cpu_time(os_thread_id)
+    ThreadClock::open(os_thread_id)?.time()
 }
 
 /// A number that grows whenever a thread of this process runs; none if the system has none.

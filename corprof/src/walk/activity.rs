@@ -7,13 +7,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::id::ThreadId;
-use crate::system::{self, Scheduling};
+use crate::system::{self, Scheduling, ThreadClock};
 
 use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
 
 /// How long a thread counts as running after its processor time has changed, on systems with no finer measure: two ticks of
 /// Windows' scheduler.
 const TICKS: Duration = Duration::from_millis(32);
+
+/// The time over which a thread's processor time is spread, where it is known every 50 ms only (`drawing.rs`).
+const SPREAD: Duration = Duration::from_millis(50);
 
 /// The greatest weight of a sample, as a multiple of the average.
 const MOST: u32 = 3;
@@ -32,6 +35,8 @@ pub(crate) struct Activity {
 #[derive(Debug)]
 struct Known {
     os_id: u32,
+    /// None if the system reports no time.
+    clock: Option<ThreadClock>,
     /// The measure of its running in the last round.
     then: Ran,
     /// The same at the last mark, if that came later.
@@ -42,6 +47,8 @@ struct Known {
     changed: Instant,
     /// Its processor time, minus the weight of its samples.
     owed: Owed,
+    /// When its last sample was weighed.
+    weighed: Instant,
     /// Its stack in the last round.
     stack: Option<Standing>,
 }
@@ -66,6 +73,16 @@ impl Owed {
         self.samples = self.samples.saturating_add(1);
         let weight = self.rest.min(MOST * self.ran / self.samples);
         self.rest -= weight;
+        weight
+    }
+
+    /// The same where the clock ticks rarely: most samples would find nothing, and the first after a tick all of it. So each takes
+    /// a part of what is left, according to the time since the last one.
+    fn take_part(&mut self, since: Duration) -> Duration {
+        let later = self.rest.mul_f64((1.0 - since.div_duration_f64(SPREAD)).max(0.0));
+        self.rest -= later;
+        let weight = self.take();
+        self.rest += later;
         weight
     }
 }
@@ -100,6 +117,22 @@ pub(crate) struct Look {
     pub(crate) has_run: bool,
 }
 
+impl Known {
+    fn new(os_id: u32, look: &Look) -> Self {
+        Self {
+            os_id,
+            clock: ThreadClock::open(os_id),
+            then: look.ran,
+            mark: None,
+            waits: None,
+            changed: look.changed,
+            owed: Owed::default(),
+            weighed: look.changed,
+            stack: None,
+        }
+    }
+}
+
 impl Look {
     /// Whether the thread, which has been walked since, had begun to wait before it was stopped.
     pub(crate) fn has_waited(&self, os_id: u32) -> bool {
@@ -112,8 +145,9 @@ impl Look {
 }
 
 impl Ran {
-    fn ask(os_id: u32) -> Self {
-        Self { time: system::cpu_time(os_id), exactly: system::run_count(os_id) }
+    fn ask(os_id: u32, clock: Option<&ThreadClock>) -> Self {
+        let time = clock.map_or_else(|| system::cpu_time(os_id), ThreadClock::time);
+        Self { time, exactly: system::run_count(os_id) }
     }
 }
 
@@ -133,9 +167,10 @@ impl Activity {
     /// Checks a thread. `asks` says whether to ask the scheduler as well, which costs a hundred times as much.
     pub(crate) fn look(&self, thread: ThreadId, os_id: u32, asks: bool) -> Look {
         let ask = || asks.then(|| system::scheduling(os_id)).flatten();
-        let (ran, now) = (Ran::ask(os_id), Instant::now());
+        let known = self.threads.get(&thread).filter(|known| known.os_id == os_id);
+        let (ran, now) = (Ran::ask(os_id, known.and_then(|known| known.clock.as_ref())), Instant::now());
         // A thread that has reused the ids of an ended one has run for less time than that one had.
-        let known = self.threads.get(&thread).filter(|known| known.os_id == os_id && known.then.time <= ran.time);
+        let known = known.filter(|known| known.then.time <= ran.time);
         let Some(known) = known else {
             let (since, scheduling) = (ran.time.filter(|_| self.has_begun), ask());
             let is_at_work = scheduling.is_none_or(|scheduling| scheduling.is_runnable);
@@ -186,16 +221,15 @@ impl Activity {
         let known = looks.into_iter().map(|(thread, os_id, look)| {
             let known = before.remove(&thread).filter(|known| known.os_id == os_id);
             self.seen += u64::from(known.is_none());
-            let (owed, waits, stack) =
-                known.map_or((Owed::default(), None, None), |known| (known.owed, known.waits, known.stack));
+            let mut known = known.unwrap_or_else(|| Known::new(os_id, &look));
             // The application's own thread may have run before it first ran managed code.
             let since = look.since.unwrap_or_default().min(elapsed);
             all += since;
-            let owed = owed.add(since);
-            let stack = stack.filter(|_| !look.has_run);
-            let (then, mark, changed) = (look.ran, look.ran.exactly, look.changed);
-            let waits = look.scheduling.map(|scheduling| scheduling.waits).or(waits);
-            (thread, Known { os_id, then, mark, waits, changed, owed, stack })
+            known.owed = known.owed.add(since);
+            known.stack = known.stack.filter(|_| !look.has_run);
+            (known.then, known.mark, known.changed) = (look.ran, look.ran.exactly, look.changed);
+            known.waits = look.scheduling.map(|scheduling| scheduling.waits).or(known.waits);
+            (thread, known)
         });
         self.threads = known.collect();
         self.has_begun = true;
@@ -211,9 +245,12 @@ impl Activity {
 
     /// The part of a thread's processor time that its next sample stands for; none if the system does not report it. Call it
     /// after [`end_round`](Self::end_round).
-    pub(crate) fn weigh(&mut self, thread: ThreadId) -> Option<Duration> {
+    pub(crate) fn weigh(&mut self, thread: ThreadId, now: Instant) -> Option<Duration> {
         let known = self.threads.get_mut(&thread)?;
-        known.then.time.map(|_| known.owed.take())
+        let since = now.saturating_duration_since(known.weighed);
+        known.weighed = now;
+        let is_exact = known.then.exactly.is_some();
+        known.then.time.map(|_| if is_exact { known.owed.take() } else { known.owed.take_part(since) })
     }
 }
 
@@ -241,5 +278,23 @@ mod tests {
             seen += owed.take();
         }
         assert_eq!(seen, 300 * MILLISECOND, "the samples after it make up for it");
+    }
+
+    #[test]
+    fn a_tick_of_a_coarse_clock_is_spread_over_the_samples_until_the_next() {
+        let mut owed = Owed::default();
+        let mut weights = Vec::new();
+        for turn in 0..1600 {
+            if turn % 16 == 0 {
+                owed = owed.add(16 * MILLISECOND);
+            }
+            weights.push(owed.take_part(MILLISECOND));
+        }
+        let (sum, late): (Duration, _) = (weights.iter().sum(), &weights[800..]);
+        assert!(sum > Duration::from_millis(1540), "what is left is of the last moment: {sum:?}");
+        assert!(late.iter().all(|weight| (MILLISECOND / 2..MILLISECOND * 2).contains(weight)), "{late:?}");
+        // Rare samples stand for all of their time.
+        let mut owed = Owed::default().add(96 * MILLISECOND);
+        assert_eq!(owed.take_part(100 * MILLISECOND), 96 * MILLISECOND);
     }
 }

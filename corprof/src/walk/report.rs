@@ -34,7 +34,8 @@ pub struct Report {
     /// With [`Mode::Cpu`], how many times a thread was working when it was checked, and waiting when it was stopped: the place
     /// of its work is unknown. Short pieces of work often end in between.
     pub waited: u64,
-    /// Threads that started and ended without being seen in any round.
+    /// Threads that started and ended without being seen in any round; with [`Strategy::Signals`], without being sampled. Their
+    /// processor time is in [`cpu_time`](Self::cpu_time) with signals only.
     pub unseen: u64,
     /// Counts of the threads of this round.
     pub threads: ThreadCounts,
@@ -124,11 +125,14 @@ pub struct ThreadCounts {
     pub unmoved: usize,
     /// Threads that had reached their end.
     pub ended: usize,
+    /// With [`Mode::Cpu`] and [`Strategy::Seeded`], running threads that were not drawn: such a round walks one thread.
+    pub not_drawn: usize,
     /// Threads that were not walked for lack of time: the others took [too long](super::Sampler::longest_suspension).
     pub left_out: usize,
 }
 
-/// How long threads were suspended: from the request to stop until they ran again.
+/// How long threads were suspended: all of them, from the request to stop until they ran again; or with [`Strategy::Seeded`] and
+/// [`Mode::Cpu`] a single one, from its stop until it ran again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SuspensionTimes {
@@ -138,13 +142,24 @@ pub struct SuspensionTimes {
     pub longest: Duration,
     /// In all rounds.
     pub total: Duration,
-    rounds: u32,
+    count: u32,
 }
 
 impl SuspensionTimes {
+    /// Adds a suspension, unless there was none.
+    pub(crate) fn add(&mut self, stood: Duration) {
+        if stood.is_zero() {
+            return;
+        }
+        self.last = stood;
+        self.longest = self.longest.max(stood);
+        self.total += stood;
+        self.count = self.count.saturating_add(1);
+    }
+
     /// The average over rounds with a suspension.
     pub fn mean(&self) -> Duration {
-        self.total.checked_div(self.rounds).unwrap_or_default()
+        self.total.checked_div(self.count).unwrap_or_default()
     }
 }
 
@@ -293,14 +308,6 @@ impl Report {
                 self.threads.walked += 1;
             }
         }
-        if outcome.stood.is_zero() {
-            return; // no thread was suspended
-        }
-        let times = &mut self.suspension;
-        times.last = outcome.stood;
-        times.longest = times.longest.max(outcome.stood);
-        times.total += outcome.stood;
-        times.rounds = times.rounds.saturating_add(1);
     }
 }
 

@@ -20,7 +20,8 @@ pub struct SampledThread {
     /// Its name, if the application has set it since the profiler was loaded.
     pub name: Option<Name>,
     /// Its processor time since the round before; none in its first round, and if the system does not report it. With
-    /// [`Strategy::Signals`](super::Strategy::Signals), the weight of its sample.
+    /// [`Strategy::Signals`](super::Strategy::Signals), and with [`Strategy::Seeded`](super::Strategy::Seeded) in
+    /// [`Mode::Cpu`](super::Mode::Cpu), the weight of its sample.
     pub cpu_time: Option<Duration>,
 }
 

@@ -113,6 +113,15 @@ impl SampleBuffer {
         self.stacks.push(Stack { start, end: self.frames.len(), is_again: true, ..stack });
     }
 
+    /// Adds the stacks of another buffer, all of this thread. It may allocate.
+    pub(crate) fn append(&mut self, thread: usize, other: &Self) {
+        for stack in &other.stacks {
+            let start = self.frames.len();
+            self.frames.extend_from_slice(other.frames(stack));
+            self.stacks.push(Stack { thread, start, end: self.frames.len(), ..*stack });
+        }
+    }
+
     /// Records which of the walked threads were waiting.
     pub(crate) fn note_waits(&mut self, mut waits: impl FnMut(usize) -> bool) {
         for stack in &mut self.stacks {

@@ -51,7 +51,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the profiler
 /// is disabled, and the sampler ends.
 ///
-/// Types enforce suspension rule 1: only this thread can stop others.
+/// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {
     pub(crate) interval: Duration,
     pub(crate) delay: Duration,
@@ -74,9 +74,9 @@ pub enum Mode {
     /// if it has run since the round before.
     ///
     /// The sampler decides by the thread's processor time, read half a millisecond before the round and in it, and by the
-    /// system's thread state. Windows has no such state: there, a thread that is stopped in a system call
-    /// ([`Strategy::Seeded`]) counts as waiting. If the system reports neither, all threads are sampled. Signals
-    /// ([`Strategy::Signals`]) sample only threads that are running, unless there is one processor.
+    /// system's thread state. If the system reports neither, all threads are sampled. Signals ([`Strategy::Signals`]) sample only
+    /// threads that are running, unless there is one processor. On Windows, which has no such state, [`Strategy::Seeded`] draws one
+    /// of the threads whose processor time has changed in the last 50 ms, and counts it as waiting if it stops in a system call.
     Cpu,
     /// Wall-clock time: every thread in every round, whether it runs or waits
     /// ([`Sample::is_waiting`](super::Sample::is_waiting)).
@@ -153,7 +153,7 @@ impl Sampler {
     }
 
     /// Samples only threads for which `wants` returns `true`. It is called on the sampler's thread before each round, while all
-    /// threads run.
+    /// threads run; where a round stops one thread, every 50 ms.
     #[must_use]
     pub fn threads(mut self, wants: impl FnMut(&SampledThread) -> bool + Send + 'static) -> Self {
         self.filter = Some(Box::new(wants));
@@ -162,8 +162,9 @@ impl Sampler {
 
     /// The share of its time that the application may lose: 0.02 is 2 %. From 1 on there is no limit.
     ///
-    /// Four fifths of that are for the suspensions, which are measured; the rest is for their side effects. With
-    /// [`Strategy::Signals`] no thread is suspended, and there is no limit.
+    /// Four fifths of that are for the suspensions, which are measured; the rest is for their side effects. A thread that
+    /// [`Strategy::Seeded`] stops alone counts as its part of the threads at work. With [`Strategy::Signals`] no thread is
+    /// suspended, and there is no limit.
     #[must_use]
     pub fn budget(mut self, share: f64) -> Self {
         self.budget = if share.is_finite() { share.max(0.0001) } else { 1.0 };
@@ -187,8 +188,9 @@ impl Sampler {
 
     /// How stacks are sampled.
     ///
-    /// The default is [`Strategy::Signals`] for [`Mode::Cpu`] in a sampler that is started in `initialize` on Linux, and else
-    /// [`Strategy::SuspendedRuntime`]: signals do not sample threads that are older than the sampler.
+    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux in a sampler
+    /// that is started in `initialize`: signals do not sample threads that are older than the sampler. Else it is
+    /// [`Strategy::SuspendedRuntime`].
     /// [`Report::strategy`](super::Report::strategy) says which one it is.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {

@@ -8,15 +8,17 @@ use corprof_sys as sys;
 use crate::id::{Inert, ThreadId};
 use crate::profiler_thread::ProfilerThread;
 use crate::report;
+use crate::system;
 
 use super::activity::{Activity, Look};
 use super::budget::Budget;
+use super::drawing::Roster;
 use super::report::{Report, ThreadCounts, Verdict};
 use super::round::{Round, SampledThread};
 use super::sample_buffer::SampleBuffer;
 use super::sampler::{Mode, Sampler};
 use super::schedule::Schedule;
-use super::strategy::{self, Outcome, Strategy, Target, Walker};
+use super::strategy::{self, Outcome, Running, Strategy, Target, Walker};
 
 /// The profiler's closure.
 type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
@@ -25,20 +27,22 @@ type See<'s> = &'s mut dyn FnMut(&mut Round<'_, '_>);
 const LEAD: Duration = Duration::from_micros(500);
 
 /// The running sampler.
-struct Sampling {
-    sampler: Sampler,
-    budget: Budget,
+pub(super) struct Sampling {
+    pub(super) sampler: Sampler,
+    pub(super) budget: Budget,
     schedule: Schedule,
-    buffer: SampleBuffer,
-    report: Report,
-    activity: Activity,
+    pub(super) buffer: SampleBuffer,
+    pub(super) report: Report,
+    pub(super) activity: Activity,
     /// When the last round was made, and when threads were last checked.
-    last: Instant,
+    pub(super) last: Instant,
     marked: Instant,
     /// The thread that the next round begins with, as the last one had no time for it.
     first: Option<ThreadId>,
+    /// The threads to draw from, if a round walks one thread only.
+    pub(super) roster: Roster,
     /// Whether the strategy has given up.
-    is_given_up: bool,
+    pub(super) is_given_up: bool,
 }
 
 /// The threads of a round.
@@ -53,7 +57,21 @@ struct Chosen<'i> {
     /// The threads whose last stack is still valid.
     unmoved: Vec<SampledThread>,
     /// The results for all threads.
-    looks: Vec<(ThreadId, u32, Look)>,
+    looks: Looks,
+}
+
+/// The results of checking threads.
+type Looks = Vec<(ThreadId, u32, Look)>;
+
+/// All threads, as they were before any was stopped.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// The threads to walk.
+    pub(super) wanted: Vec<(SampledThread, Option<Look>)>,
+    /// The threads whose last stack is still valid.
+    unmoved: Vec<SampledThread>,
+    pub(super) looks: Looks,
+    pub(super) counts: ThreadCounts,
 }
 
 /// The sampler's thread, from start to end.
@@ -76,14 +94,14 @@ pub(crate) fn run(
     } else {
         strategy
     };
-    match strategy::begin(strategy, cx) {
-        Ok(walker) => run_with(walker, strategy, sampler, cx, see),
+    match strategy::begin(strategy, &sampler, cx) {
+        Ok(running) => run_with(running, strategy, sampler, cx, see),
         Err(error) => report::line(format_args!("the sampler does not start: {error}")),
     }
 }
 
-fn run_with<'i>(
-    walker: Box<dyn Walker + 'i>,
+pub(super) fn run_with<'i>(
+    running: Running<'i>,
     strategy: Strategy,
     sampler: Sampler,
     cx: &mut ProfilerThread<'i>,
@@ -99,22 +117,18 @@ fn run_with<'i>(
         last: now,
         marked: now,
         first: None,
+        roster: Roster::default(),
         is_given_up: false,
         sampler,
     };
-    if let Err(why) = sampling.run(cx, walker, see) {
+    if let Err(why) = sampling.run(cx, running, see) {
         report::line(format_args!("the sampler has ended; the profiler goes on without it: {why}"));
     }
 }
 
 impl Sampling {
     /// Makes rounds until the thread should end; returns the reason if the sampler must end before that.
-    fn run<'i>(
-        &mut self,
-        cx: &mut ProfilerThread<'i>,
-        mut walker: Box<dyn Walker + 'i>,
-        see: See<'_>,
-    ) -> Result<(), String> {
+    fn run<'i>(&mut self, cx: &mut ProfilerThread<'i>, mut running: Running<'i>, see: See<'_>) -> Result<(), String> {
         let start = self.last;
         loop {
             if self.wait(cx).is_break() {
@@ -134,7 +148,11 @@ impl Sampling {
                 return Err("its closure has called managed code, and a managed thread must not stop others".to_owned());
             }
             let elapsed = now.saturating_duration_since(self.last);
-            if let Some(threads) = self.round(cx, walker.as_mut(), now, elapsed)? {
+            let threads = match &mut running {
+                Running::All(walker) => self.round(cx, walker.as_mut(), now, elapsed)?,
+                Running::One(hands) => Some(self.round_of_one(cx, hands.as_mut(), now)?),
+            };
+            if let Some(threads) = threads {
                 self.last = now;
                 let pause = self.budget.pace().saturating_sub(self.sampler.interval);
                 self.report.skipped.budget += self.schedule.put_off(pause);
@@ -147,7 +165,7 @@ impl Sampling {
             }
             if std::mem::take(&mut self.is_given_up) {
                 let other = Strategy::SuspendedRuntime;
-                walker = strategy::begin(other, cx).map_err(|error| error.to_string())?;
+                running = strategy::begin(other, &self.sampler, cx).map_err(|error| error.to_string())?;
                 self.report.strategy = other;
             }
         }
@@ -160,11 +178,13 @@ impl Sampling {
     fn wait(&mut self, cx: &mut ProfilerThread<'_>) -> ControlFlow<()> {
         let until = |time: Instant| time.saturating_duration_since(Instant::now());
         let before = self.schedule.due().checked_sub(LEAD).filter(|before| *before > self.marked + LEAD);
-        if let Some(before) = before.filter(|_| self.sampler.mode == Mode::Cpu) {
+        let marks = self.sampler.mode == Mode::Cpu && self.report.strategy != Strategy::Seeded;
+        if let Some(before) = before.filter(|_| marks) {
             cx.wait(until(before))?;
             self.activity.mark();
         }
-        cx.wait(until(self.schedule.due()))
+        // Half a step too early or too late, and not a whole one too late.
+        cx.wait(until(self.schedule.due()).saturating_sub(system::WAIT_STEP / 2))
     }
 
     /// Has the threads walked onto the buffer, and returns them; none if that was not possible.
@@ -177,7 +197,8 @@ impl Sampling {
     ) -> Result<Option<Vec<SampledThread>>, String> {
         let started = cx.liveness().threads_started();
         let listed = cx.enum_threads().map_err(|error| error.to_string())?;
-        let Chosen { targets, target_looks, mut threads, unmoved, looks } = self.choose(cx, listed);
+        let survey = self.survey(cx, listed);
+        let Chosen { targets, target_looks, mut threads, unmoved, looks } = self.choose(cx, survey);
         self.buffer.prepare(targets.len());
         let mut outcome = Outcome::default();
         if !targets.is_empty() {
@@ -204,7 +225,9 @@ impl Sampling {
             }
             return Ok(None);
         }
-        self.budget.spend(outcome.lost);
+        // While a single thread is stopped, the others run on.
+        let is_single = self.report.strategy == Strategy::Seeded;
+        self.budget.spend(if is_single { share(outcome.stood, targets.len()) } else { outcome.stood });
         for thread in unmoved {
             self.activity.replay(thread.id.0, threads.len(), &mut self.buffer);
             threads.push(thread);
@@ -219,6 +242,7 @@ impl Sampling {
         }
         self.weigh(&threads, elapsed);
         self.report.note(&outcome, &self.buffer);
+        self.report.suspension.add(outcome.stood);
         let left = targets.len() - outcome.left_out.min(targets.len());
         self.first = targets.get(left).map(|target| target.thread);
         match outcome.stuck {
@@ -232,11 +256,12 @@ impl Sampling {
     /// Sets the weight of each sample, and keeps the stacks that may be valid in the next round.
     fn weigh(&mut self, threads: &[SampledThread], elapsed: Duration) {
         let (activity, mode, depth) = (&mut self.activity, self.sampler.mode, self.sampler.depth);
+        let now = Instant::now();
         self.buffer.weigh(|stack, frames| {
             let Some(thread) = threads.get(stack.thread).map(|thread| thread.id.0) else { return elapsed };
             let verdict = Verdict::of_frames(stack, frames);
             match mode {
-                Mode::Cpu if verdict.is_sample() => activity.weigh(thread).unwrap_or(elapsed),
+                Mode::Cpu if verdict.is_sample() => activity.weigh(thread, now).unwrap_or(elapsed),
                 Mode::Cpu => elapsed,
                 Mode::Wall => {
                     let lacks_room = stack.is_cut && frames.len() < depth; // the next round has more
@@ -249,21 +274,18 @@ impl Sampling {
         });
     }
 
-    /// Chooses the threads to walk among the `listed` ones. Everything that allocates or takes a lock happens here.
-    fn choose<'i>(&mut self, cx: &'i ProfilerThread<'_>, mut listed: Vec<ThreadId>) -> Chosen<'i> {
+    /// Checks the `listed` threads. This and the choice of threads are all that allocates or takes a lock.
+    pub(super) fn survey(&mut self, cx: &ProfilerThread<'_>, mut listed: Vec<ThreadId>) -> Survey {
         if let Some(first) = self.first.take().and_then(|first| listed.iter().position(|&thread| thread == first)) {
             listed.rotate_left(first);
         }
-        let mut counts = ThreadCounts { seen: listed.len(), ..ThreadCounts::default() };
-        let mut chosen = Chosen::default();
+        let mut survey = Survey::default();
+        let Survey { wanted, unmoved, looks, counts } = &mut survey;
+        counts.seen = listed.len();
         for thread in listed {
-            let Some(claim) = cx.liveness().walk_candidate(thread) else {
-                counts.ended += 1;
-                continue;
-            };
             let os_id = cx.os_thread_id(thread).ok();
             let look = os_id.map(|os_id| self.activity.look(thread, os_id, self.sampler.mode == Mode::Cpu));
-            chosen.looks.extend(os_id.zip(look).map(|(os_id, look)| (thread, os_id, look)));
+            looks.extend(os_id.zip(look).map(|(os_id, look)| (thread, os_id, look)));
             let name = cx.thread_names().of(thread);
             let cpu_time = look.and_then(|look| look.since);
             let sampled = SampledThread { id: Inert(thread), os_id, name, cpu_time };
@@ -273,16 +295,35 @@ impl Sampling {
                 counts.idle += 1;
             } else if look.is_some_and(|look| !look.has_run) && self.activity.is_placed(thread) {
                 counts.unmoved += 1;
-                chosen.unmoved.push(sampled);
+                unmoved.push(sampled);
             } else {
-                chosen.targets.push(Target { thread, os_id, claim });
-                chosen.target_looks.push(os_id.zip(look));
-                chosen.threads.push(sampled);
+                wanted.push((sampled, look));
             }
+        }
+        survey
+    }
+
+    /// Chooses all threads that are to be walked.
+    fn choose<'i>(&mut self, cx: &'i ProfilerThread<'_>, survey: Survey) -> Chosen<'i> {
+        let Survey { wanted, unmoved, looks, mut counts } = survey;
+        let mut chosen = Chosen { unmoved, looks, ..Chosen::default() };
+        for (thread, look) in wanted {
+            let Some(claim) = cx.liveness().walk_candidate(thread.id.0) else {
+                counts.ended += 1;
+                continue;
+            };
+            chosen.targets.push(Target { thread: thread.id.0, os_id: thread.os_id, claim });
+            chosen.target_looks.push(thread.os_id.zip(look));
+            chosen.threads.push(thread);
         }
         self.report.threads = counts;
         chosen
     }
+}
+
+/// The part of a time that falls to one of so many threads.
+pub(super) fn share(time: Duration, threads: usize) -> Duration {
+    time / u32::try_from(threads).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -317,7 +358,7 @@ mod tests {
             let rounds = Arc::clone(&self.0);
             cx.spawn_profiler_thread("sampler", move |cx| {
                 let sampler = Sampler::every(Duration::from_millis(1));
-                run_with(Box::new(GivesUp(0)), Strategy::Seeded, sampler, cx, &mut |round| {
+                run_with(Running::All(Box::new(GivesUp(0))), Strategy::Seeded, sampler, cx, &mut |round| {
                     rounds.lock().unwrap().push((round.report().strategy, round.samples().count()));
                 });
             })?;

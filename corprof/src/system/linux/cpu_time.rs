@@ -11,7 +11,22 @@ use crate::system::Scheduling;
 /// belongs to a thread and not a process; the rest is the thread's id, inverted.
 const SCHEDULER_CLOCK_OF_THREAD: i32 = 0b110;
 
-pub(crate) fn cpu_time(os_thread_id: u32) -> Option<Duration> {
+/// The id of a thread, which is all that the system needs.
+#[derive(Debug)]
+pub(crate) struct ThreadClock(u32);
+
+impl ThreadClock {
+    #[allow(clippy::unnecessary_wraps, reason = "other systems open the thread")]
+    pub(crate) fn open(os_thread_id: u32) -> Option<Self> {
+        Some(Self(os_thread_id))
+    }
+
+    pub(crate) fn time(&self) -> Option<Duration> {
+        cpu_time(self.0)
+    }
+}
+
+fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let clock = !i32::try_from(os_thread_id).ok()? << 3 | SCHEDULER_CLOCK_OF_THREAD;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the call writes one time, if it returns 0; for a thread that does not exist, or belongs to another process, it

@@ -10,13 +10,20 @@ mod sandbox;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod signals;
 
-pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
+pub(crate) use cpu_time::ThreadClock;
+pub(super) use cpu_time::{is_runnable, run_count, scheduling};
 pub(crate) use listener::Listener;
 pub(super) use pin::pin_library;
 #[cfg(test)]
 pub(crate) use sandbox::forbid;
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::time::Duration;
+
+/// The kernel's timers are exact.
+pub(super) fn latest_wake_up() -> Duration {
+    Duration::ZERO
+}
 
 pub(super) fn prepare_barrier() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)

@@ -1,6 +1,12 @@
 //! Systems without an implementation of their own.
 
 use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::time::Duration;
+
+/// As on Linux.
+pub(super) fn latest_wake_up() -> Duration {
+    Duration::ZERO
+}
 
 /// POSIX has all of this, except one flag that all systems have.
 #[cfg(unix)]
@@ -37,8 +43,17 @@ pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
 pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 /// Not implemented.
-pub(super) fn cpu_time(_os_thread_id: u32) -> Option<std::time::Duration> {
-    None
+#[derive(Debug)]
+pub(crate) struct ThreadClock;
+
+impl ThreadClock {
+    pub(crate) fn open(_os_thread_id: u32) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn time(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Not implemented.

@@ -17,11 +17,17 @@ use windows_sys::Win32::System::Diagnostics::Debug::{AddVectoredExceptionHandler
 const CONTINUE_EXECUTION: i32 = -1;
 const CONTINUE_SEARCH: i32 = 0;
 
-/// The key of the thread whose faults are caught, or 0. One thread at a time walks other threads' native frames.
-static OWNER: AtomicUsize = AtomicUsize::new(0);
+/// A thread whose faults are caught.
+struct Guarded {
+    /// Its key, or 0.
+    owner: AtomicUsize,
+    /// The address and the stack pointer at which it continues after a fault.
+    return_to: [AtomicU64; 2],
+}
 
-/// The address and the stack pointer at which it then continues.
-static RETURN_TO: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// As many as threads of corprof's walk other threads' native frames at the same time, and some for tests.
+static GUARDED: [Guarded; 8] =
+    [const { Guarded { owner: AtomicUsize::new(0), return_to: [const { AtomicU64::new(0) }; 2] } }; 8];
 
 /// Installs the handler. It allocates memory, so this comes before any thread is stopped. The handler stays for good, in a
 /// library that stays as well (`pin_library`).
@@ -34,7 +40,7 @@ pub(super) fn prepare() {
 }
 
 /// Calls `call`, and returns whether it came to its end; if not, it has touched unmapped memory, and the rest of it never ran.
-/// None if another thread is using the guard.
+/// None if too many threads are using the guard.
 ///
 /// # Safety
 /// `call` must hold no lock, own nothing and leave nothing half-done that matters, at any moment when it may fault.
@@ -43,17 +49,20 @@ pub(super) unsafe fn call<F: FnMut()>(mut call: F) -> Option<bool> {
         // SAFETY: it is the closure below, which has no other user meanwhile.
         unsafe { (*call.cast::<F>())() }
     }
-    OWNER.compare_exchange(0, crate::system::thread_key(), SeqCst, SeqCst).ok()?;
+    let key = crate::system::thread_key();
+    let is_taken = |guarded: &&Guarded| guarded.owner.compare_exchange(0, key, SeqCst, SeqCst).is_ok();
+    let guarded = GUARDED.iter().find(is_taken)?;
     // SAFETY: the caller vouches for the closure; the handler reads the two words.
-    let faulted = unsafe { enter(RETURN_TO.as_ptr(), run::<F>, (&raw mut call).cast()) };
-    OWNER.store(0, SeqCst);
+    let faulted = unsafe { enter(guarded.return_to.as_ptr(), run::<F>, (&raw mut call).cast()) };
+    guarded.owner.store(0, SeqCst);
     Some(faulted == 0)
 }
 
 unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i32 {
-    if OWNER.load(SeqCst) != crate::system::thread_key() {
+    let key = crate::system::thread_key();
+    let Some(guarded) = GUARDED.iter().find(|guarded| guarded.owner.load(SeqCst) == key) else {
         return CONTINUE_SEARCH;
-    }
+    };
     // SAFETY: the system passes both structures for the time of the call. The registers set here are those that `enter` has
     // saved on this very thread, which is still inside `enter`, as the guard is armed.
     unsafe {
@@ -68,8 +77,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
         if !is_fault {
             return CONTINUE_SEARCH;
         }
-        context.Rip = RETURN_TO[0].load(SeqCst);
-        context.Rsp = RETURN_TO[1].load(SeqCst);
+        context.Rip = guarded.return_to[0].load(SeqCst);
+        context.Rsp = guarded.return_to[1].load(SeqCst);
     }
     CONTINUE_EXECUTION
 }

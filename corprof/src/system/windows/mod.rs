@@ -15,14 +15,38 @@ pub(crate) mod unwind;
 mod cpu_time;
 mod listener;
 
-pub(super) use cpu_time::{cpu_time, is_runnable, run_count, scheduling};
+pub(crate) use cpu_time::ThreadClock;
+pub(super) use cpu_time::{is_runnable, run_count, scheduling};
 pub(crate) use listener::Listener;
+
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
 };
 use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
+
+/// Waits end at a tick of the clock, which comes every 15.6 ms unless a program has asked for more. `std::thread::sleep` uses a
+/// timer of high resolution. Wine's waits have no such ticks, and its timers are late, so the first call measures.
+pub(super) fn latest_wake_up() -> Duration {
+    const TICK: Duration = Duration::from_millis(16);
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    static LATEST: OnceLock<Duration> = OnceLock::new();
+    let measure = || {
+        let (lock, never) = (Mutex::new(()), Condvar::new());
+        let wait = |_| {
+            let start = Instant::now();
+            drop(never.wait_timeout(lock.lock().unwrap_or_else(PoisonError::into_inner), MILLISECOND));
+            start.elapsed()
+        };
+        // The first one may end at a tick by chance. On a full machine some of the others end late in any case.
+        let shortest = (0..4).map(wait).skip(1).min();
+        if shortest.is_some_and(|time| time < 4 * MILLISECOND) { Duration::ZERO } else { TICK }
+    };
+    *LATEST.get_or_init(measure)
+}
 
 pub(super) fn pin_library() {
     let mut module = std::ptr::null_mut();

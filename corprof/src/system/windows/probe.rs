@@ -19,8 +19,12 @@ use windows_sys::Win32::System::LibraryLoader::{
 use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapAlloc, HeapFree};
 use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, SetEvent, WaitForSingleObject};
 
-/// How long getting the locks may take. A running thread that holds one releases it within microseconds.
-pub(crate) const LIMIT: Duration = Duration::from_millis(250);
+/// How long getting the locks may take while a thread is stopped. A running thread that holds one releases it within microseconds,
+/// so this is for the probe's own thread, which needs a processor; it has shown before the stop that it gets one.
+pub(crate) const LIMIT: Duration = Duration::from_millis(50);
+
+/// How long getting them may take while no thread is stopped: a new thread has to start, on a full machine.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A Windows event: waiting for it and setting it allocate no memory.
 struct Event(HANDLE);

@@ -6,16 +6,16 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use windows_sys::Wdk::System::Threading::{NtQueryInformationThread, ThreadBasicInformation};
-use windows_sys::Win32::Foundation::{CloseHandle, FILETIME, HANDLE};
-use windows_sys::Win32::System::Diagnostics::Debug::{
-    CONTEXT, CONTEXT_FULL_AMD64, GetThreadContext, ReadProcessMemory,
-};
+use windows_sys::Win32::Foundation::{CloseHandle, HANDLE};
+use windows_sys::Win32::System::Diagnostics::Debug::{CONTEXT, CONTEXT_FULL_AMD64, GetThreadContext};
 use windows_sys::Win32::System::LibraryLoader::GetModuleHandleW;
 use windows_sys::Win32::System::ProcessStatus::{GetModuleInformation, MODULEINFO};
 use windows_sys::Win32::System::Threading::{
-    GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadId, GetThreadTimes, OpenThread, ResumeThread,
-    SuspendThread, THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
+    GetCurrentProcess, GetCurrentProcessId, GetCurrentThreadId, GetThreadId, OpenThread, ResumeThread, SuspendThread,
+    THREAD_GET_CONTEXT, THREAD_QUERY_INFORMATION, THREAD_SUSPEND_RESUME,
 };
+
+use super::{cpu_time, guard};
 
 /// The offset in a thread's environment block of the end of its stack; the lowest address in use follows.
 const STACK_IN_TEB: usize = 8;
@@ -37,6 +37,9 @@ struct BasicInformation {
 #[derive(Debug)]
 pub(crate) struct Thread {
     handle: HANDLE,
+    id: u32,
+    /// The address of its environment block.
+    teb: usize,
 }
 
 /// The registers of a thread at one moment. The processor requires the alignment.
@@ -93,10 +96,11 @@ impl Thread {
         if handle.is_null() {
             return None;
         }
-        let thread = Self { handle };
+        let mut thread = Self { handle, id: os_thread_id, teb: 0 };
         // SAFETY: takes no arguments.
         let own = unsafe { GetCurrentProcessId() };
-        thread.information().is_some_and(|information| information.process_id == own as usize).then_some(thread)
+        thread.teb = thread.information().filter(|information| information.process_id == own as usize)?.teb;
+        Some(thread)
     }
 
     /// Stops the thread; none if it has ended.
@@ -119,18 +123,13 @@ impl Thread {
     /// Whether `handle`, opened elsewhere, belongs to this thread. It takes no lock and allocates no memory.
     pub(crate) fn is_that_of(&self, handle: *mut c_void) -> bool {
         // SAFETY: accepts any value, and returns 0 if it is no thread's handle.
-        let [own, other] = [self.handle, handle].map(|handle| unsafe { GetThreadId(handle) });
-        own != 0 && own == other
+        unsafe { GetThreadId(handle) == self.id }
     }
 
     /// The thread's processor time. The scheduler counts in steps of some 16 ms.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        let zero = FILETIME { dwLowDateTime: 0, dwHighDateTime: 0 };
-        let (mut created, mut ended, mut kernel, mut user) = (zero, zero, zero, zero);
-        // SAFETY: the handle is open, with the right to query; the call writes the four times.
-        let is_known = unsafe { GetThreadTimes(self.handle, &mut created, &mut ended, &mut kernel, &mut user) != 0 };
-        let ticks = |time: FILETIME| u64::from(time.dwHighDateTime) << 32 | u64::from(time.dwLowDateTime);
-        is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
+        // SAFETY: the handle is open, with the right to query.
+        unsafe { cpu_time::time_of(self.handle) }
     }
 
     fn information(&self) -> Option<BasicInformation> {
@@ -174,17 +173,17 @@ impl Stopped<'_> {
     }
 
     /// The part of the stack that is in use; none if the thread's environment block cannot be read, or makes no sense.
+    ///
+    /// It makes no system call: the thread stands still meanwhile. Call it after [`unwind::prepare`](super::unwind::prepare).
     pub(crate) fn stack(&self) -> Option<Range<usize>> {
-        let teb = self.thread.information()?.teb;
+        let teb = self.thread.teb;
         let mut bounds = [0_usize; 2];
-        // SAFETY: this process may read itself; unmapped memory gives an error and no fault; the call writes at most the given
-        // size.
-        let is_read = unsafe {
-            let from = (teb + STACK_IN_TEB) as *const _;
-            ReadProcessMemory(GetCurrentProcess(), from, bounds.as_mut_ptr().cast(), 16, std::ptr::null_mut()) != 0
-        };
+        let from = (teb + STACK_IN_TEB) as *const [usize; 2];
+        // SAFETY: the closure owns nothing. The block is aligned and mapped while the thread lives; if it has ended, the read
+        // faults, and the guard catches that.
+        let is_read = teb != 0 && unsafe { guard::call(|| bounds = from.read_volatile()) } == Some(true);
         let [end, start] = bounds;
-        (is_read && teb != 0 && start < end && end.is_multiple_of(8)).then_some(start..end)
+        (is_read && start < end && end.is_multiple_of(8)).then_some(start..end)
     }
 }
 

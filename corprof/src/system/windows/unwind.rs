@@ -8,7 +8,7 @@ use std::ops::{ControlFlow, Range};
 use windows_sys::Win32::System::Diagnostics::Debug::{RtlLookupFunctionEntry, RtlVirtualUnwind, UNW_FLAG_NHANDLER};
 
 use super::guard;
-use super::thread::{Registers, Stopped};
+use super::thread::Registers;
 
 /// The reason why there is no further frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,7 +23,7 @@ pub(crate) enum UnwindError {
     TooDeep,
     /// The callback asked to stop.
     Stopped,
-    /// Another thread is unwinding.
+    /// Too many other threads are unwinding.
     Busy,
 }
 
@@ -50,30 +50,29 @@ pub(crate) fn prepare() {
     guard::prepare();
 }
 
-/// The innermost managed frame of `thread`, searched through at most `most` native ones; `on_native` is called with the
-/// instruction and stack pointer of each.
+/// The innermost managed frame of a stopped thread with these registers and this stack, searched through at most `most` native
+/// ones; `on_native` is called with the instruction and stack pointer of each.
 ///
 /// `is_managed` says whether an instruction pointer is in managed code (GetFunctionFromIP).
 ///
 /// # Errors
 /// If there is none, or it cannot be reached.
 pub(crate) fn seed(
-    thread: &Stopped<'_>,
+    mut registers: Registers,
+    stack: &Range<usize>,
     most: usize,
     mut is_managed: impl FnMut(usize) -> bool,
     mut on_native: impl FnMut(usize, usize) -> ControlFlow<()>,
 ) -> Result<Seed, UnwindError> {
-    let mut registers = thread.registers().ok_or(UnwindError::End)?;
-    let stack = thread.stack().ok_or(UnwindError::Stack)?;
     for _ in 0..most {
-        check(&registers, &stack)?;
+        check(&registers, stack)?;
         if is_managed(registers.ip()) {
             return Ok(Seed { registers });
         }
         if on_native(registers.ip(), registers.sp()).is_break() {
             return Err(UnwindError::Stopped);
         }
-        step(&mut registers, &stack)?;
+        step(&mut registers, stack)?;
     }
     Err(UnwindError::TooDeep)
 }
@@ -160,7 +159,6 @@ mod tests {
         0
     }
 
-    /// One test, because there is one guard: two at once would get [`UnwindError::Busy`].
     #[test]
     fn the_frames_of_a_thread_that_spins_are_found_and_nonsense_is_an_error() {
         prepare();
@@ -184,8 +182,10 @@ mod tests {
         for _ in 0..100 {
             let mut count = 0;
             let stopped = thread.stop().unwrap();
+            let (registers, stack) = (stopped.registers().unwrap(), stopped.stack().unwrap());
             let found = seed(
-                &stopped,
+                registers,
+                &stack,
                 128,
                 |_| false,
                 |ip, _| {
@@ -202,8 +202,9 @@ mod tests {
 
         // The managed function is the seed, and its stack pointer is within the stack.
         let stopped = thread.stop().unwrap();
-        let stack = stopped.stack().unwrap();
-        let seed = seed(&stopped, 128, |ip| !within.contains(&ip), |_, _| ControlFlow::Continue(())).ok().unwrap();
+        let (registers, stack) = (stopped.registers().unwrap(), stopped.stack().unwrap());
+        let is_managed = |ip| !within.contains(&ip);
+        let seed = seed(registers, &stack, 128, is_managed, |_, _| ControlFlow::Continue(())).ok().unwrap();
         let mut registers = *seed.registers();
         drop(stopped);
         assert!(stack.contains(&registers.sp()) && !within.contains(&registers.ip()));

@@ -24,6 +24,7 @@ use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::WalkCandidate;
 
+use super::round::SampledThread;
 use super::sample_buffer::SampleBuffer;
 use super::sampler::{Mode, Sampler};
 
@@ -35,10 +36,12 @@ pub enum Strategy {
     /// every system, from .NET Core 3.0 on. Threads stop at safepoints: code between two of them is never on top of a stack.
     #[default]
     SuspendedRuntime,
-    /// One thread after another is stopped at whatever instruction it runs, and walked from there. Only on Windows, on x86-64.
-    /// It sees code between two safepoints, and native frames one by one. A stopped thread may hold a lock of the system or the
-    /// runtime: if walks get stuck for that reason too often, the sampler changes to
-    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) shows.
+    /// Single threads are stopped at whatever instruction they run, and walked from there. Only on Windows, on x86-64. It sees
+    /// code between two safepoints, and native frames one by one. With [`Mode::Wall`](super::Mode::Wall) a round stops one thread
+    /// after another. With [`Mode::Cpu`](super::Mode::Cpu) it stops one of the threads at work, drawn at random, and does not wait
+    /// for it: its stack comes with a later round. A stopped thread may hold a lock of the system or the runtime: if walks get
+    /// stuck for that reason too often, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime), which
+    /// [`Report::strategy`](super::Report::strategy) shows.
     Seeded,
     /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the stack; no
     /// thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples processor time,
@@ -67,8 +70,6 @@ pub(crate) struct Outcome {
     pub(crate) retries: u32,
     /// The time from the request to stop until threads ran again, summed over all stops.
     pub(crate) stood: Duration,
-    /// How much of its time the application has lost by that; charged to the budget.
-    pub(crate) lost: Duration,
     /// Threads that had ended since they were chosen.
     pub(crate) ended: usize,
     /// Threads that were not walked for lack of time.
@@ -81,10 +82,43 @@ pub(crate) struct Outcome {
     pub(crate) gives_up: bool,
 }
 
+impl Outcome {
+    /// Adds the result of another walk in the same round.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.retries += other.retries;
+        self.stood += other.stood;
+        self.ended += other.ended;
+        self.left_out += other.left_out;
+        self.abandoned += other.abandoned;
+        self.gives_up |= other.gives_up;
+    }
+}
+
 /// A running strategy. Only the sampler's own thread has one: making it needs that thread's context.
 pub(crate) trait Walker {
     /// Walks the targets onto the buffer, which was prepared for them, for `limit` at most.
     fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome;
+}
+
+/// Threads of a strategy that each walk one thread at a time, while the sampler goes on. Nothing is walked after their drop.
+pub(crate) trait Hands {
+    /// Whether one of them walks this thread.
+    fn is_walking(&self, thread: ThreadId) -> bool;
+
+    /// Has a thread walked that none of them walks, unless all are busy.
+    fn walk(&mut self, thread: SampledThread);
+
+    /// Passes on the walks that have ended since the last call: the thread, the result, and a buffer with its stack.
+    fn collect(&mut self, take: &mut dyn FnMut(SampledThread, Outcome, &SampleBuffer));
+}
+
+/// A running strategy.
+pub(crate) enum Running<'i> {
+    /// Walks all threads of a round.
+    All(Box<dyn Walker + 'i>),
+    /// Walks one thread, drawn by the sampler, in each round.
+    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
+    One(Box<dyn Hands>),
 }
 
 /// Checks that this runtime and system support the strategy.
@@ -105,11 +139,16 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
 /// The best strategy for a mode.
 ///
 /// Signals see the work where it is done and suspend nothing, but only in threads that start after the sampler: after
-/// `initialize` the application has threads already.
+/// `initialize` the application has threads already. On Windows one thread a round is stopped; stopping all of them took so long
+/// on a full machine that the budget allowed ten rounds a second at most (under Wine).
 pub(crate) fn best(_mode: Mode, info: &Info) -> Result<Strategy> {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if _mode == Mode::Cpu && info.phase() == Phase::Initialize && signals::check().is_ok() {
         return Ok(Strategy::Signals);
+    }
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    if _mode == Mode::Cpu && seeded::check(info).is_ok() {
+        return Ok(Strategy::Seeded);
     }
     check(Strategy::SuspendedRuntime, info).map(|()| Strategy::SuspendedRuntime)
 }
@@ -123,12 +162,12 @@ pub(crate) fn prepare(_sampler: &Sampler, _strategy: Strategy) {
 }
 
 /// Starts a strategy on the sampler's thread.
-pub(crate) fn begin<'i>(strategy: Strategy, cx: &ProfilerThread<'i>) -> Result<Box<dyn Walker + 'i>> {
+pub(crate) fn begin<'i>(strategy: Strategy, _sampler: &Sampler, cx: &ProfilerThread<'i>) -> Result<Running<'i>> {
     match strategy {
         // Signals have a loop of their own, which falls back to this.
-        Strategy::SuspendedRuntime | Strategy::Signals => Ok(Box::new(suspended::Suspender::new(cx)?)),
+        Strategy::SuspendedRuntime | Strategy::Signals => Ok(Running::All(Box::new(suspended::Suspender::new(cx)?))),
         #[cfg(all(windows, target_arch = "x86_64"))]
-        Strategy::Seeded => Ok(Box::new(seeded::Seeder::new(cx)?)),
+        Strategy::Seeded => seeded::begin(_sampler, cx),
         #[cfg(not(all(windows, target_arch = "x86_64")))]
         Strategy::Seeded => Err(not_here()),
     }

@@ -226,7 +226,6 @@ impl Walker for Suspender<'_> {
         }
         outcome.stuck = suspension.end();
         outcome.stood = stopwatch.elapsed();
-        outcome.lost = outcome.stood;
         outcome
     }
 }

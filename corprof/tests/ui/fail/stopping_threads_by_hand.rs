@@ -1,10 +1,10 @@
 //! Only the sampler's thread can stop others (suspension rule 1).
 use corprof::prelude::*;
-use corprof::walk::Strategy;
+use corprof::walk::{Sampler, Strategy};
 
-fn stop(cx: &ProfilerThread<'_>) {
+fn stop(sampler: &Sampler, cx: &ProfilerThread<'_>) {
     let _ = cx.suspend_runtime();
-    let _ = corprof::walk::strategy::begin(Strategy::SuspendedRuntime, cx);
+    let _ = corprof::walk::strategy::begin(Strategy::SuspendedRuntime, sampler, cx);
 }
 
 fn main() {}

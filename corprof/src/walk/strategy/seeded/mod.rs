@@ -7,10 +7,11 @@
 //! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock, but the
 //! system's and the runtime's calls do. Hence the probe before a thread's native frames are first walked, and the watchdog.
 
+mod crew;
 mod watchdog;
 
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
@@ -26,11 +27,13 @@ use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
 use crate::system::probe::{self, Probe};
-use crate::system::thread::{self, Registers, Stopped, Thread};
+use crate::system::thread::{self, Registers, Thread};
 use crate::system::unwind::{self, Seed, UnwindError};
 use crate::walk::sample_buffer::{SampleBuffer, SampledFrame, StackWriter};
+use crate::walk::sampler::{Mode, Sampler};
 
-use super::{Outcome, Target, Walker};
+use super::{Outcome, Running, Target, Walker};
+use crew::Crew;
 use watchdog::{Tally, Watchdog, Watched};
 
 const CALL: &str = "DoStackSnapshot";
@@ -42,16 +45,28 @@ const MOST_NATIVE: usize = 512;
 const TRIES: u32 = 3;
 const BETWEEN: Duration = Duration::from_micros(50);
 
-/// Stops single threads. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
-/// (suspension rule 1).
-pub(super) struct Seeder<'i> {
+/// How long a thread that is not walked stays open.
+const UNUSED: Duration = Duration::from_secs(10);
+
+/// Stops single threads.
+struct Seeder<'i> {
     runtime: Runtime<'i>,
     probe: Option<Probe>,
     watchdog: Watchdog,
     tally: Tally,
-    /// Threads whose native frames were walked before, while the necessary locks were free.
-    probed: HashSet<(ThreadId, u32)>,
+    /// The threads that were walked a short time ago.
+    open: HashMap<(ThreadId, u32), Open>,
+    /// When the others were last closed.
+    closed: Instant,
     _profiler_thread: PhantomData<*mut ()>,
+}
+
+/// A thread that is kept open, as opening it again for each walk would cost more than the walk.
+struct Open {
+    thread: Thread,
+    /// Whether its native frames still have to be walked while the necessary locks are free.
+    needs_probe: bool,
+    used: Instant,
 }
 
 /// The calls that are made while a thread is stopped.
@@ -59,6 +74,7 @@ pub(super) struct Seeder<'i> {
 struct Runtime<'i> {
     info: &'i Info,
     raw: &'i sys::ICorProfilerInfo2,
+    mode: Mode,
 }
 
 /// The result of one stop.
@@ -76,12 +92,25 @@ pub(super) fn check(info: &Info) -> Result<()> {
     info.as_version::<sys::ICorProfilerInfo2>(CALL).map(drop)
 }
 
-impl<'i> Seeder<'i> {
-    pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
-        let info = cx.info();
+/// Starts the strategy: by the wall clock every thread is walked in every round, and else one.
+pub(super) fn begin<'i>(sampler: &Sampler, cx: &ProfilerThread<'i>) -> Result<Running<'i>> {
+    match sampler.mode {
         // SAFETY: the borrow of the thread's context keeps it from outliving the thread's closure.
+        Mode::Wall => Ok(Running::All(Box::new(unsafe { Seeder::new(Mode::Wall, cx.info()) }?))),
+        Mode::Cpu => Ok(Running::One(Box::new(Crew::new(sampler.depth, cx)))),
+    }
+}
+
+impl<'i> Seeder<'i> {
+    /// A seeder for the calling thread.
+    ///
+    /// # Safety
+    /// The calling thread is one that corprof has made, and that never runs managed code (suspension rule 1). It does not use
+    /// this after the closure of a profiler thread has ended.
+    unsafe fn new(mode: Mode, info: &'i Info) -> Result<Self> {
+        // SAFETY: the caller's promise.
         let raw = unsafe { info.runtime().as_version_for_long(CALL)? };
-        let runtime = Runtime { info, raw };
+        let runtime = Runtime { info, raw, mode };
         unwind::prepare();
         thread::prepare();
         let no_thread = |_| {
@@ -90,22 +119,36 @@ impl<'i> Seeder<'i> {
             Error::new(E_FAIL, CALL).about("Strategy::Seeded", rule)
         };
         let watchdog = Watchdog::new().map_err(no_thread)?;
-        let (tally, probed) = (Tally::default(), HashSet::new());
-        Ok(Self { runtime, probe: None, watchdog, tally, probed, _profiler_thread: PhantomData })
+        let (tally, open, closed) = (Tally::default(), HashMap::new(), Instant::now());
+        Ok(Self { runtime, probe: None, watchdog, tally, open, closed, _profiler_thread: PhantomData })
     }
 
-    /// Stops a thread, writes its stack, and resumes it. `needs_probe` becomes false once the locks were free.
+    /// The thread, which stays open until the walk gives it back; none if it has ended. Allocates.
+    fn open(&mut self, key: (ThreadId, u32)) -> Option<Open> {
+        let now = Instant::now();
+        if now.saturating_duration_since(self.closed) >= UNUSED {
+            self.open.retain(|_, open| now.saturating_duration_since(open.used) < UNUSED);
+            self.closed = now;
+        }
+        let new = || Some(Open { thread: Thread::open(key.1)?, needs_probe: true, used: now });
+        self.open.remove(&key).or_else(new)
+    }
+
+    /// Stops a thread, writes its stack, and resumes it. It needs no probe once the locks were free. Returns also how long the
+    /// thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
     fn walk_once(
         &mut self,
         held: &Pinned<'_, ThreadId>,
-        thread: &Thread,
+        open: &mut Open,
         writer: &mut StackWriter<'_>,
-        needs_probe: &mut bool,
         is_last: bool,
-    ) -> Walked {
+    ) -> (Walked, Duration) {
+        let Open { thread, needs_probe, .. } = open;
         let _mark = Mark::set();
-        let Some(watched) = self.watchdog.stop(thread) else { return Walked::Ended };
+        let Some(watched) = self.watchdog.stop(thread) else { return (Walked::Ended, Duration::ZERO) };
+        let mut stopped = None;
         let walked = self.runtime.look(&watched, held, thread, writer, is_last, |ip| {
+            stopped = Some(Instant::now());
             if *needs_probe && self.runtime.function_at(ip).0.is_none() {
                 *needs_probe = !self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::LIMIT));
                 !*needs_probe
@@ -113,21 +156,27 @@ impl<'i> Seeder<'i> {
                 true
             }
         });
-        if watched.is_abandoned() { Walked::Stuck } else { walked }
+        let is_stuck = watched.is_abandoned();
+        drop(watched);
+        let stood = stopped.map(|stopped| stopped.elapsed()).unwrap_or_default();
+        (if is_stuck { Walked::Stuck } else { walked }, stood)
     }
 
-    /// Makes everything for a walk that allocates, and returns whether the thread's native frames are new.
-    fn prepare(&mut self, key: (ThreadId, u32)) -> bool {
+    /// Makes a probe, which allocates, if one is needed; returns whether its thread gets the locks while no thread is stopped.
+    fn prepare(&mut self, open: &Open) -> bool {
+        if !open.needs_probe {
+            return true;
+        }
         if self.probe.is_none() {
-            let info = self.runtime.info.clone();
+            let (info, mode) = (self.runtime.info.clone(), self.runtime.mode);
             let also = move || {
                 if let Ok(raw) = info.as_version(CALL) {
-                    Runtime { info: &info, raw: &raw }.function_at(check as *const () as usize);
+                    Runtime { info: &info, raw: &raw, mode }.function_at(check as *const () as usize);
                 }
             };
             self.probe = Probe::new(also).ok();
         }
-        !self.probed.contains(&key)
+        self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::PATIENCE))
     }
 }
 
@@ -163,35 +212,39 @@ impl Runtime<'_> {
         let Some(stopped) = watched.stopped() else { return Walked::Stuck };
         // The stop is certain only once the registers have been read.
         let Some((registers, stack)) = stopped.registers().zip(stopped.stack()) else { return Walked::Ended };
-        if !self.is_carried_by(held, thread) {
-            return Walked::Ended;
-        }
         if !may(registers.ip()) {
             return Walked::Stuck;
         }
+        if !self.is_carried_by(held, thread) {
+            return Walked::Ended;
+        }
         if registers.is_in_system_call() {
             writer.is_waiting();
+            if self.mode == Mode::Cpu {
+                return Walked::Answer(S_OK); // its stack is of no interest
+            }
         }
         let seeded_writer =
             SeededWriter { writer, watched, stack, hole: None, is_leaf_native: false, has_managed: false };
-        Walked::Answer(self.snapshot(held, stopped, seeded_writer, is_last))
+        Walked::Answer(self.snapshot(held, registers, seeded_writer, is_last))
     }
 
     /// Finds the seed, and makes the runtime walk from there.
     fn snapshot(
         &self,
         held: &Pinned<'_, ThreadId>,
-        stopped: &Stopped<'_>,
+        registers: Registers,
         mut seeded_writer: SeededWriter<'_, '_>,
         is_last: bool,
     ) -> HRESULT {
+        let stack = seeded_writer.stack.clone();
         let can_be_told = Cell::new(true);
         let is_managed = |ip| {
             let (function, is_known) = self.function_at(ip);
             can_be_told.set(can_be_told.get() && is_known);
             function.is_some()
         };
-        let seed = unwind::seed(stopped, MOST_NATIVE, is_managed, |ip, _| {
+        let seed = unwind::seed(registers, &stack, MOST_NATIVE, is_managed, |ip, _| {
             seeded_writer.is_leaf_native = true;
             if can_be_told.get() { seeded_writer.write(None, ip) } else { ControlFlow::Break(()) }
         });
@@ -338,9 +391,6 @@ fn is_unsafe_moment(code: HRESULT) -> bool {
 impl Walker for Seeder<'_> {
     fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
         let mut outcome = Outcome::default();
-        if self.probed.len() > 2 * targets.len() + 64 {
-            self.probed.clear(); // most of them have ended
-        }
         for (number, target) in targets.iter().enumerate() {
             if outcome.stood >= limit || outcome.gives_up {
                 outcome.left_out = targets.len() - number;
@@ -349,21 +399,25 @@ impl Walker for Seeder<'_> {
             // Pinned from before the stop to after it. A thread whose end waits for the pin holds no lock that is needed here,
             // as the runtime is not suspended.
             let held = target.claim.pin();
-            let thread = target.os_id.and_then(Thread::open);
-            let Some(((held, thread), os_id)) = held.zip(thread).zip(target.os_id) else {
+            let key = target.os_id.map(|os_id| (target.thread, os_id));
+            let open = key.and_then(|key| self.open(key));
+            let Some(((held, mut open), key)) = held.zip(open).zip(key) else {
                 outcome.ended += 1;
                 continue;
             };
-            let key = (target.thread, os_id);
-            let is_new = self.prepare(key);
-            let mut needs_probe = is_new;
+            if !self.prepare(&open) {
+                // On a machine as full as this there will be another round. The probe answers when it has the locks.
+                self.probe = None;
+                outcome.left_out += 1;
+                continue;
+            }
             let mut walked = Walked::Ended;
             let mut write = |writer: &mut StackWriter<'_>| {
                 for turn in 1..=TRIES {
                     writer.restart();
-                    let start = Instant::now();
-                    walked = self.walk_once(&held, &thread, writer, &mut needs_probe, turn == TRIES);
-                    outcome.stood += start.elapsed();
+                    let stood;
+                    (walked, stood) = self.walk_once(&held, &mut open, writer, turn == TRIES);
+                    outcome.stood += stood;
                     match walked {
                         Walked::Answer(code) if turn < TRIES && is_unsafe_moment(code) => outcome.retries += 1,
                         Walked::Answer(code) => return Some(code),
@@ -383,12 +437,12 @@ impl Walker for Seeder<'_> {
                     // The probe's thread ends by itself.
                     self.probe = None;
                 }
-                Walked::Answer(_) if is_new && !needs_probe => drop(self.probed.insert(key)),
-                Walked::Answer(_) => {}
+                Walked::Answer(_) => {
+                    open.used = Instant::now();
+                    self.open.insert(key, open);
+                }
             }
         }
-        // While one thread was stopped, the others ran on.
-        outcome.lost = outcome.stood / u32::try_from(targets.len()).unwrap_or(u32::MAX).max(1);
         outcome
     }
 }

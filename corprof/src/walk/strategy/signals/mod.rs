@@ -229,11 +229,13 @@ impl Sampling<'_> {
         self.buffer.weigh(|stack, _| cpu_time(stack.thread).unwrap_or_default());
         self.report.threads = counts;
         self.report.note(&Outcome::default(), &self.buffer);
-        let slots = self.threads;
+        let (slots, report) = (self.threads, &mut self.report);
         self.watched.retain(|target| {
             let is_done = target.watched.is_done();
             if is_done {
                 slots.give_back(target.watched.slot);
+                report.cpu_time += target.watched.run_in_all().saturating_sub(target.total);
+                report.unseen += u64::from(target.asked.is_none());
             }
             !is_done
         });

@@ -4,7 +4,7 @@
 //! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(super) struct Watched {
     address: Address,
     /// Its processor time when it was prepared.
     pub(super) run_before: Duration,
+    /// Its processor time at its end, in nanoseconds; 0 before.
+    run_in_all: AtomicU64,
     has_ended: AtomicBool,
     /// Held while a signal is sent. The thread's end waits for it: afterwards another thread may have its id.
     sending: Mutex<()>,
@@ -93,8 +95,8 @@ impl Threads {
         slot.take(&stack);
         let address = Address::own();
         let run_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
-        let (has_ended, sending) = (AtomicBool::new(false), Mutex::new(()));
-        let watched = Arc::new(Watched { thread, slot, address, run_before, has_ended, sending });
+        let (run_in_all, has_ended, sending) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(()));
+        let watched = Arc::new(Watched { thread, slot, address, run_before, run_in_all, has_ended, sending });
         state.joined.push(Arc::clone(&watched));
         state.ready.insert(thread.as_raw(), (watched, alternate));
         Some(())
@@ -116,6 +118,8 @@ pub(crate) fn thread_assigned(info: &Info) {
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
     let Some((watched, alternate)) = threads.state().ready.remove(&thread) else { return };
+    let run_in_all = watched.cpu_time().unwrap_or_default().as_nanos();
+    watched.run_in_all.store(u64::try_from(run_in_all).unwrap_or(u64::MAX), Ordering::Relaxed);
     let sending = unpoisoned(watched.sending.lock());
     watched.has_ended.store(true, Ordering::Release);
     drop(sending);
@@ -130,6 +134,11 @@ impl Watched {
     pub(super) fn request(&self) -> Sending {
         let _sending = unpoisoned(self.sending.lock());
         if self.has_ended() { Sending::NotNow } else { self.slot.request(self.address) }
+    }
+
+    /// Its processor time in all, once it has ended.
+    pub(super) fn run_in_all(&self) -> Duration {
+        Duration::from_nanos(self.run_in_all.load(Ordering::Relaxed))
     }
 
     pub(super) fn has_ended(&self) -> bool {
