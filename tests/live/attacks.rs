@@ -118,28 +118,6 @@ fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
 }
 
 #[test]
-fn names_fields_and_payloads_of_event_pipe_are_of_any_size() -> Result<()> {
-    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
-        let outcome = unharmed(&runtime, "Pipes", "World", &[])?;
-        let told = told(&outcome, "answers=")?;
-        eprintln!("{runtime}: {told}");
-        ensure!(count(told, "delivered")? > 100 && count(told, "errors")? > 10, "{outcome}");
-    }
-    Ok(())
-}
-
-#[test]
-fn nonsense_is_an_error() -> Result<()> {
-    for runtime in &Runtime::all()? {
-        let outcome = unharmed(runtime, "Nonsense", "World", &[])?;
-        let told = told(&outcome, "answers=")?;
-        eprintln!("{runtime}: {told}");
-        ensure!(count(told, "errors")? > 50_000, "{outcome}");
-    }
-    Ok(())
-}
-
-#[test]
 fn methods_are_rewritten_from_all_sides_and_each_has_an_outcome() -> Result<()> {
     for runtime in &Runtime::all()? {
         for tiered in ["0", "1"] {
@@ -184,4 +162,30 @@ fn edited_bodies_are_refused_once_their_module_has_gone() -> Result<()> {
         ensure!(count(told, "accepted")? == 0 && count(told, "refused")? > 20, "{outcome}");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn names_fields_and_payloads_of_event_pipe_are_of_any_size() -> Result<()> {
+        for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+            let outcome = unharmed(&runtime, "Pipes", "World", &[])?;
+            let told = told(&outcome, "answers=")?;
+            eprintln!("{runtime}: {told}");
+            ensure!(count(told, "delivered")? > 100 && count(told, "errors")? > 10, "{outcome}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nonsense_is_an_error() -> Result<()> {
+        for runtime in &Runtime::all()? {
+            let outcome = unharmed(runtime, "Nonsense", "World", &[])?;
+            let told = told(&outcome, "answers=")?;
+            eprintln!("{runtime}: {told}");
+            ensure!(count(told, "errors")? > 50_000, "{outcome}");
+        }
+        Ok(())
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use corprof_diagnostics::{Error, HResult, Process};
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Run, Runtime, repetitions};
 
 use crate::diagnostics::{PATIENCE, Program, profiler, runtimes};
 
@@ -64,14 +64,11 @@ fn all_that_was_there_and_all_that_comes_is_reported_once() -> Result<()> {
     Ok(())
 }
 
-/// How often a profiler attaches to a program that unloads assemblies all the time.
-const VISITS: usize = 40;
-
 #[test]
 fn functions_of_assemblies_that_are_being_unloaded_crash_nothing() -> Result<()> {
     for runtime in runtimes()? {
         let (clsid, library) = profiler(&runtime, "hasty")?;
-        let visits = std::env::var("HASTY_VISITS").map_or(Ok(VISITS), |visits| visits.parse())?;
+        let visits = std::env::var("HASTY_VISITS").map_or(Ok(repetitions(10, 40)), |visits| visits.parse())?;
         let mut program = Program::ready(Run::new(&runtime, "Growing").command()?)?;
         program.tell("churn")?;
         let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);

@@ -1,19 +1,17 @@
-//! The matrix under fire, on every runtime: see `xtask/src/torture/fire.rs`.
+//! The matrix under fire: every call from every context that has it, while other threads work against it. See
+//! `xtask/src/torture/fire.rs`.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime};
-use xtask::torture::{Fire, FireBed, any_number};
+use corprof_tests::{Run, Runtime, repetitions};
+use xtask::torture::{Condition, Fire, FireBed, any_number};
 
-#[test]
-fn every_call_from_every_context_a_thousand_times_under_fire() -> Result<()> {
+fn every_call_from_every_context(condition: Condition) -> Result<()> {
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
     for runtime in Runtime::all()? {
         if runtime.is_windows() || runtime.is_emulated() {
-            println!(
-                "SKIPPED on {runtime}: a thousand of each take hours there; `cargo xtask torture --matrix` has it"
-            );
+            println!("SKIPPED on {runtime}: so many calls take hours there; `cargo xtask torture --matrix` has it");
             continue;
         }
         let bed = FireBed {
@@ -21,13 +19,29 @@ fn every_call_from_every_context_a_thousand_times_under_fire() -> Result<()> {
             major: runtime.major,
             is_windows: runtime.is_windows(),
             command: Box::new(|| Run::new(&runtime, "Fire").profiler("matrix").command()),
-            folder: programs.join("fire").join(&runtime.name),
+            folder: programs.join("fire").join(format!("{condition:?} on {runtime}")),
             preloaded: None, // `Run` has it
         };
         let seed = any_number();
-        let summary = bed.fire(seed, Fire::Each)?;
+        let amount = repetitions(Fire::Fill(condition, 100), Fire::FillBySettings(condition, 1000));
+        let summary = bed.fire(seed, amount)?;
         println!("from run {seed} on: {summary}");
-        ensure!(summary.is_good() && summary.is_complete(), "from run {seed} on: {summary}");
+        ensure!(summary.is_good(), "from run {seed} on: {summary}");
     }
     Ok(())
+}
+
+#[test]
+fn every_call_from_every_context_while_another_thread_collects() -> Result<()> {
+    every_call_from_every_context(Condition::Collect)
+}
+
+#[test]
+fn every_call_from_every_context_under_a_lock_that_all_callbacks_want() -> Result<()> {
+    every_call_from_every_context(Condition::Lock)
+}
+
+#[test]
+fn every_call_from_every_context_while_assemblies_unload() -> Result<()> {
+    every_call_from_every_context(Condition::Unload)
 }

@@ -45,11 +45,16 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
     agree(&Plan { mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 }, 0.5)
 }
 
-/// 100,000 mutants, or as many as `CORPROF_IL_MUTANTS` says: `cargo xtask test --live-only -- --ignored il::`.
-#[test]
-#[ignore = "takes many minutes"]
-fn a_hundred_thousand_mutants() -> Result<()> {
-    let mutants = std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000);
-    let seed = std::env::var("CORPROF_IL_SEED").ok().and_then(|number| number.parse().ok()).unwrap_or(SEED);
-    agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 10 }, 0.4)
+mod long {
+    use super::*;
+
+    /// 100,000 mutants, or as many as `CORPROF_IL_MUTANTS` says: `cargo xtask test --live-only -- --ignored il::`.
+    #[test]
+    #[ignore = "takes many minutes"]
+    fn a_hundred_thousand_mutants() -> Result<()> {
+        let mutants =
+            std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000);
+        let seed = std::env::var("CORPROF_IL_SEED").ok().and_then(|number| number.parse().ok()).unwrap_or(SEED);
+        agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 10 }, 0.4)
+    }
 }

@@ -130,33 +130,37 @@ fn compile_all(runtime: &Runtime, names: &[&str], ways: &[(&str, &str)]) -> Resu
     Ok(())
 }
 
-#[test]
-fn all_methods_of_some_assemblies_are_compiled_with_other_bodies() -> Result<()> {
-    for runtime in Runtime::all()? {
-        compile_all(&runtime, &COMPILED, &[("rebuilt", "1"), ("counter", "1"), ("probes", "0")])?;
-    }
-    Ok(())
-}
-
 /// Large assemblies that need no native library of the system when their types are initialised.
 const LARGE: &str = "System.Private.CoreLib System.Linq System.Collections System.Text.Json System.Private.Xml \
                      System.Linq.Expressions";
 
-/// Every method of large assemblies, in each way: `cargo xtask test --live-only -- --ignored instrumentation::`, also with
-/// `--runtime 3.1`. `INSTRUMENTED_ASSEMBLIES` names others.
-#[test]
-#[ignore = "takes many minutes"]
-fn every_method_of_large_assemblies_is_compiled_with_another_body() -> Result<()> {
-    let names = std::env::var("INSTRUMENTED_ASSEMBLIES").unwrap_or_else(|_| LARGE.to_owned());
-    let names: Vec<_> = names.split_whitespace().collect();
-    for runtime in Runtime::all()? {
-        if runtime.is_slow() {
-            println!("SKIPPED: every method on {runtime}");
-            continue;
+mod long {
+    use super::*;
+
+    #[test]
+    fn all_methods_of_some_assemblies_are_compiled_with_other_bodies() -> Result<()> {
+        for runtime in Runtime::all()? {
+            compile_all(&runtime, &COMPILED, &[("rebuilt", "1"), ("counter", "1"), ("probes", "0")])?;
         }
-        for tiered in ["0", "1"] {
-            compile_all(&runtime, &names, &[("rebuilt", tiered), ("counter", tiered), ("probes", tiered)])?;
-        }
+        Ok(())
     }
-    Ok(())
+
+    /// Every method of large assemblies, in each way: `cargo xtask test --live-only -- --ignored instrumentation::`, also with
+    /// `--runtime 3.1`. `INSTRUMENTED_ASSEMBLIES` names others.
+    #[test]
+    #[ignore = "takes many minutes"]
+    fn every_method_of_large_assemblies_is_compiled_with_another_body() -> Result<()> {
+        let names = std::env::var("INSTRUMENTED_ASSEMBLIES").unwrap_or_else(|_| LARGE.to_owned());
+        let names: Vec<_> = names.split_whitespace().collect();
+        for runtime in Runtime::all()? {
+            if runtime.is_slow() {
+                println!("SKIPPED: every method on {runtime}");
+                continue;
+            }
+            for tiered in ["0", "1"] {
+                compile_all(&runtime, &names, &[("rebuilt", tiered), ("counter", tiered), ("probes", tiered)])?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -35,6 +35,7 @@ mod matrix;
 mod metadata;
 mod own_events;
 mod probes;
+mod programs;
 #[cfg(target_os = "linux")]
 mod questions;
 mod reentry;

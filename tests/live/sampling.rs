@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime, TooShort, ensure_or_longer, patiently};
+use corprof_tests::{Outcome, Run, Runtime, TooShort, ensure_or_longer, patiently, repetitions};
 
 const LIBRARY: &str = "sampling";
 
@@ -185,7 +185,7 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
         // Of the second program the runtime cleans up while it holds the lock that a suspension waits for.
         let mut caught = 0;
         // Under Wine a thread takes some ten times as long to start and end.
-        let (churn, foreign) = if runtime.is_slow() { (4000, 300) } else { (8000, 2000) };
+        let (churn, foreign) = if runtime.is_slow() { (4000, 300) } else { repetitions((2000, 500), (8000, 2000)) };
         let (churn, foreign) = (times * churn, times * foreign);
         for (app, args) in [("Churn", [churn, churn / 20].as_slice()), ("Foreign", &[foreign])] {
             let alone = Run::new(runtime, app).args(args.iter().map(u64::to_string)).run()?;
@@ -325,7 +325,7 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
         let dir = tempfile::tempdir()?;
         // Under Wine the budget of 2 % is good for three rounds a second.
-        let time = times * if runtime.is_slow() { 6000 } else { 2500 };
+        let time = times * if runtime.is_slow() { 6000 } else { 1000 };
         let run = |file: &str, mode: &str| -> Result<(Outcome, Vec<u8>)> {
             let out = dir.path().join(file);
             let run = Run::new(runtime, "Shares").args([time.to_string()]).timeout(LIMIT).profiler("sampler");

@@ -150,21 +150,6 @@ fn the_shadow_stack_of_inserted_hooks_is_the_stack() -> Result<()> {
     Ok(())
 }
 
-/// Threads that call a method for the first time at the same time all ask about it: it has hooks for all of them.
-#[test]
-fn methods_that_threads_compile_at_the_same_time_have_hooks() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let run = Run::new(&runtime, "Stacks").profiler("shadow").env("SHADOW_BY", "il-all");
-        let outcome = run.env("SHADOW_DELAY_MS", "3").timeout(Duration::from_secs(480)).run()?;
-        outcome.exited_with(0)?;
-        ensure!(!outcome.stderr.contains("replaced the body by itself"), "{outcome}");
-        let events = numbers(&outcome, "event ");
-        let untold = events.get("probe").and_then(|probe| probe.get("untold"));
-        ensure!(untold.is_some_and(|untold| *untold <= 10), "{outcome}");
-    }
-    Ok(())
-}
-
 /// On the slow path the stack pointers of hooks come another way, with the same results. And hooks
 /// that walk the stack themselves.
 #[test]
@@ -215,12 +200,31 @@ fn what_is_entered_is_left_a_million_times() -> Result<()> {
     Ok(())
 }
 
-#[test]
-#[ignore = "takes a minute: cargo xtask test --live-only --release -- --ignored hundred_million"]
-fn what_is_entered_is_left_a_hundred_million_times() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let outcome = balances(&runtime, 5_600_000)?;
-        println!("{runtime}: {:.1?}", outcome.duration);
+mod long {
+    use super::*;
+
+    /// Threads that call a method for the first time at the same time all ask about it: it has hooks for all of them.
+    #[test]
+    fn methods_that_threads_compile_at_the_same_time_have_hooks() -> Result<()> {
+        for runtime in Runtime::all()? {
+            let run = Run::new(&runtime, "Stacks").profiler("shadow").env("SHADOW_BY", "il-all");
+            let outcome = run.env("SHADOW_DELAY_MS", "3").timeout(Duration::from_secs(480)).run()?;
+            outcome.exited_with(0)?;
+            ensure!(!outcome.stderr.contains("replaced the body by itself"), "{outcome}");
+            let events = numbers(&outcome, "event ");
+            let untold = events.get("probe").and_then(|probe| probe.get("untold"));
+            ensure!(untold.is_some_and(|untold| *untold <= 10), "{outcome}");
+        }
+        Ok(())
     }
-    Ok(())
+
+    #[test]
+    #[ignore = "takes a minute: cargo xtask test --live-only --release -- --ignored hundred_million"]
+    fn what_is_entered_is_left_a_hundred_million_times() -> Result<()> {
+        for runtime in Runtime::all()? {
+            let outcome = balances(&runtime, 5_600_000)?;
+            println!("{runtime}: {:.1?}", outcome.duration);
+        }
+        Ok(())
+    }
 }

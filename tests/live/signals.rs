@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
 
 const LIBRARY: &str = "sampling";
 
@@ -40,41 +40,6 @@ fn was_sampled(outcome: &Outcome) -> Result<()> {
     ensure!(!outcome.stderr.contains("corprof:"), "{outcome}");
     ensure_or_longer!(told(outcome, "samples")? > 0, "{outcome}");
     Ok(())
-}
-
-#[test]
-fn known_shares_come_out_on_a_full_machine() -> Result<()> {
-    let processors = std::thread::available_parallelism()?.get();
-    patiently(runtimes()?, |runtime, times| {
-        // More threads than processors: so many seconds are computed under any other load of the machine.
-        let threads = (2 * processors).to_string();
-        let outcome = sample(runtime, "Shares", &[&(times * 8000).to_string(), &threads], 1000)?;
-        outcome.exited_with(0)?;
-        was_sampled(&outcome)?;
-        // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not give the system the names
-        // of threads, by which their times are known.
-        let workers = if runtime.major >= 5 { 2 * processors } else { 0 };
-        for worker in 0..workers {
-            let [sampled, got] =
-                ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
-            let (sampled, got) = (sampled?, got?);
-            ensure!(sampled <= got, "worker {worker}: {sampled} us of {got} us: {outcome}");
-            ensure_or_longer!(sampled * 10 >= got * 8, "worker {worker}: {sampled} us of {got} us: {outcome}");
-        }
-        let [sixty, thirty, ten] =
-            ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
-        let counts = [sixty?, thirty?, ten?];
-        let total: u64 = counts.iter().sum();
-        ensure_or_longer!(total >= 4000, "{total} samples");
-        for (count, expected) in counts.into_iter().zip([60.0, 30.0, 10.0]) {
-            let share = 100.0 * count as f64 / total as f64;
-            println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
-            ensure!((share - expected).abs() <= 3.0, "{share:.1} % of {total} instead of {expected} %");
-        }
-        let torn = told(&outcome, "torn")?;
-        ensure!(torn * 100 <= total, "{torn} of {total} stacks without their outer frames");
-        Ok(())
-    })
 }
 
 #[test]
@@ -145,9 +110,9 @@ fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
 #[test]
 fn many_signals_on_many_threads_change_nothing() -> Result<()> {
     // A thread that runs is asked in each round: so many that some come in the middle of everything.
-    const SIGNALS: u64 = 5000;
+    let signals = repetitions(300, 5000);
     patiently(runtimes()?, |runtime, times| {
-        let milliseconds = (times * 4000).to_string();
+        let milliseconds = (times * repetitions(1000, 4000)).to_string();
         for server in ["0", "1"] {
             let run =
                 Run::new(runtime, "Signals").args(["storm", "64", &milliseconds]).profiler_named(LIBRARY, "Counts");
@@ -158,7 +123,7 @@ fn many_signals_on_many_threads_change_nothing() -> Result<()> {
             was_sampled(&outcome)?;
             let samples = told(&outcome, "samples")?;
             println!("{runtime}, server GC {server}: {samples} samples");
-            ensure_or_longer!(samples >= SIGNALS, "{samples} samples");
+            ensure_or_longer!(samples >= signals, "{samples} samples");
         }
         Ok(())
     })
@@ -215,7 +180,7 @@ fn children_are_started_and_get_no_signals() -> Result<()> {
 #[test]
 fn another_program_takes_over_with_a_signal_on_its_way() -> Result<()> {
     for runtime in runtimes()? {
-        for _ in 0..10 {
+        for _ in 0..repetitions(3, 10) {
             let outcome = sample(&runtime, "Signals", &["exec"], 100)?;
             outcome.exited_with(0)?;
             ensure!(outcome.stdout == "another program\n", "{outcome}");
@@ -227,7 +192,7 @@ fn another_program_takes_over_with_a_signal_on_its_way() -> Result<()> {
 #[test]
 fn a_stack_overflow_is_told_as_ever() -> Result<()> {
     for runtime in runtimes()? {
-        for _ in 0..3 {
+        for _ in 0..repetitions(1, 3) {
             let outcome = sample(&runtime, "Signals", &["overflow"], 100)?;
             ensure!(outcome.to_string().contains("signal: 6 (SIGABRT)"), "as without a profiler: {outcome}");
             ensure!(outcome.stderr.contains("Stack overflow."), "{outcome}");
@@ -239,7 +204,7 @@ fn a_stack_overflow_is_told_as_ever() -> Result<()> {
 #[test]
 fn the_end_may_come_with_a_signal_on_its_way() -> Result<()> {
     for runtime in runtimes()? {
-        for turn in 0..20 {
+        for turn in 0..repetitions(4, 20) {
             let (app, args, code, text) = match turn % 2 {
                 0 => ("Exit", ["7", "2"].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
                 _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
@@ -255,7 +220,8 @@ fn the_end_may_come_with_a_signal_on_its_way() -> Result<()> {
 #[test]
 fn threads_start_and_end_between_signals() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
-        let [threads, at_once, foreign] = [5000, 200, 1000].map(|count| (times * count).to_string());
+        let [threads, at_once, foreign] =
+            repetitions([1000, 100, 300], [5000, 200, 1000]).map(|count| (times * count).to_string());
         for (app, args) in [("Churn", [threads.as_str(), &at_once].as_slice()), ("Foreign", &[&foreign])] {
             let alone = Run::new(runtime, app).args(args).run()?;
             let outcome = sample(runtime, app, args, 100)?;
@@ -284,4 +250,43 @@ fn a_handler_of_the_applications_is_respected() -> Result<()> {
         ensure!(outcome.stderr.contains("strategy: SuspendedRuntime"), "{outcome}");
         Ok(())
     })
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn known_shares_come_out_on_a_full_machine() -> Result<()> {
+        let processors = std::thread::available_parallelism()?.get();
+        patiently(runtimes()?, |runtime, times| {
+            // More threads than processors: so many seconds are computed under any other load of the machine.
+            let threads = (2 * processors).to_string();
+            let outcome = sample(runtime, "Shares", &[&(times * 8000).to_string(), &threads], 1000)?;
+            outcome.exited_with(0)?;
+            was_sampled(&outcome)?;
+            // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not give the system the names
+            // of threads, by which their times are known.
+            let workers = if runtime.major >= 5 { 2 * processors } else { 0 };
+            for worker in 0..workers {
+                let [sampled, got] =
+                    ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
+                let (sampled, got) = (sampled?, got?);
+                ensure!(sampled <= got, "worker {worker}: {sampled} us of {got} us: {outcome}");
+                ensure_or_longer!(sampled * 10 >= got * 8, "worker {worker}: {sampled} us of {got} us: {outcome}");
+            }
+            let [sixty, thirty, ten] =
+                ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
+            let counts = [sixty?, thirty?, ten?];
+            let total: u64 = counts.iter().sum();
+            ensure_or_longer!(total >= 4000, "{total} samples");
+            for (count, expected) in counts.into_iter().zip([60.0, 30.0, 10.0]) {
+                let share = 100.0 * count as f64 / total as f64;
+                println!("{runtime}: {share:.1} % of {total} samples, {expected} % expected");
+                ensure!((share - expected).abs() <= 3.0, "{share:.1} % of {total} instead of {expected} %");
+            }
+            let torn = told(&outcome, "torn")?;
+            ensure!(torn * 100 <= total, "{torn} of {total} stacks without their outer frames");
+            Ok(())
+        })
+    }
 }

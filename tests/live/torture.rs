@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Run, Runtime, repetitions};
 use xtask::torture::{Amount, Bed, any_number};
-
-/// Runs are begun for so long on each runtime.
-const TIME: Duration = Duration::from_secs(12);
 
 #[test]
 fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz() -> Result<()> {
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
+    let amount = repetitions(Amount::Runs(1), Amount::Time(Duration::from_secs(12)));
     for runtime in Runtime::all()? {
         // On .NET Core 3.1 some runs hang under Wine that end by Main's return, which is not explained yet. On .NET 10 too few runs
         // have been made there to know how long one takes.
@@ -34,7 +32,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
             exits: !runtime.is_windows() || runtime.major != 8,
         };
         let seed = any_number();
-        let summary = bed.torture(seed, Amount::Time(TIME))?;
+        let summary = bed.torture(seed, amount)?;
         println!("from run {seed} on: {summary}");
         ensure!(summary.is_good(), "again by `cargo xtask torture --seed {seed}`: {summary}");
     }

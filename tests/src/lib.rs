@@ -18,7 +18,9 @@ mod book;
 mod book_pages;
 pub mod mutants;
 mod patience;
+mod repetitions;
 mod run;
 
 pub use patience::{TooShort, patiently};
+pub use repetitions::repetitions;
 pub use run::{Outcome, Run, Runtime};

@@ -249,38 +249,6 @@ fn can_attach(program: &Program) -> Result<()> {
 }
 
 #[test]
-fn a_snapshot_can_be_interrupted() -> Result<()> {
-    for runtime in speaking()? {
-        let program = heap(&runtime, MANY)?;
-        let (child, folder) = under_way(&program)?;
-        signal(child.id(), "-INT")?;
-        let output = child.wait_with_output()?;
-        let (_, stderr) = texts(&output);
-        // On an idle machine the snapshot may be complete by then.
-        match output.status.code() {
-            Some(0) => println!("{runtime}: it was too fast"),
-            code => ensure!(code == Some(3) && stderr.contains("was stopped"), "{runtime}: {output:?}"),
-        }
-        ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "{runtime}: files are left: {stderr}");
-        can_attach(&program)?;
-
-        let (mut child, folder) = under_way(&program)?;
-        child.kill()?;
-        child.wait()?;
-        can_attach(&program)?;
-        for own in std::fs::read_dir(folder.path())? {
-            for file in std::fs::read_dir(own?.path())? {
-                let length = file?.metadata()?.len();
-                ensure!(length < 1_000_000, "{runtime}: a file of {length} bytes is left");
-            }
-        }
-        let (code, stderr) = program.end()?;
-        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
-    }
-    Ok(())
-}
-
-#[test]
 fn a_process_may_end_while_its_heap_is_written() -> Result<()> {
     for runtime in speaking()? {
         let mut program = heap(&runtime, MANY)?;
@@ -317,4 +285,40 @@ fn a_process_under_a_profiler_sends_its_heap() -> Result<()> {
         ensure!(!maps.contains("corprof_examples"), "{runtime}: {maps}");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_can_be_interrupted() -> Result<()> {
+        for runtime in speaking()? {
+            let program = heap(&runtime, MANY)?;
+            let (child, folder) = under_way(&program)?;
+            signal(child.id(), "-INT")?;
+            let output = child.wait_with_output()?;
+            let (_, stderr) = texts(&output);
+            // On an idle machine the snapshot may be complete by then.
+            match output.status.code() {
+                Some(0) => println!("{runtime}: it was too fast"),
+                code => ensure!(code == Some(3) && stderr.contains("was stopped"), "{runtime}: {output:?}"),
+            }
+            ensure!(std::fs::read_dir(folder.path())?.next().is_none(), "{runtime}: files are left: {stderr}");
+            can_attach(&program)?;
+
+            let (mut child, folder) = under_way(&program)?;
+            child.kill()?;
+            child.wait()?;
+            can_attach(&program)?;
+            for own in std::fs::read_dir(folder.path())? {
+                for file in std::fs::read_dir(own?.path())? {
+                    let length = file?.metadata()?.len();
+                    ensure!(length < 1_000_000, "{runtime}: a file of {length} bytes is left");
+                }
+            }
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+        }
+        Ok(())
+    }
 }

@@ -116,34 +116,6 @@ fn exceptions_allocations_and_collections_are_counted() -> Result<()> {
 }
 
 #[test]
-fn the_profiler_leaves_when_the_command_is_killed_or_stopped() -> Result<()> {
-    for runtime in speaking()? {
-        let (mut first, mut second) = (diagnosed(&runtime, None)?, diagnosed(&runtime, None)?);
-        let (mut killed, _) = counting(first.child.id())?;
-        let (mut stopped, mut says) = counting(second.child.id())?;
-        killed.kill()?;
-        killed.wait()?;
-        signal(stopped.id(), "-STOP")?;
-        for program in [&mut first, &mut second] {
-            is_left_alone(program.child.id())?;
-            program.tell("throw 1")?;
-        }
-        signal(stopped.id(), "-CONT")?;
-        let mut said = String::new();
-        says.read_to_string(&mut said)?;
-        ensure!(
-            stopped.wait()?.code() == Some(3) && said.contains("the profiler has left process"),
-            "{runtime}: {said}"
-        );
-        for program in [first, second] {
-            let (code, stderr) = program.end()?;
-            ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
-        }
-    }
-    Ok(())
-}
-
-#[test]
 fn an_interrupt_or_the_end_of_the_process_ends_the_count() -> Result<()> {
     for runtime in speaking()? {
         let program = diagnosed(&runtime, None)?;
@@ -306,4 +278,36 @@ fn a_signal_ends_the_live_table_and_restores_the_terminal() -> Result<()> {
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn the_profiler_leaves_when_the_command_is_killed_or_stopped() -> Result<()> {
+        for runtime in speaking()? {
+            let (mut first, mut second) = (diagnosed(&runtime, None)?, diagnosed(&runtime, None)?);
+            let (mut killed, _) = counting(first.child.id())?;
+            let (mut stopped, mut says) = counting(second.child.id())?;
+            killed.kill()?;
+            killed.wait()?;
+            signal(stopped.id(), "-STOP")?;
+            for program in [&mut first, &mut second] {
+                is_left_alone(program.child.id())?;
+                program.tell("throw 1")?;
+            }
+            signal(stopped.id(), "-CONT")?;
+            let mut said = String::new();
+            says.read_to_string(&mut said)?;
+            ensure!(
+                stopped.wait()?.code() == Some(3) && said.contains("the profiler has left process"),
+                "{runtime}: {said}"
+            );
+            for program in [first, second] {
+                let (code, stderr) = program.end()?;
+                ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+            }
+        }
+        Ok(())
+    }
 }

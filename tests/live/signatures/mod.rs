@@ -7,11 +7,10 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Run, Runtime, repetitions};
 use xtask::managed::{self, Compiler};
 
-/// How many methods there are, and how often each is called.
-const METHODS: usize = 630;
+/// How often each method is called.
 const ROUNDS: usize = 70;
 /// The number of rounds with values under Wine, where each read behind a by-ref is a request to its server.
 const ROUNDS_OF_VALUES_UNDER_WINE: usize = 5;
@@ -21,7 +20,8 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
     let apps = std::env::var_os("CORPROF_APPS").map(std::path::PathBuf::from);
     let apps = apps.context("CORPROF_APPS is not set: start the live tests by `cargo xtask test --live-only`")?;
     let source = apps.join("Signatures.cs");
-    fs::write(&source, program::write(METHODS, 0x5EED_0FC0_FFEE))?;
+    let methods = repetitions(60, 630);
+    fs::write(&source, program::write(methods, 0x5EED_0FC0_FFEE))?;
     managed::compile(&Compiler::for_every_runtime()?, &source, &apps)?;
 
     let mut printed = Vec::new();
@@ -38,7 +38,7 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
         for (without, with) in bare.stdout.lines().zip(outcome.stdout.lines()) {
             ensure!(without == with, "{runtime}: {without} without hooks, {with} with hooks");
         }
-        ensure!(bare.stdout == outcome.stdout && bare.stdout.lines().count() == METHODS, "{outcome}");
+        ensure!(bare.stdout == outcome.stdout && bare.stdout.lines().count() == methods, "{outcome}");
 
         // And when all arguments and results are read.
         let rounds = if runtime.is_windows() { ROUNDS_OF_VALUES_UNDER_WINE } else { ROUNDS };
@@ -49,7 +49,7 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
         for (without, with) in alone.stdout.lines().zip(slow.stdout.lines()) {
             ensure!(without == with, "{runtime}: {without} without hooks, {with} with values");
         }
-        ensure!(alone.stdout.lines().count() == METHODS && alone.stdout == slow.stdout, "{slow}");
+        ensure!(alone.stdout.lines().count() == methods && alone.stdout == slow.stdout, "{slow}");
         ensure!(slow.stderr.contains("unreadable="), "{slow}");
 
         // Each was hooked, and by the hooks each ended as often as it was called.
@@ -66,7 +66,7 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
                 *counts.entry(method).or_default() += entered;
             }
         }
-        ensure!(counts.len() == METHODS, "{runtime}: {} methods were hooked: {outcome}", counts.len());
+        ensure!(counts.len() == methods, "{runtime}: {} methods were hooked: {outcome}", counts.len());
         for (method, entered) in counts {
             ensure!(entered == ROUNDS as u64, "{runtime}: M{method} was entered {entered} times");
         }
