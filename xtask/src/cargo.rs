@@ -117,6 +117,26 @@ fn summary(source: &Path) -> String {
     first.unwrap_or_default().trim().to_owned()
 }
 
+/// Has `command`, which builds the workspace for this system, embed the built-in profilers into the command `corprof`.
+///
+/// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This builds them in
+/// the folder of all other builds.
+///
+/// # Errors
+/// If they cannot be built; the compiler has printed its messages on standard error.
+pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
+    let mut build = cargo();
+    build.args(["rustc", "-p", "corprof-examples", "--lib", "--crate-type", "cdylib", "--features", "bundle"]);
+    build.args(is_release.then_some("--release")).args(["--", "--cfg", "corprof_bundle"]);
+    // A library for users.
+    build.args(["-C", "strip=symbols"]);
+    process::run_as_progress(&mut build)?;
+    let file = format!("{}corprof_examples{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
+    let profile = if is_release { "release" } else { "debug" };
+    command.env("CORPROF_BUNDLE", Metadata::load()?.target_directory.join(profile).join(file));
+    Ok(())
+}
+
 #[derive(Deserialize)]
 struct Message {
     reason: String,

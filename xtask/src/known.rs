@@ -148,6 +148,15 @@ pub fn here(name: &str, cache: &Cache) -> Result<Runtime> {
     }
 }
 
+/// Why the runtime `name` for this system cannot be had without help from the user; `None` if it can.
+#[must_use]
+pub fn lacks(name: &str) -> Option<String> {
+    let system = this_system();
+    let is_own = Runtime::own().and_then(Result::ok).is_some_and(|own| own.version.major.to_string() == name);
+    let is_known = KNOWN.iter().any(|known| known.name == name && known.system == system && known.is_at_hand());
+    (!is_own && !is_known).then(|| format!("no .NET {name} for {system}: install it and have `dotnet` on PATH"))
+}
+
 /// The name of the newest runtime for `system` that this machine can get without help from the user.
 #[must_use]
 pub fn newest(system: &str) -> &'static str {

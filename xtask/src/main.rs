@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, book, demo, generate, lint, package, release, structure, test, torture};
+use xtask::{bench, book, clippy, demo, generate, guard, lint, package, release, structure, test, torture};
 
 /// All commands of this repository.
 ///
@@ -22,6 +22,7 @@ enum Command {
     Demo(demo::Args),
     Test(test::Args),
     Generate(generate::Args),
+    Clippy(clippy::Args),
     Lint(lint::Args),
     Package(package::Args),
     Release(release::Args),
@@ -29,6 +30,8 @@ enum Command {
     Book(book::Args),
     Torture(torture::Args),
     Structure(structure::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +49,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Clippy(args) => clippy::run(&args),
         Command::Lint(args) => lint::run(&args),
         Command::Package(args) => package::run(&args),
         Command::Release(args) => release::run(&args),
@@ -53,5 +57,6 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Book(args) => book::run(&args),
         Command::Torture(args) => torture::run(&args),
         Command::Structure(args) => structure::run(&args),
+        Command::Guard(args) => guard::run(&args),
     }
 }

@@ -15,7 +15,7 @@ use crate::process::{self, announce, note};
 /// Pack every published crate, and build the README's profiler with the packed ones.
 ///
 /// Everything goes to a folder in `target`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// Build the profiler as `cargo build --release` does
     #[arg(long)]

@@ -7,7 +7,9 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -78,6 +80,21 @@ pub fn output(command: &mut Command) -> Result<String> {
     }
     String::from_utf8(output.stdout)
         .with_context(|| format!("`{}` printed something that is not UTF-8", shown(command)))
+}
+
+/// Waits for the end of `child`; none after `limit`.
+///
+/// # Errors
+/// If the system refuses to wait for it.
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if let Some(status) = child.try_wait().context("cannot wait for the program")? {
+            return Ok(Some(status));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(None)
 }
 
 /// The exit code that a shell would report: a process ended by signal `n` counts as `128 + n`.

@@ -49,6 +49,13 @@ pub struct Args {
     dev: bool,
 }
 
+impl Args {
+    /// For `cargo xtask test --all`: every system, without optimisation.
+    pub(crate) fn for_tests() -> Self {
+        Self { systems: Vec::new(), out: None, dev: true }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors

@@ -14,8 +14,13 @@ use crate::tools::{self, Packages};
 const PACKAGES: Packages =
     Packages { what: "a Rust compiler with the sources of its library", names: &["rustc-web", "rust-web-src"] };
 
+/// The lints of that compiler.
+const CLIPPY: Packages = Packages { what: "clippy for that compiler", names: &["rust-web-clippy"] };
+
 /// The path of that compiler.
 const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
+/// The path of its `cargo clippy`.
+const PACKAGED_CLIPPY: &str = "/usr/bin/cargo-clippy";
 /// The path of its sources.
 const PACKAGED_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/std";
 
@@ -110,7 +115,32 @@ impl Target {
     #[must_use]
     pub fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo::cargo();
-        command.args([subcommand, "--target", self.system.triple()]);
+        command.arg(subcommand);
+        self.build_for_it(&mut command);
+        command
+    }
+
+    /// `cargo clippy` for the system.
+    ///
+    /// # Errors
+    /// If the compiler that has the library has no clippy, and it cannot be installed; the error says what to type.
+    pub fn clippy(&self) -> Result<Command> {
+        let mut command = cargo::cargo();
+        if self.built_in.is_some() {
+            if !process::is_executable(Path::new(PACKAGED_CLIPPY)) {
+                tools::install_packages(&CLIPPY)?;
+            }
+            let cargo = command.get_program().to_owned();
+            command = Command::new(PACKAGED_CLIPPY);
+            command.env("CARGO", cargo).current_dir(cargo::workspace_root());
+        }
+        command.arg("clippy");
+        self.build_for_it(&mut command);
+        Ok(command)
+    }
+
+    fn build_for_it(&self, command: &mut Command) {
+        command.args(["--target", self.system.triple()]);
         // The command's built-in profilers are a separate build; there the command is tested with others.
         command.env("CORPROF_BUNDLE", "");
         if self.system == System::Arm64 {
@@ -119,8 +149,7 @@ impl Target {
         if let Some(folder) = &self.built_in {
             command.arg("--target-dir").arg(folder);
         }
-        self.choose_compiler(&mut command);
-        command
+        self.choose_compiler(command);
     }
 
     /// Has `command`, which is a cargo or starts one, use the compiler that has the library.

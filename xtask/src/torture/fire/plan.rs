@@ -4,9 +4,6 @@ use std::fmt;
 
 use fastrand::Rng;
 
-/// The least number of calls for each cell, unless the call is expensive (tests/profilers/matrix/fire/cells.rs).
-const TARGET: u64 = 1000;
-
 /// How many seconds a run may take to fill its cells. A machine without load needs ten; a busy one, some minutes.
 const LONGEST: u32 = 600;
 
@@ -15,7 +12,7 @@ const ENDLESS: u64 = 1 << 40;
 
 /// The work of other threads during the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Condition {
+pub enum Condition {
     /// Another thread collects without pause.
     Collect,
     /// The same, and the calls are made under a lock that callbacks on all threads want.
@@ -25,7 +22,8 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    pub(super) const ALL: [Self; 3] = [Self::Collect, Self::Lock, Self::Unload];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Collect, Self::Lock, Self::Unload];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -44,6 +42,7 @@ pub(super) struct Plan {
     /// `values`, `fast` or `none`.
     pub(super) hooks: &'static str,
     pub(super) settings: Vec<(&'static str, &'static str)>,
+    /// The least number of calls for each cell, unless the call is expensive (tests/profilers/matrix/fire/cells.rs).
     pub(super) target: u64,
     /// The duration in seconds: at least the first, at most the second.
     pub(super) time: (u32, u32),
@@ -53,7 +52,7 @@ pub(super) struct Plan {
     without: (Vec<&'static str>, Vec<&'static str>),
 }
 
-/// Settings of the runtime; each run of [`Plan::each`] has one.
+/// Settings of the runtime; the runs of [`Plan::fill`] have one each.
 fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
     let mut settings = vec![("COMPlus_gcServer", "1"), ("COMPlus_TieredCompilation", "0")];
     // From .NET 7 on the runtime includes another collector.
@@ -64,11 +63,11 @@ fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
 }
 
 impl Plan {
-    fn new(number: u64, condition: Condition, hooks: &'static str, major: u32) -> Self {
+    fn new(number: u64, condition: Condition, hooks: &'static str, target: u64, major: u32) -> Self {
         // .NET Core 3.1 has a fault with values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
         let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
         let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
-        Self { number, condition, hooks, settings, target: TARGET, time: (2, LONGEST), panic_at: None, without }
+        Self { number, condition, hooks, settings, target, time: (1, LONGEST), panic_at: None, without }
     }
 
     /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class
@@ -83,25 +82,39 @@ impl Plan {
         }
     }
 
-    /// Every condition with every setting and with none, then one run in which the profiler panics.
-    pub(super) fn each(number: u64, major: u32, is_windows: bool) -> Vec<Self> {
-        let settings: Vec<_> = [None].into_iter().chain(settings(major, is_windows).into_iter().map(Some)).collect();
-        let mut plans = Vec::new();
-        for (at, condition) in Condition::ALL.into_iter().enumerate() {
-            for (turn, setting) in settings.iter().enumerate() {
-                // In turn, so that each condition has both.
-                let hooks = ["values", "fast"][(at + turn) % 2];
-                let mut plan = Self::new(number + plans.len() as u64, condition, hooks, major);
-                plan.settings.extend(setting);
-                plan.spare_net_8(major, setting.is_some_and(|(name, _)| name == "COMPlus_TieredCompilation"));
-                plans.push(plan);
-            }
+    /// The condition with no setting of the runtime, until each cell has had `target` calls.
+    pub(super) fn fill(number: u64, condition: Condition, target: u64, major: u32) -> Self {
+        let hooks = if condition == Condition::Lock { "fast" } else { "values" };
+        let mut plan = Self::new(number, condition, hooks, target, major);
+        plan.spare_net_8(major, false);
+        plan
+    }
+
+    /// The same, then with every setting, then, for the last condition, one run in which the profiler panics.
+    pub(super) fn fill_by_settings(
+        number: u64,
+        condition: Condition,
+        target: u64,
+        major: u32,
+        is_windows: bool,
+    ) -> Vec<Self> {
+        let mut plans = vec![Self::fill(number, condition, target, major)];
+        for setting in settings(major, is_windows) {
+            let before = &plans[plans.len() - 1];
+            // In turn, so that each condition has both.
+            let hooks = if before.hooks == "fast" { "values" } else { "fast" };
+            let mut plan = Self::new(before.number + 1, condition, hooks, target, major);
+            plan.settings.push(setting);
+            plan.spare_net_8(major, setting.0 == "COMPlus_TieredCompilation");
+            plans.push(plan);
         }
-        let mut panics = Self::new(number + plans.len() as u64, Condition::Unload, "values", major);
-        panics.panic_at = Some(Rng::with_seed(number).u64(100..5000));
-        panics.time = (3, 3);
-        panics.spare_net_8(major, false);
-        plans.push(panics);
+        if condition == Condition::Unload {
+            let mut panics = Self::new(number + plans.len() as u64, condition, "values", target, major);
+            panics.panic_at = Some(Rng::with_seed(number).u64(100..5000));
+            panics.time = (3, 3);
+            panics.spare_net_8(major, false);
+            plans.push(panics);
+        }
         plans
     }
 
@@ -110,11 +123,10 @@ impl Plan {
         let mut random = Rng::with_seed(number);
         let condition = Condition::ALL[(number % 3) as usize];
         let hooks = ["values", "fast", "values", "none"][random.usize(..4)];
-        let mut plan = Self::new(number, condition, hooks, major);
+        let mut plan = Self::new(number, condition, hooks, ENDLESS, major);
         let mut all = settings(major, is_windows);
         all.extend([("COMPlus_ReadyToRun", "0"), ("COMPlus_gcConcurrent", "0"), ("COMPlus_TieredPGO", "0")]);
         plan.settings = all.into_iter().filter(|_| random.u8(..4) == 0).collect();
-        plan.target = ENDLESS;
         plan.time = (30, 30);
         if random.u8(..12) == 0 {
             plan.panic_at = Some(random.u64(..20_000));
@@ -166,7 +178,7 @@ impl Plan {
 
     /// Whether the run goes on until every cell is full.
     pub(super) fn is_to_fill(&self) -> bool {
-        self.target == TARGET && self.panic_at.is_none()
+        self.target != ENDLESS && self.panic_at.is_none()
     }
 }
 
@@ -186,14 +198,18 @@ mod tests {
 
     #[test]
     fn each_condition_has_both_kinds_of_hooks_and_every_setting() {
-        let plans = Plan::each(7, 10, false);
+        let mut panics = 0;
         for condition in Condition::ALL {
-            let of = || plans.iter().filter(move |plan| plan.condition == condition && plan.is_to_fill());
-            assert_eq!(of().count(), 4);
-            assert!(["values", "fast"].iter().all(|hooks| of().any(|plan| plan.hooks == *hooks)));
-            assert!(settings(10, false).iter().all(|setting| of().any(|plan| plan.settings == [*setting])));
+            let plans = Plan::fill_by_settings(7, condition, 1000, 10, false);
+            let filling: Vec<_> = plans.iter().filter(|plan| plan.is_to_fill()).collect();
+            assert_eq!(filling.len(), 4);
+            assert!(["values", "fast"].iter().all(|hooks| filling.iter().any(|plan| plan.hooks == *hooks)));
+            let has = |setting: &(&str, &str)| filling.iter().any(|plan| plan.settings == [*setting]);
+            assert!(settings(10, false).iter().all(has));
+            assert!(plans.iter().map(|plan| plan.number).eq(7..7 + plans.len() as u64));
+            panics += plans.len() - filling.len();
         }
-        assert_eq!(plans.iter().filter(|plan| plan.panic_at.is_some()).count(), 1);
+        assert_eq!(panics, 1);
     }
 
     #[test]

@@ -1,0 +1,42 @@
+//! `cargo xtask clippy`: lints the code for this system and for Windows.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use crate::cargo::{self, Metadata};
+use crate::process::{self, announce, exit_code, note};
+use crate::target::{System, Target};
+
+/// Lint all code by clippy, for this system and for Windows. A warning is an error.
+///
+/// Where rustup has no standard library for Windows, the clippy of Debian's `rust-web-clippy` lints with the library that it
+/// builds. If that cannot be had either, the lints for Windows are skipped, with a note.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+///
+/// # Errors
+/// If clippy does not start. What it finds is in the exit code.
+pub fn run(_: &Args) -> Result<ExitCode> {
+    let here = lint(cargo::cargo().arg("clippy"))?;
+    let target = Target::prepare(System::Windows, &Metadata::load()?.target_directory);
+    let windows = match target.and_then(|target| target.clippy()) {
+        Ok(mut command) => lint(&mut command)?,
+        Err(error) => {
+            note(format_args!("SKIPPED: lints for Windows: {error:#}"));
+            0
+        }
+    };
+    Ok(here.max(windows).into())
+}
+
+fn lint(command: &mut Command) -> Result<u8> {
+    command.args(["--workspace", "--all-targets", "--all-features"]);
+    // The profilers that the command has built in are linted as the examples that they are.
+    command.env("CORPROF_BUNDLE", "");
+    command.args(["--", "-D", "warnings"]);
+    announce(process::shown(command));
+    Ok(exit_code(process::status(command)?))
+}

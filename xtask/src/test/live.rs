@@ -1,0 +1,138 @@
+//! The live tests: their runtimes, their inputs, and how much of them is run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::Args;
+use super::nextest::{self, Selection};
+use super::results::Results;
+use crate::cache::Cache;
+use crate::cargo::{self, Metadata};
+use crate::emulator::Emulator;
+use crate::managed::{self, Compiler};
+use crate::process::{announce, note};
+use crate::runtime::Runtime;
+
+/// How much of the live tests is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// That a profiler loads, receives callbacks, hooks and walks: tests/live/smoke.rs.
+    Smoke,
+    /// What takes less than five seconds each: all but the modules `long`.
+    Quick,
+    /// All, in their short form: for tests that the user has named.
+    Named,
+    /// All, in their long form.
+    All,
+}
+
+impl Tier {
+    /// The condition that tests of the tier meet, for nextest; and what a test program has to be told.
+    fn condition(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Smoke => ("test(/^smoke::/)", &["smoke::"]),
+            Self::Quick => ("not test(/(^|::)long::/)", &["--skip", "long::"]),
+            Self::Named | Self::All => ("all()", &[]),
+        }
+    }
+}
+
+/// The examples that the tests of [`Tier::Smoke`] run.
+const SMOKE_PROFILERS: [&str; 3] = ["logger", "sampler", "timer"];
+
+/// How many times tests repeat what they do: see tests/src/repetitions.rs.
+const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
+
+/// Programs of tests that need a runtime.
+pub(super) const PROGRAMS: [&str; 2] = ["live", "com"];
+
+/// The inputs of the live tests.
+pub(super) struct Prepared {
+    runtimes: Vec<Runtime>,
+    tier: Tier,
+    apps: PathBuf,
+    profilers: PathBuf,
+}
+
+impl Prepared {
+    /// Prepares them; `build` is the command that builds for the runtimes' system.
+    pub(super) fn new(args: &Args, mut build: Command, runtimes: Vec<Runtime>, tier: Tier) -> Result<Self> {
+        for runtime in &runtimes {
+            note(format_args!("{tier:?} live tests on {runtime}"));
+        }
+        let apps = Metadata::load()?.target_directory.join("managed").join("tests");
+        let compiler = Compiler::for_every_runtime()?;
+        announce(format_args!("Compiling the managed programs into {}", apps.display()));
+        let count = managed::compile_all(&compiler, &apps)?;
+        note(format_args!("{count} programs by {compiler}"));
+        match managed::compile_modern(&apps, &Cache::open()?)? {
+            Some(count) => note(format_args!("{count} programs in today's C#")),
+            None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
+        }
+
+        announce("Building the profilers");
+        if tier == Tier::Smoke && runtimes.iter().any(|runtime| runtime.emulator.is_some()) {
+            build.args(["-p", "corprof-examples"]);
+            build.args(SMOKE_PROFILERS.iter().flat_map(|name| ["--example", name]));
+        } else {
+            if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
+                cargo::embed_profilers(&mut build, args.release)?;
+            }
+            // As in the build of the tests, so that features unify in one way and nothing is built twice.
+            build.args(["--workspace", "--features", "corprof-tests/live", "--examples", "--bin", "corprof"]);
+        }
+        if args.release {
+            build.arg("--release");
+        }
+        let libraries = cargo::build_examples(&mut build)?;
+        let built = libraries.first().and_then(|(_, library)| library.parent());
+        let profilers = built.context("there are no examples")?.to_owned();
+        note(format_args!("{} libraries in {}", libraries.len(), profilers.display()));
+        Ok(Self { runtimes, tier, apps, profilers })
+    }
+
+    /// Runs the live tests of these programs.
+    pub(super) fn run(&self, args: &Args, programs: &[&str]) -> Result<Results> {
+        let mut cargo = vec!["--workspace", "--features", "corprof-tests/live"];
+        cargo.extend(programs.iter().flat_map(|program| ["--test", program]));
+        let (expression, skipped) = self.tier.condition();
+        let selection = Selection {
+            cargo: &cargo,
+            expression,
+            otherwise: &cargo,
+            skipped,
+            filter: &args.filter,
+            is_release: args.release,
+            is_emulated: self.emulator().is_some(),
+        };
+        nextest::run(&selection, |command| self.pass_to(command))
+    }
+
+    /// Passes the inputs to the tests that `command` runs.
+    pub(super) fn pass_to(&self, command: &mut Command) {
+        command.env("CORPROF_TEST_RUNTIMES", self.lines()).env("CORPROF_SMOKE_RUNTIMES", "");
+        command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
+        command.env(REPETITIONS, if self.tier == Tier::All { "many" } else { "few" });
+        // Cargo puts examples into a subfolder of the folder of programs.
+        if let Some(programs) = self.profilers.parent() {
+            let suffix =
+                if self.emulator().is_some_and(Emulator::is_windows) { ".exe" } else { std::env::consts::EXE_SUFFIX };
+            command.env("CORPROF_COMMAND", programs.join(format!("corprof{suffix}")));
+        }
+        Emulator::name_to(self.emulator(), command);
+    }
+
+    fn emulator(&self) -> Option<&Emulator> {
+        self.runtimes.first().and_then(|runtime| runtime.emulator.as_ref())
+    }
+
+    /// The runtimes for the tests: one a line, with its version and its host.
+    fn lines(&self) -> OsString {
+        let line = |runtime: &Runtime| [runtime.version.to_string().into(), runtime.host.clone().into_os_string()];
+        let lines: Vec<OsString> = self.runtimes.iter().map(|runtime| line(runtime).join(" ".as_ref())).collect();
+        lines.join("\n".as_ref())
+    }
+}

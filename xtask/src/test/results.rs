@@ -1,0 +1,203 @@
+//! The results of tests, from the JUnit file that nextest writes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+
+/// How many lines of a test's output are repeated, from its beginning and its end.
+const FIRST: usize = 3;
+const LAST: usize = 6;
+
+/// The repeated length of a line.
+const WIDTH: usize = 400;
+
+/// How long a quick test takes at most, alone on a calm machine.
+pub(super) const QUICK: Duration = Duration::from_secs(5);
+
+/// What each test of a run has come to.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Results {
+    pub(super) tests: Vec<Test>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Test {
+    pub(super) name: String,
+    pub(super) time: Duration,
+    /// Its output, shortened, if it has failed.
+    pub(super) failure: Option<Vec<String>>,
+}
+
+/// The error of a command whose tests failed.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` failed: {status}")]
+pub(super) struct TestsFailed {
+    pub(super) command: String,
+    pub(super) status: ExitStatus,
+    pub(super) results: Results,
+}
+
+impl Results {
+    /// Reads a JUnit file.
+    pub(super) fn read(junit: &Path) -> Result<Self> {
+        let text = fs::read_to_string(junit).with_context(|| format!("cannot read {}", junit.display()))?;
+        Self::parse(&text).with_context(|| format!("cannot understand {}", junit.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let mut reader = Reader::from_str(text);
+        let mut results = Self::default();
+        let mut output = None;
+        loop {
+            match reader.read_event()? {
+                Event::Start(start) => match start.name().as_ref() {
+                    b"testcase" => results.tests.push(Test::of(&start)?),
+                    b"failure" | b"error" => output = Some(String::new()),
+                    _ => {}
+                },
+                Event::Empty(start) if start.name().as_ref() == b"testcase" => results.tests.push(Test::of(&start)?),
+                Event::Text(text) => {
+                    if let Some(output) = &mut output {
+                        output.push_str(&text.decode()?);
+                    }
+                }
+                Event::GeneralRef(entity) => {
+                    if let Some(output) = &mut output {
+                        output.push_str(&resolved(&entity)?);
+                    }
+                }
+                Event::End(end) if end.name().as_ref() == b"testcase" => {
+                    if let (Some(output), Some(test)) = (output.take(), results.tests.last_mut()) {
+                        test.failure = Some(shortened(&output));
+                    }
+                }
+                // One output follows another.
+                Event::End(_) => {
+                    if let Some(output) = &mut output {
+                        output.push('\n');
+                    }
+                }
+                Event::Eof => return Ok(results),
+                _ => {}
+            }
+        }
+    }
+
+    pub(super) fn failures(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.tests.iter().filter_map(|test| Some((test.name.as_str(), test.failure.as_deref()?)))
+    }
+
+    /// The slowest `count` tests, the slowest first.
+    pub(super) fn slowest(&self, count: usize) -> Vec<&Test> {
+        let mut tests: Vec<_> = self.tests.iter().collect();
+        tests.sort_by_key(|test| std::cmp::Reverse(test.time));
+        tests.truncate(count);
+        tests
+    }
+
+    /// The quick tests that have taken longer than a quick test may.
+    pub(super) fn over_their_limit(&self) -> Vec<&Test> {
+        self.tests.iter().filter(|test| !is_long(&test.name) && test.time > QUICK).collect()
+    }
+}
+
+/// Whether a test declares itself long: it is in a module of that name.
+pub(super) fn is_long(name: &str) -> bool {
+    name.split("::").any(|part| part == "long")
+}
+
+impl Test {
+    fn of(start: &BytesStart<'_>) -> Result<Self> {
+        let attributes: BTreeMap<Vec<u8>, String> = start
+            .attributes()
+            .map(|attribute| {
+                let attribute = attribute?;
+                anyhow::Ok((
+                    attribute.key.as_ref().to_vec(),
+                    attribute.normalized_value(XmlVersion::Implicit1_0)?.into_owned(),
+                ))
+            })
+            .collect::<Result<_>>()?;
+        let get = |name: &str| attributes.get(name.as_bytes()).map(String::as_str);
+        let seconds: f64 = get("time").unwrap_or("0").parse().context("a time")?;
+        Ok(Self {
+            name: get("name").context("a test without a name")?.to_owned(),
+            time: Duration::try_from_secs_f64(seconds)?,
+            failure: None,
+        })
+    }
+}
+
+/// The character that an entity stands for.
+fn resolved(entity: &BytesRef<'_>) -> Result<String> {
+    if let Some(character) = entity.resolve_char_ref()? {
+        return Ok(character.into());
+    }
+    Ok(resolve_predefined_entity(&entity.decode()?).unwrap_or_default().to_owned())
+}
+
+/// The first and the last lines; a backtrace is shown where the test ended.
+fn shortened(output: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let is_backtrace = |line: &str| line.trim().eq_ignore_ascii_case("stack backtrace:");
+    let before = output.lines().take_while(|line| !is_backtrace(line));
+    for line in before.filter(|line| !line.trim().is_empty()) {
+        if lines.len() == FIRST + LAST {
+            lines.remove(FIRST);
+        }
+        lines.push(line.trim().chars().take(WIDTH).collect());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JUNIT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="3" failures="1">
+  <testsuite name="corprof-tests::live" tests="3">
+    <testcase name="hooks::a" classname="corprof-tests::live" time="6.250"></testcase>
+    <testcase name="fire::long::b" classname="corprof-tests::live" time="90.5" />
+    <testcase name="walks::c" classname="corprof-tests::live" time="0.5">
+      <failure type="test failure">exit &lt;code&gt; 1</failure>
+      <system-out>running 1 test
+more</system-out>
+    </testcase>
+  </testsuite>
+</testsuites>"#;
+
+    #[test]
+    fn names_times_and_failures_are_read() {
+        let results = Results::parse(JUNIT).unwrap();
+        let names: Vec<_> = results.tests.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["hooks::a", "fire::long::b", "walks::c"]);
+        assert_eq!(results.slowest(1)[0].name, "fire::long::b");
+        let failures: Vec<_> = results.failures().collect();
+        assert_eq!(failures.len(), 1);
+        assert_eq!(failures[0].0, "walks::c");
+        assert_eq!(failures[0].1, ["exit <code> 1", "running 1 test", "more"]);
+    }
+
+    #[test]
+    fn a_slow_test_is_named_unless_it_says_that_it_is_long() {
+        let results = Results::parse(JUNIT).unwrap();
+        let names: Vec<_> = results.over_their_limit().iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["hooks::a"]);
+    }
+
+    #[test]
+    fn the_first_and_the_last_lines_of_a_failure_are_kept() {
+        let output: String = (0..100).map(|n| format!("line {n}\n\n")).collect();
+        let lines = shortened(&output);
+        assert_eq!(lines.len(), FIRST + LAST);
+        assert_eq!((lines[0].as_str(), lines[FIRST + LAST - 1].as_str()), ("line 0", "line 99"));
+    }
+}
