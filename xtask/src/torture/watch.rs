@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use corprof_launch::exit;
+use corprof_launch::running::Running;
 
-use crate::process::{exit_code, find_on_path, shown};
-
-const POLL: Duration = Duration::from_millis(10);
+use crate::process::{find_on_path, shown};
 
 /// How long the debugger may take for the stacks.
 const DUMP: Duration = Duration::from_secs(60);
@@ -34,7 +33,7 @@ impl Run {
     /// less; the runtime takes longer to start, and prints the reason if it fails.
     pub(super) fn has_not_begun(&self) -> bool {
         let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
-        is_silent && self.status.map(exit_code) == Some(1) && self.duration < Duration::from_millis(200)
+        is_silent && self.status.map(exit::code) == Some(1) && self.duration < Duration::from_millis(200)
     }
 }
 
@@ -45,13 +44,13 @@ pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Resu
     let file = |path: &Path| File::create(path).with_context(|| format!("cannot make {}", path.display()));
     command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
     let start = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
-    let status = wait(&mut child, limit)?;
+    let child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let mut running = Running::new(child).context("cannot watch the program")?;
+    let status = running.wait_for(limit).context("cannot wait for the program")?;
     let duration = start.elapsed();
-    let threads = status.is_none().then(|| where_threads_stand(child.id()));
+    let threads = status.is_none().then(|| where_threads_stand(running.id()));
     if status.is_none() {
-        child.kill().context("cannot kill the program")?;
-        child.wait().context("cannot wait for the killed program")?;
+        running.kill().context("cannot kill the program")?;
     }
     let text = |path: &Path| {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -61,27 +60,16 @@ pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Resu
     Ok(Run { status, stdout: text(&out)?, stderr: text(&err)?, duration, threads })
 }
 
-/// Waits for the end of `child`; none after `limit`.
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    while start.elapsed() < limit {
-        if let Some(status) = child.try_wait().context("cannot wait for the program")? {
-            return Ok(Some(status));
-        }
-        thread::sleep(POLL);
-    }
-    Ok(None)
-}
-
 /// The stacks of all threads, by a debugger if there is one, otherwise from the system.
 fn where_threads_stand(process: u32) -> String {
     let by_debugger = debugger(process).and_then(|mut command| {
         // A file and not a pipe: a killed debugger then leaves no reader waiting.
         let mut file = tempfile::NamedTempFile::new().ok()?;
         let output = file.as_file_mut().try_clone().ok()?;
-        let mut child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
-        if wait(&mut child, DUMP).ok().flatten().is_none() {
-            child.kill().and_then(|()| child.wait()).ok()?;
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
+        let mut running = Running::new(child).ok()?;
+        if running.wait_for(DUMP).ok()?.is_none() {
+            running.kill().ok()?;
         }
         let text = fs::read(file.path()).ok()?;
         Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| text.contains("#0"))
