@@ -122,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    fn start(script: &str) -> Running {
-        Running::new(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap()
+    fn start(script: &str) -> io::Result<Running> {
+        Running::new(Command::new("sh").args(["-c", script]).spawn()?)
     }
 
     /// Longer than any machine takes, shorter than a person waits.
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_end_is_seen_at_once_and_again() {
-        let mut running = start("exit 3");
+        let mut running = start("exit 3").unwrap();
         let start = Instant::now();
         assert_eq!(running.wait_for(LONG).unwrap().and_then(|status| status.code()), Some(3));
         assert!(start.elapsed() < LONG);
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_process_that_runs_on_is_killed() {
-        let mut running = start("exec sleep 600");
+        let mut running = start("exec sleep 600").unwrap();
         assert_eq!(running.wait_for(Duration::from_millis(20)).unwrap(), None);
         assert_eq!(running.kill().unwrap().signal(), Some(9));
         assert_eq!(running.wait_for(Duration::ZERO).unwrap().and_then(|status| status.signal()), Some(9));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_stopped_process_has_not_ended() {
-        let mut running = start("kill -STOP $$; exit 5");
+        let mut running = start("kill -STOP $$; exit 5").unwrap();
         assert_eq!(running.wait_for(Duration::from_millis(200)).unwrap(), None);
         let pid = Pid::from_raw(running.id() as i32).unwrap();
         kill_process(pid, Signal::CONT).unwrap();
