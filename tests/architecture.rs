@@ -234,7 +234,7 @@ fn every_command_that_the_documents_give_exists() -> Result<()> {
 
 #[test]
 fn the_rooms_of_corprof_import_downward_only() -> Result<()> {
-    let structure = xtask::structure::Structure::of_corprof()?;
+    let structure = corprof_structure::Structure::of_corprof(root())?;
     assert!(structure.rooms.len() > 20, "{} rooms only: are they recognised?", structure.rooms.len());
     assert!(structure.is_sound(), "{structure}");
     Ok(())

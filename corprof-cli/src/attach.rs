@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process, Uuid};
+use corprof_launch::bundled;
+use corprof_launch::checks::{self, Finding, Place};
+use corprof_launch::environment::Chosen;
+use corprof_launch::image::Image;
+use corprof_launch::launch::Changes;
+use corprof_launch::processes;
 
-use crate::bundled;
-use crate::checks::{self, Finding, Place};
-use crate::environment::Chosen;
 use crate::exit::{self, Failure, Outcome};
-use crate::image::Image;
-use crate::inspect;
 use crate::late::Late;
-use crate::launch::{self, Changes};
-use crate::processes;
-use crate::select;
+use crate::{embedded, inspect, select};
 
 /// Attach a profiler to a running process.
 ///
@@ -88,10 +87,10 @@ pub fn run(args: &Args) -> Outcome {
     };
     let pid = pid.to_str().and_then(|pid| pid.parse().ok());
     let pid: u32 = pid.ok_or_else(|| usage("the first argument is a process id; or use --wait"))?;
-    bundled::refuse_unknown(library).map_err(|error| Failure::new(exit::USAGE, error))?;
+    embedded::refuse_unknown(library).map_err(|error| Failure::new(exit::USAGE, error))?;
     let process = Process::open(pid)?;
     let real = match bundled::find(library) {
-        Some(_) => bundled::library()?,
+        Some(_) => embedded::library()?,
         None => std::path::absolute(library).context("the path of the library")?,
     };
     let inside = args.inside.as_deref().unwrap_or(&real);
@@ -105,10 +104,10 @@ pub fn run(args: &Args) -> Outcome {
 
 /// Starts the command, and attaches to it.
 fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
-    let profiler = launch::choose(Path::new(library), args.clsid.as_deref())?;
+    let profiler = select::choose_to_start(Path::new(library), args.clsid.as_deref())?;
     let (delay, command) = (Duration::ZERO, args.command.as_slice());
     let late = Late { profiler, data, delay, duration: None, changes: Changes::new(), command, is_quiet: false };
-    Ok(launch::code(late.run()?.status))
+    Ok(exit::of_application(late.run()?.status))
 }
 
 /// Checks the library as the process would load it.
@@ -184,7 +183,7 @@ fn others(pid: u32, own: &Path) -> String {
     if !others.is_empty() {
         return format!("\n  the process has mapped: {}", others.join(", "));
     }
-    let text = if bundled::is_library(own) {
+    let text = if embedded::is_library(own) {
         "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
          Wait until it ends, or end it by Ctrl-C"
     } else {

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, Process};
+use corprof_launch::processes;
 
 use crate::exit::{self, Failure, Outcome};
-use crate::{inspect, processes};
+use crate::inspect;
 
 /// The request. A profiler listens by `corprof/src/detach/listen.rs`, which also has the name and the answers.
 const REQUEST: &[u8] = b"detach\n";

@@ -1,6 +1,8 @@
 //! The exit codes: one table, which the help shows and the code uses.
 
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
+
+pub use corprof_launch::exit::{CANNOT_START, FAILED, Failure, NOT_FOUND, REFUSED, SIGNALLED};
 
 /// Success, or the application ended with 0.
 pub const OK: u8 = 0;
@@ -8,18 +10,8 @@ pub const OK: u8 = 0;
 pub const NO: u8 = 1;
 /// The command line is wrong. clap uses this code.
 pub const USAGE: u8 = 2;
-/// The command could not do its work: a process or a file could not be reached, read or written.
-pub const FAILED: u8 = 3;
 /// `run --require-load`: the application ran, but a profiler was not loaded.
 pub const NOT_LOADED: u8 = 124;
-/// `run`: the application was not started, because the profiler could not have worked.
-pub const REFUSED: u8 = 125;
-/// `run`: the application's file cannot be executed.
-pub const CANNOT_START: u8 = 126;
-/// `run`: there is no such application.
-pub const NOT_FOUND: u8 = 127;
-/// `run`: a signal ended the application; its number is added to 128.
-pub const SIGNALLED: u8 = 128;
 
 /// The table, as `corprof help exit-codes` shows it.
 pub const TABLE: &str = "\
@@ -43,30 +35,13 @@ If Ctrl-C ends `record`, the code is 0 if the profile was written.
   127  there is no such application
   128+N  signal N ended the application (130: Ctrl-C, 137: killed, 139: crash)";
 
-/// The error of a command, with its exit code.
-#[derive(Debug)]
-pub struct Failure {
-    /// The exit code.
-    pub code: u8,
-    /// What happened, and what to change.
-    pub error: anyhow::Error,
-}
-
-impl Failure {
-    /// A failure with the given exit code.
-    pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self { code, error: error.into() }
-    }
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self { code: FAILED, error: error.into() }
-    }
-}
-
 /// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
+
+/// The application's own exit code.
+pub fn of_application(status: ExitStatus) -> ExitCode {
+    corprof_launch::exit::code(status).into()
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corprof_diagnostics::{Error, Process};
+use corprof_launch::environment::{Configured, FAMILIES};
+use corprof_launch::image::{self, Image};
+use corprof_launch::processes;
 use serde::Serialize;
-
-use crate::environment::{Configured, FAMILIES};
-use crate::image::{self, Image};
-use crate::processes;
 
 /// The state of a process's profilers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -71,7 +70,7 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
         pid,
         runtime: info.as_ref().and_then(|info| info.clr_version.clone()).or_else(|| version_by_path(mapped.as_ref()?)),
         architecture: info.as_ref().map(|info| info.architecture.clone()).or_else(|| architecture(pid)),
-        command: info.map(|info| info.command_line).or_else(|| command_line(pid)),
+        command: info.map(|info| info.command_line).or_else(|| processes::command_line(pid)),
         profiler,
         libraries,
         error,
@@ -86,12 +85,6 @@ pub fn started_with(pid: u32) -> Option<Vec<(String, String)>> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let pair = |variable: &str| variable.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     Some(text.split('\0').filter_map(pair).collect())
-}
-
-/// The command line of a process as one text, if the system shows it.
-pub fn command_line(pid: u32) -> Option<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " "))
 }
 
 fn architecture(pid: u32) -> Option<String> {

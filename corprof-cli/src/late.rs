@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process};
+use corprof_launch::application::{Application, Wait};
+use corprof_launch::environment::{self, Chosen};
+use corprof_launch::launch::{self, Changes};
+use corprof_launch::processes;
+use corprof_launch::signals::Interrupt;
 
-use crate::environment::{self, Chosen};
 use crate::exit::Failure;
-use crate::launch::{self, Changes};
-use crate::signals::{Interrupt, Signals};
-use crate::{attach, detach, inspect, processes};
+use crate::{attach, detach, inspect};
 
-/// The interval between two looks for a process, and for the end of the application.
+/// The interval between two looks for a process.
 const LOOK: Duration = Duration::from_millis(5);
 /// The time limit for the runtime to load the profiler, and for the profiler to detach.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,11 +67,10 @@ impl Late<'_> {
         let mut command = Interrupt::PassOn.command(&program);
         command.args(arguments);
         launch::set(&mut command, &changes);
-        let mut signals = Signals::catch().context("cannot catch signals")?;
         let start = Instant::now();
-        let mut child = launch::spawn(&mut command, &program)?;
+        let mut application = Application::start(&mut command, &program, Interrupt::PassOn)?;
 
-        let pid = child.id();
+        let pid = application.id();
         // Dropping `is_running` at the end of the application ends the waits of the thread.
         let (is_running, ended) = mpsc::channel::<()>();
         let visit = thread::spawn(move || {
@@ -77,11 +78,9 @@ impl Late<'_> {
             visitor.visit(start + delay, duration)
         });
         let status = loop {
-            signals.pass_on(pid, Interrupt::PassOn);
-            if let Some(status) = child.try_wait().context("cannot wait for the application")? {
+            if let Wait::Ended(status) = application.wait(Duration::MAX).context("cannot wait for the application")? {
                 break status;
             }
-            thread::sleep(LOOK);
         };
         drop(is_running);
         let attached = visit.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
@@ -159,7 +158,7 @@ impl Visitor {
 /// The process, if it has a port and is not a tool of the SDK.
 fn application(pid: u32) -> Option<Process> {
     let process = Process::open(pid).ok()?;
-    (!inspect::is_launcher(inspect::command_line(pid).as_deref())).then_some(process)
+    (!inspect::is_launcher(processes::command_line(pid).as_deref())).then_some(process)
 }
 
 /// Whether the runtime was asked before it was ready.

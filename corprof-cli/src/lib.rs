@@ -1,37 +1,28 @@
 //! The command `corprof`: runs applications under profilers, attaches profilers, checks method bodies, and diagnoses failures.
 //!
-//! Each command is a module with its options, `Args`, and one `run`. `image` and `checks` check libraries before a runtime loads
-//! them, `environment` has the variables, `witness` reads the runtimes' messages about profilers, `profiler` reads CLSIDs,
-//! `bundled` has the built-in profilers, `launch` runs applications, `visit` attaches a built-in profiler that detaches by
-//! itself.
+//! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under profilers,
+//! and reads libraries; `embedded` has the built-in profilers, `late` attaches a profiler to an application that runs, `visit`
+//! attaches a built-in profiler that detaches by itself.
 
 pub mod attach;
-pub mod bundled;
-pub mod checks;
 pub mod detach;
 pub mod doctor;
-pub mod environment;
+pub mod embedded;
 pub mod events;
 pub mod exit;
 pub mod heap;
 pub mod il;
-pub mod image;
 pub mod inspect;
 pub mod late;
-pub mod launch;
 pub mod new;
-pub mod processes;
-pub mod profiler;
 pub mod ps;
 pub mod record;
 pub mod run;
 pub mod select;
 mod signals;
 pub mod stacks;
-pub mod stop;
 pub mod top;
 mod visit;
-pub mod witness;
 
 use std::process::ExitCode;
 

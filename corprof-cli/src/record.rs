@@ -8,13 +8,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use corprof_diagnostics::Process;
+use corprof_launch::bundled;
+use corprof_launch::launch::{Ended, Launch};
+use corprof_launch::stop::Stop;
 
-use crate::bundled;
 use crate::exit::{self, Failure, Outcome};
 use crate::inspect;
-use crate::launch::{self, Ended, Launch};
+use crate::run;
+use crate::select;
 use crate::signals::Signals;
-use crate::stop::Stop;
 use crate::visit::{self, Place};
 
 mod push;
@@ -134,8 +136,8 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(pid) = args.pid {
         return of_process(args, pid, output.as_ref());
     }
-    let sampler = launch::choose(Path::new("sampler"), None)?;
-    let mut changes = launch::given(&args.env)?;
+    let sampler = select::choose_to_start(Path::new("sampler"), None)?;
+    let mut changes = run::given(&args.env)?;
     let temporary = tempfile::Builder::new().prefix("corprof-").tempdir().context("cannot make a folder")?;
     let stop = Stop::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
@@ -165,7 +167,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     args.push.tell(answers, args.quiet)?;
     // The user ended the recording by Ctrl-C and has the file: success.
-    Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { launch::code(ended.status) })
+    Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { exit::of_application(ended.status) })
 }
 
 /// Lists the files, and opens the first with `--open`.
@@ -207,7 +209,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let mut settings = settings(args, pattern, &stop)?;
     settings.extend(args.push.authorization());
     let told = push::pairs(&settings);
-    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     place.attach(&process, "sampler", &told)?;
     if !args.quiet {
         let until = args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"));
@@ -235,7 +237,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         tell(args, &[(path, None)])?;
     }
     let told = args.push.tell(answer, args.quiet);
-    visit::tell("sampler", pid, &place.wait(&stop.path(), &mut signals));
+    visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
     told?;
     Ok(ExitCode::SUCCESS)
 }

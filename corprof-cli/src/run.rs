@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
+use corprof_launch::bundled;
+use corprof_launch::environment::Chosen;
+use corprof_launch::launch::{Changes, Launch};
 
-use crate::bundled::{self, Bundled};
-use crate::environment::Chosen;
 use crate::exit::{self, Failure, Outcome};
 use crate::late::{self, Late};
-use crate::launch::{self, Changes, Ended, Launch};
-use crate::record;
+use crate::{record, select};
 
 /// Run an application under a profiler.
 ///
@@ -81,8 +81,8 @@ pub struct Args {
 /// # Errors
 /// If the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let main = launch::choose(&args.library, args.clsid.as_deref())?;
-    let changes = launch::given(&args.env)?;
+    let main = select::choose_to_start(&args.library, args.clsid.as_deref())?;
+    let changes = given(&args.env)?;
     if args.delay.is_some() || args.duration.is_some() {
         return run_late(args, main, changes);
     }
@@ -92,17 +92,17 @@ pub fn run(args: &Args) -> Outcome {
             Some((library, wanted)) => (library, Some(wanted)),
             None => (text.as_str(), None),
         };
-        profilers.push(launch::choose(Path::new(library), wanted)?);
+        profilers.push(select::choose_to_start(Path::new(library), wanted)?);
     }
     let launch = Launch { profilers, changes, command: &args.command, stop: None, is_quiet: args.quiet };
-    let ended = with_output(launch, bundled::find(&args.library))?;
-    Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { launch::code(ended.status) })
+    let ended = bundled::run(launch, bundled::find(&args.library))?;
+    Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
 }
 
 /// Runs the application, and attaches the profiler later.
 fn run_late(args: &Args, profiler: Chosen, mut changes: Changes) -> Outcome {
     let output = match bundled::find(&args.library) {
-        Some(bundled) => output(bundled, &mut changes)?,
+        Some(bundled) => bundled::output(bundled, &mut changes)?,
         None => None,
     };
     let late = Late {
@@ -116,53 +116,38 @@ fn run_late(args: &Args, profiler: Chosen, mut changes: Changes) -> Outcome {
     };
     let ended = late.run()?;
     if let (Some(output), false) = (output, args.quiet) {
-        tell(&output, ended.attached.as_slice(), &BTreeMap::new());
+        bundled::list_files(&output, ended.attached.as_slice(), &BTreeMap::new());
     }
     let is_missed = args.require_load && ended.attached.is_none();
-    Ok(if is_missed { exit::NOT_LOADED.into() } else { launch::code(ended.status) })
+    Ok(if is_missed { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
 }
 
-/// Runs an application. If the profiler is a bundled one, lists the files that it has written.
+/// The variables that `--env NAME=VALUE` gives.
 ///
 /// # Errors
-/// If the application is not started.
-pub fn with_output(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<Ended, Failure> {
-    let output = match bundled {
-        Some(bundled) => output(bundled, &mut launch.changes)?,
-        None => None,
+/// If one is not of this form.
+pub fn given(variables: &[String]) -> Result<Changes, Failure> {
+    let one = |text: &String| {
+        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+        Some((name.to_owned(), Some(OsString::from(value))))
     };
-    let is_quiet = launch.is_quiet;
-    let ended = launch.run()?;
-    if let (Some(output), false) = (output, is_quiet) {
-        tell(&output, &ended.loaded.iter().copied().collect::<Vec<_>>(), &ended.commands);
-    }
-    Ok(ended)
+    let checked =
+        |text| one(text).ok_or_else(|| Failure::new(exit::USAGE, anyhow!("--env {text}: expected NAME=VALUE")));
+    variables.iter().map(checked).collect()
 }
 
-/// The output file of a bundled profiler, if it has one. Its variable gets an absolute path, because a child process may have
-/// another working folder.
-fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<PathBuf>> {
-    let Some((variable, default)) = bundled.output else { return Ok(None) };
-    // A sampler that sends writes a file only if it is asked to.
-    let is_sent = variable == "SAMPLER_OUT" && launch::value_of(changes, "SAMPLER_PUSH").is_some();
-    let default = default.filter(|_| !is_sent).map(OsString::from);
-    let given = launch::value_of(changes, variable).or(default);
-    let Some(file) = given.filter(|file| !file.is_empty()) else { return Ok(None) };
-    let file = std::path::absolute(&file).with_context(|| format!("{variable} is no path"))?;
-    changes.insert(variable.to_owned(), Some(file.clone().into_os_string()));
-    Ok(Some(file))
-}
+#[cfg(test)]
+mod tests {
+    use corprof_launch::launch;
 
-/// Lists the files of these processes that exist now.
-fn tell(output: &Path, loaded: &[u32], commands: &BTreeMap<u32, String>) {
-    let mut files: Vec<(u32, PathBuf)> = loaded.iter().map(|pid| (*pid, bundled::file_of(output, *pid))).collect();
-    // Without the process id in its name there is one file for all processes.
-    files.dedup_by(|(_, file), (_, other)| file == other);
-    files.retain(|(_, file)| file.is_file());
-    for (pid, file) in &files {
-        match commands.get(pid).filter(|_| files.len() > 1) {
-            Some(command) => eprintln!("corprof: {} is of process {pid}: {command}", file.display()),
-            None => eprintln!("corprof: {} is written", file.display()),
-        }
+    use super::*;
+
+    #[test]
+    fn variables_have_a_name() {
+        let changes = given(&["A=1".into(), "B=x=y".into(), "C=".into()]).unwrap();
+        assert_eq!(launch::value_of(&changes, "B"), Some("x=y".into()));
+        assert_eq!(launch::value_of(&changes, "C"), Some("".into()));
+        assert!(given(&["=1".into()]).unwrap_err().error.to_string().contains("NAME=VALUE"));
+        assert!(given(&["A".into()]).is_err());
     }
 }

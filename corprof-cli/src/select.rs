@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use corprof_launch::checks::{self, Place};
+use corprof_launch::environment::Chosen;
+use corprof_launch::{bundled, profiler};
 use uuid::Uuid;
 
-use crate::bundled;
-use crate::environment::Chosen;
-use crate::profiler;
+use crate::embedded;
+use crate::exit::{self, Failure};
 
 /// The profiler of `library` with the CLSID or name `wanted`; without it, the only one. The name of a bundled profiler
 /// selects that profiler.
@@ -16,7 +18,7 @@ use crate::profiler;
 /// If there is none, or there are several and none is named: then the error lists them.
 pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
     if let (Some(bundled), None) = (bundled::find(library), wanted) {
-        let library = bundled::library()?;
+        let library = embedded::library()?;
         let clsid = profiler::pick(&library, Some(bundled.profiler))?.clsid;
         return Ok(Chosen { clsid, name: bundled.name.to_owned(), library });
     }
@@ -53,6 +55,20 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
         None => format!("{} has several profilers; name one by --clsid: {}", library.display(), list(&found)),
     })?;
     Ok(named(picked.clsid.clone(), picked.name.clone()))
+}
+
+/// The profiler of a library, or a bundled one. For an unreadable library, the error is that of the checks.
+///
+/// # Errors
+/// If there is no such profiler. Do not start the application then.
+pub fn choose_to_start(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
+    embedded::refuse_unknown(library).map_err(|error| Failure::new(exit::REFUSED, error))?;
+    let chosen = choose(library, wanted).map_err(|error| {
+        let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
+        let finding = checks::library(&absolute, Place { program: None, library_path: None }).into_iter().next();
+        finding.map_or(error, |finding| anyhow!("the application was not started:\n  {finding}"))
+    });
+    chosen.map_err(|error| Failure::new(exit::REFUSED, error))
 }
 
 /// The form of CORECLR_PROFILER.

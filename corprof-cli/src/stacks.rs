@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
+use corprof_launch::processes;
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
-use crate::inspect;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -73,20 +73,20 @@ struct Thread {
 pub fn run(args: &Args) -> Outcome {
     let process = Process::open(args.pid)?;
     let place = Place::new(&process)?;
-    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     let (out, progress) = (place.file("stacks"), Progress::start(args.pid));
     place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())])?;
-    let text = written(&place, args, &mut signals)?;
+    let text = written(&place, args, &signals)?;
     drop(progress);
     let stacks =
         parse(&text, args.pid).ok_or_else(|| anyhow!("the profiler has written an unknown format:\n{text}"))?;
     print(&stacks, args.json)?;
-    visit::tell("stacks", args.pid, &place.wait(&out, &mut signals));
+    visit::tell("stacks", args.pid, &place.wait(&out, &signals));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Waits for the file of the profiler.
-fn written(place: &Place, args: &Args, signals: &mut Signals) -> Result<String, Failure> {
+fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Failure> {
     let file = place.of_process(&place.file("stacks"), "");
     let (pid, start) = (args.pid, Instant::now());
     loop {
@@ -114,7 +114,7 @@ fn written(place: &Place, args: &Args, signals: &mut Signals) -> Result<String, 
 
 /// Parses the format of `examples/stacks.rs`: a line for each thread, then its frames, indented.
 fn parse(text: &str, pid: u32) -> Option<Stacks> {
-    let mut stacks = Stacks { pid, command: inspect::command_line(pid), threads: Vec::new(), others: 0 };
+    let mut stacks = Stacks { pid, command: processes::command_line(pid), threads: Vec::new(), others: 0 };
     for line in text.lines() {
         if let Some(frame) = line.strip_prefix("  ") {
             stacks.threads.last_mut()?.frames.push(frame.to_owned());

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
+use corprof_launch::environment::{Configured, FAMILIES};
+use corprof_launch::processes;
 use tempfile::TempDir;
 
 use crate::attach;
-use crate::environment::{Configured, FAMILIES};
 use crate::exit::{self, Failure};
 use crate::inspect;
-use crate::processes;
 use crate::select;
 use crate::signals::Signals;
 
@@ -100,7 +100,7 @@ impl Place {
     }
 
     /// Waits for the detach, or for Ctrl-C. Afterwards another profiler can attach.
-    pub(crate) fn wait(&self, file: &Path, signals: &mut Signals) -> Left {
+    pub(crate) fn wait(&self, file: &Path, signals: &Signals) -> Left {
         self.wait_unless(file, || signals.is_interrupted())
     }
 
@@ -162,17 +162,17 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let place = Place { folder, pid: child.id(), inner_pid: 7 };
-        let mut signals = Signals::catch().unwrap();
+        let signals = Signals::catch().unwrap();
         let stop = place.file("stop");
         assert_eq!(place.of_process(&stop, ""), place.file("stop.7"));
         assert!(!place.has_ended());
         fs::write(place.file("stop.7.left"), "why").unwrap();
-        assert_eq!(place.wait(&stop, &mut signals), Left::Stays("why".to_owned()));
+        assert_eq!(place.wait(&stop, &signals), Left::Stays("why".to_owned()));
         fs::write(place.file("stop.7.left"), "").unwrap();
-        assert_eq!(place.wait(&stop, &mut signals), Left::Gone);
+        assert_eq!(place.wait(&stop, &signals), Left::Gone);
         // Nobody has waited for it, so its number is there still.
         child.kill().unwrap();
-        assert_eq!(place.wait(&place.file("other"), &mut signals), Left::Ended);
+        assert_eq!(place.wait(&place.file("other"), &signals), Left::Ended);
         assert!(place.has_ended());
         child.wait().unwrap();
     }

@@ -40,7 +40,7 @@ fn a_new_crate_builds_and_its_test_passes() {
     cargo(&["build"]);
 
     let file = format!("{}my_profiler{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    let profilers = corprof_cli::profiler::profilers(&target.join("debug").join(file)).unwrap();
+    let profilers = corprof_launch::profiler::profilers(&target.join("debug").join(file)).unwrap();
     assert_eq!(profilers.len(), 1);
     assert_eq!(profilers[0].name, "MyProfiler");
     let source = std::fs::read_to_string(crate_folder.join("src/lib.rs")).unwrap();

@@ -1,4 +1,4 @@
-//! Hostile bytes give errors: no panic, no end of memory, no hang. The example `fuzz` does the same for longer.
+//! Hostile bytes give errors: no panic, no end of memory, no hang. `corprof-diagnostics/fuzz` searches for longer.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Hostile bytes: no panic, no hang. The example `fuzz` does the same for longer, and `fuzz/` with libFuzzer.
+//! Hostile bytes: no panic, no hang. `corprof-events/fuzz` searches for longer.
 
 mod support;
 

@@ -8,11 +8,11 @@ use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use corprof_cli::profiler;
+use corprof_launch::profiler;
+use corprof_launch::running::Running;
 use xtask::emulator::Emulator;
 use xtask::managed;
 use xtask::runtime::profiler_environment;
@@ -31,9 +31,6 @@ const UNDER_WINE: u32 = 2;
 /// Programs with native threads that end, for which older runtimes on Linux abort now and then, with or without a profiler: they run
 /// with tests/profilers/exited_threads.rs.
 const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Torture"];
-
-/// How often a running program is looked at.
-const POLL: Duration = Duration::from_millis(5);
 
 /// A runtime that the live tests run on.
 #[derive(Debug, Clone)]
@@ -353,17 +350,11 @@ impl Run {
 }
 
 /// Waits for the end of `child`, and kills it when the time is over; returns whether it had to.
-fn wait(mut child: Child, timeout: Duration) -> Result<(ExitStatus, bool)> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().context("cannot wait for the program")? {
-            return Ok((status, false));
-        }
-        if start.elapsed() >= timeout {
-            child.kill().context("cannot kill the program")?;
-            return Ok((child.wait().context("cannot wait for the killed program")?, true));
-        }
-        thread::sleep(POLL);
+fn wait(child: Child, timeout: Duration) -> Result<(ExitStatus, bool)> {
+    let mut running = Running::new(child).context("cannot watch the program")?;
+    match running.wait_for(timeout).context("cannot wait for the program")? {
+        Some(status) => Ok((status, false)),
+        None => Ok((running.kill().context("cannot kill the program")?, true)),
     }
 }
 

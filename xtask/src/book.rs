@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use corprof_launch::running::Running;
 
 use crate::cache::Cache;
 use crate::cargo::workspace_root;
@@ -136,15 +137,11 @@ fn look(browser: &Path, folder: &Path, pages: &[String]) -> Result<Vec<String>> 
 fn output_within(command: &mut Command, folder: &Path, limit: Duration) -> Result<String> {
     let printed: PathBuf = folder.join("printed");
     command.stdout(fs::File::create(&printed)?).stderr(Stdio::null());
-    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
-    let start = Instant::now();
-    while child.try_wait()?.is_none() {
-        if start.elapsed() > limit {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("`{}` has not ended after {} s", process::shown(command), limit.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(50));
+    let child = command.spawn().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
+    let mut running = Running::new(child)?;
+    if running.wait_for(limit)?.is_none() {
+        let _ = running.kill();
+        bail!("`{}` has not ended after {} s", process::shown(command), limit.as_secs());
     }
     Ok(fs::read_to_string(&printed)?)
 }

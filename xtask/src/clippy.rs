@@ -3,9 +3,10 @@
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use corprof_launch::exit;
 
 use crate::cargo::{self, Metadata};
-use crate::process::{self, announce, exit_code, note};
+use crate::process::{self, announce, note};
 use crate::target::{System, Target};
 
 /// Lint all code by clippy, for this system and for Windows. A warning is an error.
@@ -38,5 +39,5 @@ fn lint(command: &mut Command) -> Result<u8> {
     command.env("CORPROF_BUNDLE", "");
     command.args(["--", "-D", "warnings"]);
     announce(process::shown(command));
-    Ok(exit_code(process::status(command)?))
+    Ok(exit::code(process::status(command)?))
 }

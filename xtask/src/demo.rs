@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_cli::environment::Chosen;
-use corprof_cli::launch::{self, Changes, Launch};
-use corprof_cli::{bundled, profiler};
+use corprof_launch::environment::Chosen;
+use corprof_launch::launch::{Changes, Launch};
+use corprof_launch::{bundled, exit, profiler};
 
 use crate::arm64;
 use crate::cache::Cache;
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     command.envs(environment);
     let status = process::status(&mut command)?;
     announce(format_args!("The application has ended: {status}"));
-    Ok(process::exit_code(status).into())
+    Ok(exit::code(status).into())
 }
 
 /// Runs an application of this system, like `corprof run`.
@@ -139,12 +139,12 @@ fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     let words: Vec<OsString> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
     let launch = Launch { profilers: vec![profiler], changes, command: &words, stop: None, is_quiet: false };
-    let ended = corprof_cli::run::with_output(launch, bundled).map_err(|failure| failure.error)?;
+    let ended = bundled::run(launch, bundled).map_err(|failure| failure.error)?;
     announce(format_args!("The application has ended: {}", ended.status));
     if has_page && page.is_file() {
         announce(format_args!("Open file://{}", page.display()));
     }
-    Ok(launch::code(ended.status))
+    Ok(exit::code(ended.status).into())
 }
 
 /// Builds the example and returns its library.

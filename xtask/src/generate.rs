@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use corprof_launch::exit;
 
-use crate::cargo::workspace_root;
+use crate::cargo::{self, workspace_root};
 use crate::event_tables;
-use crate::process::{announce, env_path};
+use crate::process::{self, announce, env_path};
 
 /// Write the generated sources from the IDL files and the runtime's manifest of events.
 #[derive(Debug, clap::Args)]
@@ -37,11 +38,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     )?;
     let verb = if args.check { "Checking" } else { "Writing" };
     announce(format_args!("{verb} the generated sources by the IDL files of {}", idl.display()));
-    let options = corprof_gen::Options { idl, root: workspace_root().to_owned(), check: args.check };
-    // As text, because its errors already contain their causes.
-    let report = corprof_gen::run(&options).map_err(|error| anyhow!("{error}"))?;
-    println!("{report}");
-    Ok(ExitCode::SUCCESS)
+    // A program of its own: only this command needs parsers of IDL and Rust.
+    let mut command = cargo::cargo();
+    command.args(["run", "--quiet", "--package", "corprof-gen", "--"]);
+    command.arg(std::path::absolute(&idl)?).arg(workspace_root()).args(args.check.then_some("--check"));
+    Ok(exit::code(process::status(&mut command)?).into())
 }
 
 fn default_idl() -> Option<PathBuf> {

@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     #[cfg(unix)]
     return unix::run(command);
     #[cfg(not(unix))]
-    crate::process::status(&mut command).map(|status| crate::process::exit_code(status).into())
+    crate::process::status(&mut command).map(|status| corprof_launch::exit::code(status).into())
 }
 
 #[cfg(unix)]
@@ -39,11 +39,12 @@ mod unix {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result};
+    use corprof_launch::exit;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
     use super::family::{self, Process};
-    use crate::process::{exit_code, shown};
+    use crate::process::shown;
     use crate::stacks;
 
     /// How long all the stacks may take: less than the grace period of `.config/nextest.toml`.
@@ -67,7 +68,7 @@ mod unix {
             eprintln!("guard: the test has left a process behind, which is ended now: {left}");
             left.kill();
         }
-        Ok(exit_code(status).into())
+        Ok(exit::code(status).into())
     }
 
     /// Ends the test and all that it has started; after the limit, which is the signal TERM, with their stacks.

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use corprof_launch::exit;
 
 use crate::cache::Cache;
 use crate::cargo::workspace_root;
-use crate::process::{self, announce, exit_code, note};
+use crate::process::{self, announce, note};
 use crate::tools;
 use crate::wheel::WrongBytes;
 
@@ -37,7 +38,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let Some(program) = unless_missing(what, program)? else { continue };
         let mut command = command(&program, args);
         announce(process::shown(&command));
-        worst = worst.max(exit_code(process::status(&mut command)?));
+        worst = worst.max(exit::code(process::status(&mut command)?));
     }
     Ok(worst.into())
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_cli::{bundled, profiler};
+use corprof_launch::{bundled, profiler};
 
 use crate::cargo::{self, Metadata, Package, workspace_root};
 use crate::process::{self, announce, note};

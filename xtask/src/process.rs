@@ -7,9 +7,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -82,33 +80,6 @@ pub fn output(command: &mut Command) -> Result<String> {
         .with_context(|| format!("`{}` printed something that is not UTF-8", shown(command)))
 }
 
-/// Waits for the end of `child`; none after `limit`.
-///
-/// # Errors
-/// If the system refuses to wait for it.
-pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
-    let start = Instant::now();
-    while start.elapsed() < limit {
-        if let Some(status) = child.try_wait().context("cannot wait for the program")? {
-            return Ok(Some(status));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    Ok(None)
-}
-
-/// The exit code that a shell would report: a process ended by signal `n` counts as `128 + n`.
-#[must_use]
-pub fn exit_code(status: ExitStatus) -> u8 {
-    #[cfg(unix)]
-    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-    #[cfg(not(unix))]
-    let signal = None;
-    let code = status.code().or(signal.map(|signal: i32| 128 + signal)).unwrap_or(1);
-    // Only the low byte reaches a parent on Unix; a code that does not fit must not become a success.
-    u8::try_from(code).unwrap_or(1)
-}
-
 /// The path of `program` on PATH.
 #[must_use]
 pub fn find_on_path(program: &str) -> Option<PathBuf> {
@@ -163,13 +134,6 @@ mod tests {
         let mut command = Command::new("dotnet");
         command.args(["exec", "My App.dll", "it's", ""]);
         assert_eq!(shown(&command), r"dotnet exec 'My App.dll' 'it'\''s' ''");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn exit_codes_are_those_of_a_shell() {
-        let code = |script| exit_code(Command::new("sh").args(["-c", script]).status().unwrap());
-        assert_eq!((code("exit 0"), code("exit 42"), code("kill -9 $$")), (0, 42, 137));
     }
 
     #[cfg(unix)]

@@ -6,7 +6,9 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::process::{find_on_path, wait};
+use corprof_launch::running::Running;
+
+use crate::process::find_on_path;
 
 /// The stacks of all threads of a process, by a debugger if there is one that answers within `limit`, otherwise from the system.
 #[must_use]
@@ -15,9 +17,10 @@ pub fn of(process: u32, limit: Duration) -> String {
         // A file and not a pipe: a killed debugger then leaves no reader waiting.
         let mut file = tempfile::NamedTempFile::new().ok()?;
         let output = file.as_file_mut().try_clone().ok()?;
-        let mut child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
-        if wait(&mut child, limit).ok().flatten().is_none() {
-            child.kill().and_then(|()| child.wait()).ok()?;
+        let child = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null()).spawn().ok()?;
+        let mut running = Running::new(child).ok()?;
+        if running.wait_for(limit).ok()?.is_none() {
+            running.kill().ok()?;
         }
         let text = fs::read(file.path()).ok()?;
         Some(String::from_utf8_lossy(&text).into_owned()).filter(|text| text.contains("#0"))

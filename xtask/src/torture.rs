@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use corprof_cli::profiler;
+use corprof_launch::profiler;
 
 use crate::arm64;
 use crate::cache::Cache;

@@ -5,19 +5,21 @@ mod variables;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
+use corprof_launch::application::{Application, Wait};
+use corprof_launch::checks::{Finding, Place};
+use corprof_launch::environment;
+use corprof_launch::image::{self, Image};
+use corprof_launch::processes;
+use corprof_launch::signals::Interrupt;
+use corprof_launch::witness::{self, Witness};
 
-use crate::checks::{Finding, Place};
 use crate::exit::{self, Failure, Outcome};
-use crate::image::{self, Image};
 use crate::inspect::{self, Inspected, State, inspect};
-use crate::processes;
-use crate::signals::{Interrupt, Signals};
-use crate::witness::{self, Witness};
 
 /// Find out why a profiler is not loaded.
 ///
@@ -158,7 +160,7 @@ fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, 
 
 /// A variable of profilers whose value has changed since the start of the process.
 fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Finding> {
-    let names = crate::environment::profiler_variables();
+    let names = environment::profiler_variables();
     let name = names.iter().find(|name| inspect::value_in(then, name) != inspect::value_in(now, name))?;
     let value = |variables| inspect::value_in(variables, name).unwrap_or("nothing").to_owned();
     let what = format!("{name} was {} when the process began, and is {} now", value(then), value(now));
@@ -168,6 +170,8 @@ fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Findin
 
 /// The time limit for the application to end normally, which lets the runtime remove its socket.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// The interval between two looks for messages of the runtimes.
+const LOOK: Duration = Duration::from_millis(20);
 
 fn of_command(args: &Args) -> Result<Report, Failure> {
     let (name, arguments) = args.command.split_first().context("no command")?;
@@ -177,35 +181,29 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
     let image = Image::of_program(&program).ok();
     let mut report = of_shell(image.as_ref())?;
     let witness = Witness::new()?;
-    let mut command = Command::new(&program);
+    let mut command = Interrupt::PassOn.command(&program);
     command.args(arguments).envs(witness.variables()).stdin(Stdio::null());
     eprintln!("corprof: starting {}", program.display());
-    let mut child = command
-        .spawn()
-        .map_err(|error| Failure::new(exit::CANNOT_START, anyhow!("cannot start {}: {error}", program.display())))?;
+    let mut application = Application::start(&mut command, &program, Interrupt::PassOn)?;
     let end = Instant::now() + Duration::from_secs(args.wait);
-    let mut has_ended = false;
-    let mut signals = Signals::catch().context("cannot catch signals")?;
-    while Instant::now() < end && !has_ended && !signals.pass_on(child.id(), Interrupt::PassOn) {
-        has_ended = child.try_wait().context("cannot wait for the application")?.is_some();
+    let mut wait = Wait::TimedOut;
+    while Instant::now() < end && wait == Wait::TimedOut {
+        wait = application.wait(LOOK).context("cannot wait for the application")?;
         if witness.testimonies()?.iter().any(|testimony| !testimony.messages.is_empty()) {
             break;
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    let has_runtime = inspect_runtime(child.id());
-    if !has_ended {
+    let has_runtime = inspect_runtime(application.id());
+    if !matches!(wait, Wait::Ended(_)) {
         eprintln!("corprof: ending the application");
         // `dotnet run` and scripts have child processes, which would run on.
-        let family = processes::family(child.id());
+        let family = processes::family(application.id());
         processes::end(&family, false);
         let end = Instant::now() + LAST_WORDS;
-        while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // Signals do not shorten the time.
+        while application.wait(end.saturating_duration_since(Instant::now()))? == Wait::Signal {}
         processes::end(&family, true);
-        let _ = child.kill();
-        let _ = child.wait();
+        application.kill().context("cannot end the application")?;
     }
     said(&witness, has_runtime, &mut report)?;
     Ok(report)

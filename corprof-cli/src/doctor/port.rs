@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use corprof_diagnostics::Error;
+use corprof_launch::checks::{Finding, mount_of};
 
-use crate::checks::{Finding, mount_of};
 use crate::inspect;
 
 /// What the system says of a process.

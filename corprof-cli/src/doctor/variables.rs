@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use corprof_launch::checks::{self, Finding, Place};
+use corprof_launch::environment::{self, Configured, FAMILIES};
+use corprof_launch::profiler;
 use uuid::Uuid;
 
-use crate::checks::{self, Finding, Place};
-use crate::environment::{self, Configured, FAMILIES};
-use crate::profiler;
 use crate::select::braced;
 
 /// Common profilers, by CLSID.

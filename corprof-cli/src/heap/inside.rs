@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use corprof_diagnostics::{Process, ProcessInfo};
 use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
+use corprof_launch::processes;
 
 use super::cost::Cost;
 use crate::visit::{self, Place};
-use crate::{bundled, exit, processes};
+use crate::{embedded, exit};
 
 /// The longest block that is read: the runtime's are of at most 64 KB.
 const LONGEST: u32 = 1 << 24;
@@ -92,7 +93,7 @@ pub(super) fn take(
 
 /// The folder with the files for the profiler, and the file of the blocks, open to read.
 fn prepare(process: &Process) -> Result<(Place, File)> {
-    bundled::library()?;
+    embedded::library()?;
     let place = Place::new(process).map_err(|failure| failure.error)?;
     let blocks = place.file("heap");
     make(&blocks, process.pid())?;

@@ -10,8 +10,7 @@ use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
 use corprof_il::file::Assembly;
 use corprof_il::signature::Primitive;
 use corprof_il::token::{Token, TypeDef};
-
-use crate::processes;
+use corprof_launch::processes;
 
 /// The limit on parts of one name: a type may be made with itself in broken data.
 const MAX_PARTS: u32 = 1000;

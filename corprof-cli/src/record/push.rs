@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 use corprof_export::push::{Destination, Label};
+use corprof_launch::launch::Changes;
 
 use crate::exit::{self, Failure};
-use crate::launch::Changes;
 
 /// The variables, without the one for the header Authorization: a secret does not belong on a command line.
 const VARIABLES: [&str; 5] =

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::Process;
+use corprof_launch::processes;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
@@ -23,7 +24,6 @@ use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, Pressed, View};
 use crate::exit::Outcome;
-use crate::inspect;
 use crate::record::{hertz, seconds};
 use crate::signals::Signals;
 use crate::visit::{self, Place};
@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Outcome {
     let is_live = !args.once && !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let process = Process::open(args.pid)?;
     let place = Place::new(&process)?;
-    let mut signals = Signals::catch().context("cannot catch signals")?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     let out = place.file("top");
     let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
@@ -123,12 +123,12 @@ pub fn run(args: &Args) -> Outcome {
         session: Session::start(process.client()),
         news: Instant::now(),
     };
-    let shown = if is_live { live(args, &mut watched, &mut signals) } else { once(args, &mut watched, &mut signals) };
+    let shown = if is_live { live(args, &mut watched, &signals) } else { once(args, &mut watched, &signals) };
     let is_lost = watched.lease.is_lost();
     // The end of the lease has the profiler detach; meanwhile the session ends.
     drop(watched);
     if !is_lost {
-        visit::tell("top", args.pid, &place.wait(&out, &mut signals));
+        visit::tell("top", args.pid, &place.wait(&out, &signals));
     }
     shown?;
     Ok(ExitCode::SUCCESS)
@@ -191,7 +191,7 @@ impl Watched<'_> {
 }
 
 /// Collects numbers for a time, and prints them.
-fn once(args: &Args, watched: &mut Watched<'_>, signals: &mut Signals) -> Result<()> {
+fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
     let duration = args.duration.unwrap_or(DURATION);
     let pid = args.pid;
     eprintln!("corprof: counting processor time in process {pid} for {duration} s");
@@ -220,7 +220,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &mut Signals) -> Result
         let document = document(args, has_ended, counts, &delivered);
         return Ok(writeln!(out, "{document}")?);
     }
-    writeln!(out, "process {pid}: {}", inspect::command_line(pid).as_deref().unwrap_or("?"))?;
+    writeln!(out, "process {pid}: {}", processes::command_line(pid).as_deref().unwrap_or("?"))?;
     write!(out, "{}", table::text(counts, &delivered, args.sort, args.rows.unwrap_or(ROWS)))?;
     Ok(out.flush()?)
 }
@@ -245,7 +245,7 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
     });
     json!({
         "pid": args.pid,
-        "command": inspect::command_line(args.pid),
+        "command": processes::command_line(args.pid),
         "has_ended": has_ended,
         "seconds": last.elapsed.as_secs_f64(),
         "processor_seconds": last.processor.as_secs_f64(),
@@ -279,8 +279,8 @@ impl Drop for Screen {
 }
 
 /// Shows the table until a key ends it.
-fn live(args: &Args, watched: &mut Watched<'_>, signals: &mut Signals) -> Result<()> {
-    let mut view = View::new(args.pid, inspect::command_line(args.pid).as_deref(), args.sort);
+fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
+    let mut view = View::new(args.pid, processes::command_line(args.pid).as_deref(), args.sort);
     let mut screen = Screen::open()?;
     let mut shown = None;
     let has_ended = loop {

@@ -1,4 +1,4 @@
-//! Shared by the tests and the example `fuzz`: traces of all versions, built from the specification.
+//! Shared by the tests: traces of all versions, built from the specification.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub(crate) mod hostile;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use corprof_cli::profiler;
+use corprof_launch::profiler;
 
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata, workspace_root};

@@ -7,12 +7,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_cli::profiler;
+use corprof_launch::profiler;
+use corprof_launch::running::Running;
 
 use crate::cache::Cache;
 use crate::cargo::{self, Metadata};
@@ -26,6 +26,8 @@ use super::table::Line;
 const ROW: &str = "heap";
 /// The longest that a step may take.
 const PATIENCE: Duration = Duration::from_secs(900);
+/// The interval between two looks for an answer of the profiler.
+const LOOK: Duration = Duration::from_millis(20);
 /// How many snapshots: the first of a process takes longer.
 const SNAPSHOTS: usize = 3;
 
@@ -66,13 +68,16 @@ pub(super) fn measure(runtime: Option<&Choice>, objects: u64) -> Result<Vec<Line
     command.arg(objects.to_string()).env("DUMPS", &folder).envs(profiler_environment(&clsid, library.into()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().context("cannot start the program")?;
-    let snapshots = snapshots(&mut child, &folder);
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take().context("no output")?;
+    let mut program = Running::new(child)?;
+    let snapshots = snapshots(&mut program, stdout, &folder);
     // Closing its standard input ends it.
-    drop(child.stdin.take());
+    drop(stdin);
     if snapshots.is_err() {
-        let _ = child.kill();
+        let _ = program.kill();
     }
-    let status = child.wait()?;
+    let status = program.wait()?;
     let snapshots = snapshots?;
     ensure!(status.success(), "the program failed: {status}");
 
@@ -114,12 +119,14 @@ fn lines(snapshots: &[Snapshot], objects: u64, analysis: &str) -> Result<Vec<Lin
 }
 
 /// A bare collection and the snapshots, by orders in files.
-fn snapshots(child: &mut Child, folder: &Path) -> Result<Vec<Snapshot>> {
+fn snapshots(program: &mut Running, stdout: ChildStdout, folder: &Path) -> Result<Vec<Snapshot>> {
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().context("no output")?).read_line(&mut line)?;
+    // Stays open: the program may print more.
+    let mut stdout = BufReader::new(stdout);
+    stdout.read_line(&mut line)?;
     ensure!(line.trim_end() == "ready", "the program does not say that it is ready, but `{}`", line.trim_end());
     let mut number = 0;
-    let mut order = |child: &mut Child, order: &str| {
+    let mut order = |program: &mut Running, order: &str| {
         number += 1;
         fs::write(folder.join(format!("{number}.order")), format!("{order}\n"))?;
         let until = Instant::now() + PATIENCE;
@@ -127,23 +134,22 @@ fn snapshots(child: &mut Child, folder: &Path) -> Result<Vec<Snapshot>> {
             if let Ok(told) = fs::read_to_string(folder.join(format!("{number}.told"))) {
                 return Ok((told, folder.join(format!("{number}.blocks"))));
             }
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = program.wait_for(LOOK)? {
                 bail!("the program has ended: {status}");
             }
-            sleep(Duration::from_millis(20));
         }
         bail!("order {number} was not carried out within {PATIENCE:?}")
     };
     let mut snapshots = Vec::new();
     for _ in 0..SNAPSHOTS {
-        let process = format!("/proc/{}", child.id());
+        let process = format!("/proc/{}", program.id());
         let before = reset_peak(&process)?;
-        let (told, _) = order(child, "bare")?;
+        let (told, _) = order(program, "bare")?;
         let bare_added = peak(&process)? - before;
         ensure!(told.starts_with("Ok"), "no collection: {told}");
         let bare = duration(told.trim_end().rsplit(' ').next().unwrap_or_default())?;
         let before = reset_peak(&process)?;
-        let (told, blocks) = order(child, "take")?;
+        let (told, blocks) = order(program, "take")?;
         let added = peak(&process)? - before;
         ensure!(told.starts_with("HeapDumpCost"), "no snapshot: {told}");
         let field = |name: &str| {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use corprof_cli::image::{Image, Libc};
-use corprof_cli::{bundled, profiler};
+use corprof_launch::image::{Image, Libc};
+use corprof_launch::{bundled, profiler};
 use object::{Architecture, BinaryFormat};
 
 use super::build::Built;

@@ -174,7 +174,7 @@ mod tests {
             let mut entry = zip.by_index(index).unwrap();
             let mut text = String::new();
             entry.read_to_string(&mut text).unwrap();
-            texts.insert(entry.name().unwrap().into_owned(), text);
+            texts.insert(entry.name().to_owned(), text);
         }
         for (name, text) in texts.iter().filter(|(name, _)| name.ends_with("ml") || name.ends_with("nuspec")) {
             let mut reader = quick_xml::Reader::from_str(text);

@@ -1,6 +1,6 @@
 //! The rules of a run.
 
-use crate::process::exit_code;
+use corprof_launch::exit;
 
 use super::plan::Plan;
 use super::summary::Told;
@@ -19,7 +19,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
     let mut faults = Vec::new();
     let expected = plan.ending.exit_code(is_windows);
     let has_spoken = plan.ending.last_words().is_some_and(|words| run.stderr.contains(words));
-    match run.status.map(|status| (status, exit_code(status))) {
+    match run.status.map(|status| (status, exit::code(status))) {
         None => faults.push(format!("it hung, and was killed after {:.0?}", run.duration)),
         Some((_, code)) if has_spoken && plan.ending.is_abort_overtaken(code, is_windows) => {}
         Some((status, code)) if code != expected => faults.push(format!("exit code {expected} expected: {status}")),

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
+use corprof_launch::exit;
 
-use crate::process::{exit_code, note};
+use crate::process::note;
 use crate::stacks;
 
 use super::judge;
@@ -133,7 +134,7 @@ impl Bed<'_> {
         loop {
             let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO, self.patience()))?;
             let run = watch::run(&mut command, folder, self.limit())?;
-            if run.status.map(exit_code) == Some(0) {
+            if run.status.map(exit::code) == Some(0) {
                 return Ok(run);
             }
             if tries == TRIES {

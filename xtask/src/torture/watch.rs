@@ -6,8 +6,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use corprof_launch::exit;
+use corprof_launch::running::Running;
 
-use crate::process::{exit_code, shown, wait};
+use crate::process::shown;
 use crate::stacks;
 
 /// How long the debugger may take for the stacks.
@@ -30,7 +32,7 @@ impl Run {
     /// less; the runtime takes longer to start, and prints the reason if it fails.
     pub(super) fn has_not_begun(&self) -> bool {
         let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
-        is_silent && self.status.map(exit_code) == Some(1) && self.duration < Duration::from_millis(200)
+        is_silent && self.status.map(exit::code) == Some(1) && self.duration < Duration::from_millis(200)
     }
 }
 
@@ -41,13 +43,13 @@ pub(super) fn run(command: &mut Command, folder: &Path, limit: Duration) -> Resu
     let file = |path: &Path| File::create(path).with_context(|| format!("cannot make {}", path.display()));
     command.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
     let start = Instant::now();
-    let mut child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
-    let status = wait(&mut child, limit)?;
+    let child = command.spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let mut running = Running::new(child).context("cannot watch the program")?;
+    let status = running.wait_for(limit).context("cannot wait for the program")?;
     let duration = start.elapsed();
-    let threads = status.is_none().then(|| stacks::of(child.id(), DUMP));
+    let threads = status.is_none().then(|| stacks::of(running.id(), DUMP));
     if status.is_none() {
-        child.kill().context("cannot kill the program")?;
-        child.wait().context("cannot wait for the killed program")?;
+        running.kill().context("cannot kill the program")?;
     }
     let text = |path: &Path| {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::process::exit_code;
+use corprof_launch::exit;
 
 use super::super::watch::Run;
 use super::plan::Plan;
@@ -85,7 +85,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, cells: &[Cell]) -> Vec<String> {
     let mut faults = Vec::new();
     match run.status {
         None => faults.push(format!("it hung, and was killed after {:.0?}", run.duration)),
-        Some(status) if exit_code(status) != 0 => faults.push(format!("it ended with {status}")),
+        Some(status) if exit::code(status) != 0 => faults.push(format!("it ended with {status}")),
         Some(_) if run.stdout != "through\n" => faults.push("the application prints something else".to_owned()),
         Some(_) => {}
     }

@@ -1,4 +1,4 @@
-//! Mapped files of processes, by `/proc`; none on other systems.
+//! Mapped files, command lines and children of processes, by `/proc`; none on other systems.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,6 +25,12 @@ fn mapped_in(maps: &str) -> BTreeSet<PathBuf> {
         path.starts_with('/').then(|| PathBuf::from(path))
     };
     maps.lines().filter_map(path).collect()
+}
+
+/// The command line of a process as one text, if the system shows it.
+pub fn command_line(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " "))
 }
 
 /// A process and its descendants, as far as they are visible.

@@ -2,22 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::bundled;
+use crate::application::{Application, Wait};
 use crate::checks::{self, Finding, Place};
 use crate::environment::{self, Chosen};
 use crate::exit::{self, Failure};
 use crate::image::{self, Image};
-use crate::inspect;
 use crate::processes;
-use crate::select;
-use crate::signals::{Interrupt, Signals};
+use crate::signals::Interrupt;
 use crate::stop::Stop;
 use crate::witness::{self, Testimony, Verdict, Witness};
 
@@ -86,7 +83,8 @@ impl Launch<'_> {
         let mut command = interrupt.command(&program);
         command.args(arguments);
         set(&mut command, changes);
-        let watched = watched(command, &program, &self.profilers, self.stop)?;
+        let application = Application::start(&mut command, &program, interrupt)?;
+        let watched = watch(application, &self.profilers, self.stop)?;
         let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
         let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
         let Watched { status, pid, seen, is_interrupted } = watched;
@@ -98,41 +96,13 @@ impl Launch<'_> {
     }
 }
 
-/// The profiler of a library, or a bundled one. For an unreadable library, the error is that of the checks.
-///
-/// # Errors
-/// If there is no such profiler. Do not start the application then.
-pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
-    bundled::refuse_unknown(library).map_err(|error| Failure::new(exit::REFUSED, error))?;
-    let chosen = select::choose(library, wanted).map_err(|error| {
-        let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
-        let finding = checks::library(&absolute, Place { program: None, library_path: None }).into_iter().next();
-        finding.map_or(error, |finding| anyhow!("the application was not started:\n  {finding}"))
-    });
-    chosen.map_err(|error| Failure::new(exit::REFUSED, error))
-}
-
-/// The variables that `--env NAME=VALUE` gives.
-///
-/// # Errors
-/// If one is not of this form.
-pub fn given(variables: &[String]) -> Result<Changes, Failure> {
-    let one = |text: &String| {
-        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
-        Some((name.to_owned(), Some(OsString::from(value))))
-    };
-    let checked =
-        |text| one(text).ok_or_else(|| Failure::new(exit::USAGE, anyhow!("--env {text}: expected NAME=VALUE")));
-    variables.iter().map(checked).collect()
-}
-
 /// The value of a variable in the application's environment.
 pub fn value_of(changes: &Changes, name: &str) -> Option<OsString> {
     changes.get(name).map_or_else(|| std::env::var_os(name), Clone::clone)
 }
 
 /// Sets and clears variables of a command.
-pub(crate) fn set(command: &mut Command, changes: &Changes) {
+pub fn set(command: &mut Command, changes: &Changes) {
     for (name, value) in changes {
         match value {
             Some(value) => command.env(name, value),
@@ -141,22 +111,11 @@ pub(crate) fn set(command: &mut Command, changes: &Changes) {
     }
 }
 
-/// Starts a program.
-///
-/// # Errors
-/// With the exit code that a shell has for it.
-pub(crate) fn spawn(command: &mut Command, program: &Path) -> Result<Child, Failure> {
-    command.spawn().map_err(|error| {
-        let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
-        Failure::new(code, anyhow!("cannot start {}: {error}", program.display()))
-    })
-}
-
 /// The path of a program.
 ///
 /// # Errors
 /// If there is none, or it is a library.
-pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
+pub fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let found = image::find_program(program, path);
     let found =
         found.ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", program.display())))?;
@@ -171,7 +130,7 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Fai
 ///
 /// # Errors
 /// With the reasons, and [`exit::REFUSED`].
-pub(crate) fn refuse(profilers: &[Chosen], program: &Path, changes: &Changes) -> Result<(), Failure> {
+pub fn refuse(profilers: &[Chosen], program: &Path, changes: &Changes) -> Result<(), Failure> {
     let findings = check(profilers, program, changes);
     if findings.is_empty() {
         return Ok(());
@@ -222,7 +181,7 @@ impl Seen {
             let Some(mapped) = processes::mapped(pid) else { continue };
             if processes::has_runtime(&mapped) {
                 self.runtimes.insert(pid);
-                if let (false, Some(line)) = (self.commands.contains_key(&pid), inspect::command_line(pid)) {
+                if let (false, Some(line)) = (self.commands.contains_key(&pid), processes::command_line(pid)) {
                     self.commands.insert(pid, line);
                 }
             }
@@ -255,53 +214,70 @@ struct Watched {
     is_interrupted: bool,
 }
 
-/// Runs the application to its end. Signals go to it, and what it and its children map is looked at now and then.
-fn watched(
-    mut command: Command,
-    program: &Path,
-    profilers: &[Chosen],
-    stop: Option<&Stop>,
-) -> Result<Watched, Failure> {
-    let interrupt = if stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
-    /// How often it is looked at whether the application has ended.
-    const PERIOD: Duration = Duration::from_millis(5);
-    /// A look at maps is followed by so many times as long without one: on a busy machine looks take their time.
-    const PAUSE: u32 = 20;
-    let mut signals = Signals::catch().context("cannot catch signals")?;
-    let mut child = spawn(&mut command, program)?;
-    let pid = child.id();
+/// The interval between two looks at the mapped files: a runtime takes several times as long to start and end. It is also the
+/// interval between two looks for the file by which a profiler confirms that it has written.
+const LOOK: Duration = Duration::from_millis(10);
+/// A look is followed by this many times its own duration without one: on a busy machine looks take long.
+const PAUSE: u32 = 20;
+
+/// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children.
+fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>) -> Result<Watched> {
+    let pid = application.id();
     let mut seen = Seen::default();
-    let mut interrupted: Option<Instant> = None;
-    let mut is_ended = false;
-    let mut next_look = Instant::now();
+    let mut next_look = Instant::now() + LOOK;
+    let mut stopping: Option<Stopping<'_>> = None;
     loop {
-        let is_pressed = signals.pass_on(pid, interrupt);
-        // Who is to write is decided by what is mapped now.
-        if is_pressed || Instant::now() >= next_look {
+        let limit = match &stopping {
+            Some(stopping) if !stopping.is_ended => LOOK,
+            _ => next_look.saturating_duration_since(Instant::now()),
+        };
+        let is_signal = match application.wait(limit).context("cannot wait for the application")? {
+            Wait::Ended(status) => {
+                let is_interrupted = stopping.is_some();
+                return Ok(Watched { status, pid, seen, is_interrupted });
+            }
+            Wait::Signal => true,
+            Wait::TimedOut => false,
+        };
+        // The processes that have mapped the profiler when Ctrl-C comes are those that have to write.
+        if is_signal || Instant::now() >= next_look {
             let start = Instant::now();
             seen.look(pid, profilers);
-            next_look = Instant::now() + start.elapsed() * PAUSE;
+            next_look = Instant::now() + LOOK.max(start.elapsed() * PAUSE);
         }
-        match (stop, interrupted) {
-            (Some(_), Some(_)) if is_pressed => end(pid, true),
-            (Some(stop), None) if is_pressed => {
-                interrupted = Some(Instant::now());
-                stop.ask()?;
-            }
-            (Some(stop), Some(since)) if !is_ended => {
-                let mut sampled = seen.mapped.iter().filter(|(_, number)| *number == 0);
-                is_ended = sampled.all(|(pid, _)| stop.is_done(*pid) || !processes::is_there(*pid))
-                    || since.elapsed() > LAST_WORDS;
-                if is_ended {
-                    end(pid, false);
+        match &mut stopping {
+            Some(_) if is_signal => end(pid, true),
+            Some(stopping) => stopping.end_when_written(pid, &seen),
+            None => {
+                if let (Some(stop), true) = (stop, is_signal) {
+                    stop.ask()?;
+                    stopping = Some(Stopping { stop, since: Instant::now(), is_ended: false });
                 }
             }
-            _ => {}
         }
-        if let Some(status) = child.try_wait().context("cannot wait for the application")? {
-            return Ok(Watched { status, pid, seen, is_interrupted: interrupted.is_some() });
+    }
+}
+
+/// The time between Ctrl-C and the end of the application.
+struct Stopping<'a> {
+    stop: &'a Stop,
+    since: Instant,
+    /// Whether the application was requested to end.
+    is_ended: bool,
+}
+
+impl Stopping<'_> {
+    /// Requests the application to end if the main profiler has written its file in each process, or the time for that is over.
+    fn end_when_written(&mut self, pid: u32, seen: &Seen) {
+        if self.is_ended {
+            return;
         }
-        std::thread::sleep(PERIOD);
+        let mut sampled = seen.mapped.iter().filter(|(_, number)| *number == 0);
+        let is_written = sampled.all(|(pid, _)| self.stop.is_done(*pid) || !processes::is_there(*pid));
+        if is_written || self.since.elapsed() > LAST_WORDS {
+            end(pid, false);
+            self.is_ended = true;
+        }
     }
 }
 
@@ -373,29 +349,9 @@ fn shown(pids: &[u32]) -> String {
     if pids.len() == 1 { format!("process {list}") } else { format!("{} processes: {list}", pids.len()) }
 }
 
-/// The application's own exit code.
-pub fn code(status: ExitStatus) -> ExitCode {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return exit::SIGNALLED.wrapping_add(signal as u8).into();
-    }
-    let code = status.code().unwrap_or(exit::FAILED.into());
-    // Windows has larger codes, of which a program of Rust can only hand on the low byte.
-    u8::try_from(code).unwrap_or_else(|_| ((code & 0xff) as u8).max(1)).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn variables_have_a_name() {
-        let changes = given(&["A=1".into(), "B=x=y".into(), "C=".into()]).unwrap();
-        assert_eq!(value_of(&changes, "B"), Some("x=y".into()));
-        assert_eq!(value_of(&changes, "C"), Some("".into()));
-        assert!(given(&["=1".into()]).unwrap_err().error.to_string().contains("NAME=VALUE"));
-        assert!(given(&["A".into()]).is_err());
-    }
 
     #[test]
     fn a_dll_is_started_by_dotnet() {

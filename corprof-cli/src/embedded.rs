@@ -1,4 +1,4 @@
-//! The built-in profilers: examples of the repository, in one library.
+//! The library of the built-in profilers, which are examples of the repository.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
@@ -6,106 +6,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use corprof_launch::bundled::{self, ALL};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 /// The embedded library, if the build script made one.
 static LIBRARY: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
-
-/// A profiler in that library.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Bundled {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// The name of its struct in the library.
-    pub profiler: &'static str,
-    /// Its purpose in one line.
-    pub summary: &'static str,
-    /// The variable for its output file, and the default file.
-    pub output: Option<(&'static str, Option<&'static str>)>,
-}
-
-/// All built-in profilers.
-pub const ALL: [Bundled; 13] = [
-    Bundled {
-        name: "sampler",
-        profiler: "SamplerProfiler",
-        summary: "samples stacks and writes an HTML page",
-        output: Some(("SAMPLER_OUT", Some("sampler-%p.html"))),
-    },
-    Bundled {
-        name: "timer",
-        profiler: "Timer",
-        summary: "counts and times the calls of each method",
-        output: Some(("TIMER_OUT", None)),
-    },
-    Bundled {
-        name: "tracer",
-        profiler: "Tracer",
-        summary: "writes every call for the Perfetto UI, or prints a tree",
-        output: Some(("TRACER_OUT", None)),
-    },
-    Bundled {
-        name: "logger",
-        profiler: "Logger",
-        summary: "logs events of all categories, nested, per thread",
-        output: None,
-    },
-    Bundled { name: "exceptions", profiler: "Exceptions", summary: "prints each exception as a tree", output: None },
-    Bundled {
-        name: "allocations",
-        profiler: "Allocations",
-        summary: "counts objects and bytes by class, or by class and stack",
-        output: Some(("ALLOCATIONS_OUT", None)),
-    },
-    Bundled {
-        name: "pauses",
-        profiler: "Pauses",
-        summary: "shows why the application paused, and which threads delayed it",
-        output: None,
-    },
-    Bundled {
-        name: "locks",
-        profiler: "Locks",
-        summary: "shows which threads wait for locks, and what the owners do",
-        output: Some(("LOCKS_OUT", None)),
-    },
-    Bundled {
-        name: "starvation",
-        profiler: "Starvation",
-        summary: "shows which code blocks the thread pool while it is starved",
-        output: Some(("STARVATION_OUT", None)),
-    },
-    Bundled {
-        name: "leaks",
-        profiler: "Leaks",
-        summary: "compares two snapshots of the heap: what has grown, and what keeps it",
-        output: Some(("LEAKS_OUT", None)),
-    },
-    Bundled {
-        name: "stacks",
-        profiler: "Stacks",
-        summary: "attached by `corprof stacks`: shows the stacks of all threads",
-        output: None,
-    },
-    Bundled {
-        name: "top",
-        profiler: "Top",
-        summary: "attached by `corprof top`: counts the processor time of methods",
-        output: None,
-    },
-    Bundled {
-        name: "dumper",
-        profiler: "Dumper",
-        summary: "attached by `corprof heap`: writes a snapshot of the heap",
-        output: None,
-    },
-];
-
-/// The built-in profiler of this name. A path such as `./sampler` means a file.
-pub fn find(library: &Path) -> Option<&'static Bundled> {
-    ALL.iter().find(|bundled| library.as_os_str() == bundled.name)
-}
 
 /// Refuses a word that is neither a file nor the name of a built-in profiler.
 ///
@@ -115,7 +21,7 @@ pub fn refuse_unknown(library: &Path) -> Result<()> {
     // A path, or a file name with an extension, means a file: errors of files are then more to the point.
     let is_word = library.parent().is_some_and(|folder| folder.as_os_str().is_empty()) && library.extension().is_none();
     let (true, Some(word)) = (is_word, library.to_str()) else { return Ok(()) };
-    if find(library).is_some() || library.exists() {
+    if bundled::find(library).is_some() || library.exists() {
         return Ok(());
     }
     let nearest = nearest(word).map_or_else(|| ".".to_owned(), |name| format!("; did you mean `{name}`?"));
@@ -129,13 +35,6 @@ fn nearest(word: &str) -> Option<&'static str> {
     let distance = |name: &&str| strsim::damerau_levenshtein(&word, name);
     let best = ALL.iter().map(|bundled| bundled.name).min_by_key(distance)?;
     (distance(&best) <= word.len().max(3) / 3).then_some(best)
-}
-
-/// The output file of process `pid` for `pattern`: `%p` is the process id, `%%` a percent sign.
-pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
-    let Some(name) = pattern.file_name().and_then(|name| name.to_str()) else { return pattern.to_owned() };
-    let name: Vec<String> = name.split("%%").map(|part| part.replace("%p", &pid.to_string())).collect();
-    pattern.with_file_name(name.join("%"))
 }
 
 /// The library as a file, which runtimes can load: in the user's cache, under a name made of what is in it.
@@ -196,8 +95,9 @@ fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use corprof_launch::profiler;
+
     use super::*;
-    use crate::profiler;
 
     #[test]
     fn a_library_is_unpacked_once_and_mended() {
@@ -229,13 +129,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_the_number_of_its_process() {
-        for (pattern, file) in [("/a%p/b-%p.svg", "/a%p/b-7.svg"), ("100%%p.svg", "100%p.svg"), ("b.svg", "b.svg")] {
-            assert_eq!(file_of(Path::new(pattern), 7), Path::new(file));
-        }
-    }
-
-    #[test]
     fn a_misspelt_name_is_refused_with_the_nearest() {
         let refused = |word: &str| refuse_unknown(Path::new(word)).unwrap_err().to_string();
         for (word, nearest) in
@@ -256,12 +149,5 @@ mod tests {
         for file in ["sampler", "./samplr", "libsampler.so", "/samplr", "src"] {
             refuse_unknown(Path::new(file)).unwrap();
         }
-    }
-
-    #[test]
-    fn a_name_is_not_a_path() {
-        assert_eq!(find(Path::new("sampler")).unwrap().profiler, "SamplerProfiler");
-        assert_eq!(find(Path::new("./sampler")), None);
-        assert_eq!(find(Path::new("libsampler.so")), None);
     }
 }

@@ -80,7 +80,7 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
 }
 
 /// The folder and the options of the mount that `path` is on, by a table of mounts.
-pub(crate) fn mount_of<'m>(path: &Path, mounts: &'m str) -> Option<(String, &'m str)> {
+pub fn mount_of<'m>(path: &Path, mounts: &'m str) -> Option<(String, &'m str)> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         // A later mount over the same folder hides the earlier one.

@@ -1,0 +1,47 @@
+//! Starts applications under .NET profilers, as the command `corprof run` does.
+//!
+//! [`profiler`] and [`image`] read libraries from their files, [`checks`] finds the reasons for which a runtime would silently not
+//! load one, and [`environment`] has the variables that make runtimes load profilers. [`launch`] puts these together: it starts
+//! an application ([`application`], which passes signals on), reads the runtimes' messages about profilers ([`witness`]), and
+//! reports which processes have loaded them. [`bundled`] is the table of the profilers that `corprof` has built in; their code is
+//! in that command. [`running`] waits for the end of any child process with a time limit.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use corprof_launch::environment::Chosen;
+//! use corprof_launch::exit::Failure;
+//! use corprof_launch::launch::{Changes, Launch};
+//! use corprof_launch::profiler;
+//!
+//! fn main() -> Result<(), Failure> {
+//!     let library = std::path::absolute(Path::new("target/release/libmine.so"))?;
+//!     let profiler = profiler::pick(&library, None)?;
+//!     let main = Chosen { clsid: profiler.clsid, name: profiler.name, library };
+//!     let command = ["dotnet".into(), "App.dll".into()];
+//!     let launch = Launch {
+//!         profilers: vec![main],
+//!         changes: Changes::new(),
+//!         command: &command,
+//!         stop: None,
+//!         is_quiet: false,
+//!     };
+//!     let ended = launch.run()?;
+//!     println!("{}, in {} processes", ended.status, ended.loaded.len());
+//!     Ok(())
+//! }
+//! ```
+
+pub mod application;
+pub mod bundled;
+pub mod checks;
+pub mod environment;
+pub mod exit;
+pub mod image;
+pub mod launch;
+pub mod processes;
+pub mod profiler;
+pub mod running;
+pub mod signals;
+pub mod stop;
+pub mod witness;
