@@ -34,6 +34,7 @@ pub(crate) mod profiler_threads;
 mod questions;
 mod rejit_slot;
 mod runtime;
+mod runtime_info;
 pub(crate) mod slot;
 mod thread_names;
 pub(crate) mod wire;
@@ -68,7 +69,8 @@ pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
 pub(crate) use rejit_slot::RejitSlot;
 pub use runtime::InfoVersion;
-pub(crate) use runtime::{LEAST_INFO, Runtime, first_runtime_with};
+pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
+pub use runtime_info::RuntimeInfo;
 use thread_names::ThreadNames;
 
 /// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the runtime
@@ -108,7 +110,14 @@ struct Session {
 
 impl Info {
     /// The session of a profiler that `runtime` has loaded.
-    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase, profiler: Arc<ProfilerState>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If the runtime is older than .NET 8.
+    pub(crate) fn negotiate(
+        runtime: &IUnknown,
+        phase: Phase,
+        profiler: Arc<ProfilerState>,
+    ) -> Result<Self, UnsupportedRuntime> {
         Ok(Self(Arc::new(Session {
             runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
             phase: AtomicU8::new(phase as u8),

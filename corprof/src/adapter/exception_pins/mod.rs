@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::context::{Heap, InCallback};
 use crate::event_mask::Event;
 use crate::id::ObjectId;
-use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo, RuntimeKind};
+use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo};
 use crate::lock::unpoisoned;
 
 use stack::Stack;
@@ -102,7 +102,7 @@ pub(crate) fn is_at_work() -> bool {
 
 /// Whether a runtime may move an exception that it is about to pass to a filter.
 fn has_fault(runtime: RuntimeInfo) -> bool {
-    runtime.kind == RuntimeKind::Core && matches!(runtime.major, 9 | 10)
+    matches!(runtime.major, 9 | 10)
 }
 
 fn is_switched_off(value: Option<&OsStr>) -> bool {
@@ -237,10 +237,9 @@ mod tests {
 
     #[test]
     fn runtimes_with_the_fault_are_9_and_10() {
-        let runtime = |kind, major| RuntimeInfo { kind, major, minor: 0, build: 0 };
-        let faulty: Vec<u16> = (4..13).filter(|&major| has_fault(runtime(RuntimeKind::Core, major))).collect();
+        let runtime = |major| RuntimeInfo { major, minor: 0, build: 0 };
+        let faulty: Vec<u16> = (8..13).filter(|&major| has_fault(runtime(major))).collect();
         assert_eq!(faulty, [9, 10]);
-        assert!(!has_fault(runtime(RuntimeKind::Framework, 10)));
     }
 
     #[test]
