@@ -34,7 +34,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on 3.1 and 8).
+/// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on .NET 8).
 const LONGEST_PATH: usize = 1023;
 
 /// The place that a library is to be loaded into.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use corprof_diagnostics::{Error, Process};
 use serde::Serialize;
 
+use crate::checks::Finding;
 use crate::environment::{Configured, FAMILIES};
 use crate::image::{self, Image};
 use crate::processes;
@@ -69,7 +70,7 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     let info = info.ok();
     Inspected {
         pid,
-        runtime: info.as_ref().and_then(|info| info.clr_version.clone()).or_else(|| version_by_path(mapped.as_ref()?)),
+        runtime: info.as_ref().map(|info| info.clr_version.clone()).or_else(|| version_by_path(mapped.as_ref()?)),
         architecture: info.as_ref().map(|info| info.architecture.clone()).or_else(|| architecture(pid)),
         command: info.map(|info| info.command_line).or_else(|| command_line(pid)),
         profiler,
@@ -99,8 +100,23 @@ fn architecture(pid: u32) -> Option<String> {
     Some(image::processor(image.architecture))
 }
 
-/// The runtime's folder is named after its version.
-fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
+/// The oldest .NET that profilers load into.
+pub const OLDEST: u32 = 8;
+
+/// The number before the first dot of a runtime's version.
+pub fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
+/// The finding about a process whose runtime has this version, if it is older than profilers need.
+pub fn too_old(version: &str) -> Option<Finding> {
+    let is_old = major(version).is_some_and(|major| major < OLDEST);
+    let what = || format!("the process runs .NET {version}, and profilers need .NET {OLDEST} or later");
+    is_old.then(|| Finding::new("runtime-too-old", what(), format!("run the application on .NET {OLDEST} or later")))
+}
+
+/// The version of the runtime that has mapped these files. The runtime's folder is named after it.
+pub fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
     let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))?;
     let folder = runtime.parent()?.file_name()?.to_str()?;
     folder.starts_with(|first: char| first.is_ascii_digit()).then(|| folder.to_owned())
@@ -194,7 +210,14 @@ mod tests {
     #[test]
     fn the_folder_of_the_runtime_tells_its_version() {
         let mapped = |path: &str| BTreeSet::from([PathBuf::from(path)]);
-        assert_eq!(version_by_path(&mapped("/d/Microsoft.NETCore.App/3.1.23/libcoreclr.so")), Some("3.1.23".into()));
+        assert_eq!(version_by_path(&mapped("/d/Microsoft.NETCore.App/8.0.4/libcoreclr.so")), Some("8.0.4".into()));
         assert_eq!(version_by_path(&mapped("/app/libcoreclr.so")), None);
+    }
+
+    #[test]
+    fn runtimes_before_net_8_are_too_old() {
+        let finding = too_old("3.1.23").unwrap().to_string();
+        assert!(finding.contains("runs .NET 3.1.23, and profilers need .NET 8 or later"), "{finding}");
+        assert!(too_old("7.0.20").is_some() && too_old("8.0.4").is_none() && too_old("10.0.0").is_none());
     }
 }
