@@ -101,7 +101,7 @@ open_enums! {
         Gen2 = COR_PRF_GC_GEN_2, "gen2";
         /// Large objects, which are not moved as a rule.
         LargeObjects = COR_PRF_GC_LARGE_OBJECT_HEAP, "large objects";
-        /// Pinned objects, which are never moved (.NET 5).
+        /// Pinned objects, which are never moved.
         PinnedObjects = COR_PRF_GC_PINNED_OBJECT_HEAP, "pinned objects";
     }
     /// The kind of root that keeps an object alive.

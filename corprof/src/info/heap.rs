@@ -62,7 +62,7 @@ pub(super) const BLANK_RANGE: sys::COR_PRF_GC_GENERATION_RANGE = sys::COR_PRF_GC
 };
 
 /// Adds the missing flag to an error about generations.
-pub(super) fn explain_generations(error: Error) -> Error {
+fn explain_generations(error: Error) -> Error {
     if error.code() != E_FAIL {
         return error;
     }

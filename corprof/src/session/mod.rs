@@ -84,8 +84,8 @@ struct Session {
     runtime: Runtime,
     /// A [`Phase`], which decides which flags may be set.
     phase: AtomicU8,
-    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has freed data that
-    /// the call needs.
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have freed
+    /// data that the call needs (seen on .NET Core 3.1 only).
     is_mask_sealed: Mutex<bool>,
     liveness: Arc<Liveness>,
     names: NameStore,
