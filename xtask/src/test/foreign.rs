@@ -125,7 +125,7 @@ impl Windows {
         let get = |name: &str| known::for_windows(name, &self.wine, &self.cache);
         let runtimes = match &args.runtime {
             Some(Choice::Known(name)) => Tiers::only(get(name)?),
-            Some(Choice::Path(path)) => bail!("for Windows the runtime is 10, 8 or 3.1, not {}", path.display()),
+            Some(Choice::Path(path)) => bail!("for Windows the runtime is 10 or 8, not {}", path.display()),
             None => Tiers { full: known::in_full(None, get)?, smoke: Vec::new() },
         };
         let prepared = Prepared::new(args, self.target.cargo("build"), runtimes)?;

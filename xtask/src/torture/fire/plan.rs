@@ -54,19 +54,14 @@ pub(super) struct Plan {
 }
 
 /// Settings of the runtime; each run of [`Plan::each`] has one.
-fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
-    let mut settings = vec![("COMPlus_gcServer", "1"), ("COMPlus_TieredCompilation", "0")];
-    // From .NET 7 on the runtime includes another collector.
-    if major >= 7 {
-        settings.push(("COMPlus_GCName", if is_windows { "clrgc.dll" } else { "libclrgc.so" }));
-    }
-    settings
+fn settings(is_windows: bool) -> [(&'static str, &'static str); 3] {
+    // Another collector, which the runtime includes.
+    let collector = if is_windows { "clrgc.dll" } else { "libclrgc.so" };
+    [("DOTNET_gcServer", "1"), ("DOTNET_TieredCompilation", "0"), ("DOTNET_GCName", collector)]
 }
 
 impl Plan {
-    fn new(number: u64, condition: Condition, hooks: &'static str, major: u32) -> Self {
-        // .NET Core 3.1 has a fault with values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
-        let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
+    fn new(number: u64, condition: Condition, hooks: &'static str) -> Self {
         let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
         Self { number, condition, hooks, settings, target: TARGET, time: (2, LONGEST), panic_at: None, without }
     }
@@ -85,19 +80,19 @@ impl Plan {
 
     /// Every condition with every setting and with none, then one run in which the profiler panics.
     pub(super) fn each(number: u64, major: u32, is_windows: bool) -> Vec<Self> {
-        let settings: Vec<_> = [None].into_iter().chain(settings(major, is_windows).into_iter().map(Some)).collect();
+        let settings: Vec<_> = [None].into_iter().chain(settings(is_windows).into_iter().map(Some)).collect();
         let mut plans = Vec::new();
         for (at, condition) in Condition::ALL.into_iter().enumerate() {
             for (turn, setting) in settings.iter().enumerate() {
                 // In turn, so that each condition has both.
                 let hooks = ["values", "fast"][(at + turn) % 2];
-                let mut plan = Self::new(number + plans.len() as u64, condition, hooks, major);
+                let mut plan = Self::new(number + plans.len() as u64, condition, hooks);
                 plan.settings.extend(setting);
-                plan.spare_net_8(major, setting.is_some_and(|(name, _)| name == "COMPlus_TieredCompilation"));
+                plan.spare_net_8(major, setting.is_some_and(|(name, _)| name == "DOTNET_TieredCompilation"));
                 plans.push(plan);
             }
         }
-        let mut panics = Self::new(number + plans.len() as u64, Condition::Unload, "values", major);
+        let mut panics = Self::new(number + plans.len() as u64, Condition::Unload, "values");
         panics.panic_at = Some(Rng::with_seed(number).u64(100..5000));
         panics.time = (3, 3);
         panics.spare_net_8(major, false);
@@ -110,10 +105,9 @@ impl Plan {
         let mut random = Rng::with_seed(number);
         let condition = Condition::ALL[(number % 3) as usize];
         let hooks = ["values", "fast", "values", "none"][random.usize(..4)];
-        let mut plan = Self::new(number, condition, hooks, major);
-        let mut all = settings(major, is_windows);
-        all.extend([("COMPlus_ReadyToRun", "0"), ("COMPlus_gcConcurrent", "0"), ("COMPlus_TieredPGO", "0")]);
-        plan.settings = all.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        let mut plan = Self::new(number, condition, hooks);
+        let more = [("DOTNET_ReadyToRun", "0"), ("DOTNET_gcConcurrent", "0"), ("DOTNET_TieredPGO", "0")];
+        plan.settings = settings(is_windows).into_iter().chain(more).filter(|_| random.u8(..4) == 0).collect();
         plan.target = ENDLESS;
         plan.time = (30, 30);
         if random.u8(..12) == 0 {
@@ -170,7 +164,7 @@ impl Plan {
     }
 }
 
-/// `lock, values, COMPlus_gcServer=1, without MONITOR_GC`.
+/// `lock, values, DOTNET_gcServer=1, without MONITOR_GC`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, hooks: {}", self.condition.name(), self.hooks)?;
@@ -191,7 +185,7 @@ mod tests {
             let of = || plans.iter().filter(move |plan| plan.condition == condition && plan.is_to_fill());
             assert_eq!(of().count(), 4);
             assert!(["values", "fast"].iter().all(|hooks| of().any(|plan| plan.hooks == *hooks)));
-            assert!(settings(10, false).iter().all(|setting| of().any(|plan| plan.settings == [*setting])));
+            assert!(settings(false).iter().all(|setting| of().any(|plan| plan.settings == [*setting])));
         }
         assert_eq!(plans.iter().filter(|plan| plan.panic_at.is_some()).count(), 1);
     }
