@@ -127,27 +127,6 @@ fn handles_find_their_objects_and_let_them_die() -> Result<()> {
 }
 
 #[test]
-fn a_tracker_finds_what_lives_and_only_that() -> Result<()> {
-    for runtime in Runtime::all()? {
-        for variables in [&[][..], &[("DOTNET_gcServer", "1")]] {
-            let run = Run::new(&runtime, "World").profiler_named(LIBRARY, "World");
-            let run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
-            let outcome = run.run()?;
-            outcome.exited_with(0)?;
-            expect(
-                &outcome,
-                &[
-                    ("tracked kept", "Some(\"int32[,]\")"),
-                    ("tracked thrown", "Some(\"WorldException\")"),
-                    ("tracked wasted", "None"),
-                ],
-            )?;
-        }
-    }
-    Ok(())
-}
-
-#[test]
 fn an_event_of_ones_own_is_delivered() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "World").profiler_named(LIBRARY, "World").run()?;

@@ -917,7 +917,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     fn garbage_collection_started(
         &self,
         cx: &InCallback<'_>,
-        generations: Generations<'_>,
+        generations: Generations,
         reason: GcReason,
     ) {}
     /// These ranges of the heap have survived a collection that did not move them. Lengths are limited to 4 GiB: prefer `surviving_references2`.

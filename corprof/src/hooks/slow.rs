@@ -70,7 +70,7 @@ impl<H: EitherHooks> Call<H> {
     fn callback(&self) -> InCallback<'static> {
         // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
         // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
-        let cx = unsafe { InCallback::new(self.info(), Heap::Still, 0) };
+        let cx = unsafe { InCallback::new(self.info(), Heap::Still) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
 

@@ -187,7 +187,7 @@ impl InTriggers<'_> {
         let suspension = self.suspend_for_heap(CALL)?;
         // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
         // collection.
-        let inside = unsafe { InCallback::new(self, Heap::Still, 0) };
+        let inside = unsafe { InCallback::new(self, Heap::Still) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline belongs to this walk, and is called during this call only.
         let code = unsafe {
