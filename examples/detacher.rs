@@ -23,7 +23,7 @@ use corprof_export::{self as export, Output, Profile, Unit, application_name};
 const INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A08", min_info = 10)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A08")]
 struct DetacherProfiler {
     samples: Arc<Mutex<Option<Samples>>>,
 }

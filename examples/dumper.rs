@@ -53,7 +53,7 @@ const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D", min_info = 12)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Dumper {
     snapshots: HeapSnapshots,

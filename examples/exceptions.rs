@@ -5,16 +5,16 @@
 //! blocks, and the catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new
 //! one. An unhandled exception ends the process without a summary.
 //!
-//! The runtime does not report everything. The following holds for .NET 10, .NET 8 and .NET Core 3.1 (x64):
+//! The runtime does not report everything. The following holds for .NET 10 and .NET 8 (x64):
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
 //! - An exception that goes from managed code into the runtime has no end either. The exception of a static constructor is
 //!   unwound, then a TypeInitializationException is thrown.
 //! - An exception that leaves a filter is unwound up to the filter, which then declines.
 //! - A function whose finally block throws is unwound twice, once for each exception.
 //!
-//! Versions differ in the framework's own frames. From .NET 8 on, managed code of `MethodInfo.Invoke` catches the method's exception
-//! and throws a TargetInvocationException; on 3.1 native code of the runtime does so, and no catch is reported. On .NET 10 managed
-//! code runs static constructors (`InitHelpers.InitClassSlow`), and is searched and unwound like other functions.
+//! The framework has frames of its own: managed code of `MethodInfo.Invoke` catches the method's exception and throws a
+//! TargetInvocationException. On .NET 10 managed code runs static constructors (`InitHelpers.InitClassSlow`), and is searched and
+//! unwound like other functions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 //! For each snapshot the runtime collects the whole heap while the application stands still, and the profiler writes a temporary
 //! file of 48 bytes an object. Afterwards, beside the running application, it needs memory of 40 bytes an object for a while.
 //!
-//! Limits: .NET 5 and later. A growing cache looks like a leak: only you know how large it may become.
+//! Limits: a growing cache looks like a leak: only you know how large it may become.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ const LEAST: i64 = 1000;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F", min_info = 12)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Leaks {
     snapshots: HeapSnapshots,

@@ -28,7 +28,7 @@ use corprof_export::{Frame, Output, Profile, Unit, application_name};
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C", min_info = 12)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Locks {
     depth: OnceLock<usize>,

@@ -264,7 +264,7 @@ logger! {
         runtime_suspend_started(cx, reason: SuspendReason) => "suspension", '+', "for {reason}";
         runtime_suspend_finished(cx) => "suspension", '*', "all threads stopped";
         runtime_suspend_aborted(cx) => "suspension", '-', "aborted";
-        garbage_collection_started(cx, generations: Generations<'_>, reason: GcReason)
+        garbage_collection_started(cx, generations: Generations, reason: GcReason)
             => "gc", '+', "{generations}, {reason}";
         garbage_collection_finished(cx) => "gc", '-', "done";
         exception_thrown(cx, thrown: ObjectId<'_>) => "exception", '*', "{} thrown", class_of(cx, thrown);

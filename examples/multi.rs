@@ -1,7 +1,7 @@
 //! Two profilers in one library, which run at the same time: one counts exceptions by class, the other collections by
 //! their generations.
 //!
-//! A process has one main profiler. Beside it, from .NET 6 on, run profilers that only observe (`notification_only`):
+//! A process has one main profiler. Beside it run profilers that only observe (`notification_only`):
 //! `corprof run sampler --notification libmulti.so=Throws --notification libmulti.so=Collections -- dotnet App.dll`. Each prints
 //! its counts at exit.
 //!
@@ -42,7 +42,7 @@ struct Collections {
 
 #[callbacks]
 impl Callbacks for Collections {
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
         *self.by_generations.lock(cx).entry(generations.to_string()).or_default() += 1;
     }
 

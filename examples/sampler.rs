@@ -54,7 +54,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", min_info = 10)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct SamplerProfiler {
     state: Arc<Mutex<Option<State>>>,

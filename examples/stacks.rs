@@ -27,7 +27,7 @@ const ROUNDS: u32 = 8;
 
 /// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A09", min_info = 10)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A09")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Stacks;
 

@@ -34,7 +34,7 @@ const DISPATCH: &str = "System.Threading.ThreadPoolWorkQueue.Dispatch(";
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D", min_info = 12)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Starvation {
     state: Arc<Mutex<Option<State>>>,

@@ -56,7 +56,7 @@ const NATIVE: &str = "[native code]";
 
 /// The profiler. The command `corprof` has several in one library, which exports them together.
 #[derive(Default, Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A", min_info = 10)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Top {
     state: Arc<Mutex<Option<State>>>,

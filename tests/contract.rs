@@ -33,10 +33,10 @@ pub(crate) fn callback<'c>(contracts: &'c Contracts, name: &str) -> Option<&'c C
     contracts.callback.iter().find(|row| row.method.to_lowercase() == name)
 }
 
-/// Whether a runtime of this version has the interface of the method.
-pub(crate) fn has(row: &InfoRow, version: (u32, u32)) -> bool {
-    let (major, minor) = row.since.split_once('.').unwrap();
-    (major.parse().unwrap(), minor.parse().unwrap()) <= version
+/// Whether a runtime of this major version has the interface of the method.
+pub(crate) fn has(row: &InfoRow, major: u32) -> bool {
+    let since = row.since.as_ref().map(|since| since.split('.').next().unwrap().parse().unwrap());
+    since.is_none_or(|since: u32| since <= major)
 }
 
 /// How the runtime of this major version checks a call: by which entry, and whether as one that may start a collection.

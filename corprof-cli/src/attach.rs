@@ -150,9 +150,14 @@ pub(crate) fn send(
     Ok(process.client().attach_profiler(clsid, library, data, timeout))
 }
 
-/// What keeps the process from loading the library, as far as that can be seen from here.
+/// What keeps the process from loading the profiler, as far as that can be seen from here.
 fn check(process: &Process, library: &Path) -> Vec<Finding> {
     let pid = process.pid();
+    // By its mapped files: the runtime itself is not asked, as it serves one client at a time.
+    let version = processes::mapped(pid).and_then(|mapped| processes::version_by_path(&mapped));
+    if let Some(finding) = version.and_then(|version| checks::too_old(&version)) {
+        return vec![finding];
+    }
     let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
     let variables = inspect::started_with(pid);
     let library_path = variables.as_deref().and_then(|variables| inspect::value_in(variables, "LD_LIBRARY_PATH"));

@@ -68,7 +68,10 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     let info = info.ok();
     Inspected {
         pid,
-        runtime: info.as_ref().and_then(|info| info.clr_version.clone()).or_else(|| version_by_path(mapped.as_ref()?)),
+        runtime: info
+            .as_ref()
+            .map(|info| info.clr_version.clone())
+            .or_else(|| processes::version_by_path(mapped.as_ref()?)),
         architecture: info.as_ref().map(|info| info.architecture.clone()).or_else(|| architecture(pid)),
         command: info.map(|info| info.command_line).or_else(|| processes::command_line(pid)),
         profiler,
@@ -90,13 +93,6 @@ pub fn started_with(pid: u32) -> Option<Vec<(String, String)>> {
 fn architecture(pid: u32) -> Option<String> {
     let image = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
     Some(image::processor(image.architecture))
-}
-
-/// The runtime's folder is named after its version.
-fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
-    let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))?;
-    let folder = runtime.parent()?.file_name()?.to_str()?;
-    folder.starts_with(|first: char| first.is_ascii_digit()).then(|| folder.to_owned())
 }
 
 /// The value of a variable among these.
@@ -187,7 +183,10 @@ mod tests {
     #[test]
     fn the_folder_of_the_runtime_tells_its_version() {
         let mapped = |path: &str| BTreeSet::from([PathBuf::from(path)]);
-        assert_eq!(version_by_path(&mapped("/d/Microsoft.NETCore.App/3.1.23/libcoreclr.so")), Some("3.1.23".into()));
-        assert_eq!(version_by_path(&mapped("/app/libcoreclr.so")), None);
+        assert_eq!(
+            processes::version_by_path(&mapped("/d/Microsoft.NETCore.App/8.0.4/libcoreclr.so")),
+            Some("8.0.4".into())
+        );
+        assert_eq!(processes::version_by_path(&mapped("/app/libcoreclr.so")), None);
     }
 }

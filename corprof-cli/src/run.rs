@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "CLSID|NAME")]
     clsid: Option<String>,
 
-    /// A notification profiler (.NET 6 and later); LIB=CLSID or LIB=NAME if a library has several. Repeatable
+    /// A notification profiler; LIB=CLSID or LIB=NAME if a library has several. Repeatable
     #[arg(long, value_name = "LIB")]
     notification: Vec<String>,
 

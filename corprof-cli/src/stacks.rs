@@ -20,10 +20,10 @@ use crate::visit::{self, Place};
 ///
 /// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and detaches. The
 /// process needs no preparation. This also works if the application hangs: deadlocked threads show the methods that wait for the locks.
-/// It needs .NET Core 3.1 or later, and the process must not have another profiler.
+/// The process must not have another profiler.
 ///
 /// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it was neither
-/// running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes. .NET Core 3.1 sets none.
+/// running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof stacks 4711

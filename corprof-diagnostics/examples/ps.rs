@@ -16,8 +16,7 @@ fn main() -> Result<()> {
         let client = process.client().with_timeout(Duration::from_secs(1));
         match client.process_info() {
             Ok(info) => {
-                let version = info.clr_version.as_deref().unwrap_or("of an old version");
-                println!("{:>7} .NET {version} {}: {}", process.pid(), info.architecture, info.command_line);
+                println!("{:>7} .NET {} {}: {}", process.pid(), info.clr_version, info.architecture, info.command_line);
             }
             Err(error) => println!("{:>7} {error}", process.pid()),
         }

@@ -14,7 +14,7 @@ use crate::environment::{self, Environment};
 use crate::error::{Error, Result};
 use crate::hresult::HResult;
 use crate::ipc::{self, Command, HEADER_SIZE, Header, Payload};
-use crate::process_info::{ProcessInfo, ProcessInfoVersion};
+use crate::process_info::ProcessInfo;
 use crate::server::Connections;
 use crate::session::{EventPipeSession, SessionConfig};
 use crate::transport::Stream;
@@ -74,36 +74,25 @@ impl Client {
         self.timeout
     }
 
-    /// The runtime's information about its process, as far as its version has it. From .NET 5 on.
+    /// The runtime's information about its process.
     ///
     /// # Errors
-    /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
+    /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by a runtime older than .NET 8.
     pub fn process_info(&self) -> Result<ProcessInfo> {
-        use ProcessInfoVersion::{V1, V2, V3};
         const ACTION: &str = "query the process information";
-        let newest_first = [(Command::PROCESS_INFO_3, V3), (Command::PROCESS_INFO_2, V2), (Command::PROCESS_INFO, V1)];
-        for (command, version) in newest_first {
-            match self.ask(ACTION, command, &[], self.timeout) {
-                Ok((_, payload)) => {
-                    let info = ProcessInfo::decode(&payload, version);
-                    return info.map_err(|invalid| Error::BadReply { action: ACTION, what: invalid.0 });
-                }
-                Err(Error::Refused { code: HResult::UNKNOWN_COMMAND, .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Unsupported { action: ACTION, what: "process information", needs: ".NET 5" })
+        let asked = self.ask(ACTION, Command::PROCESS_INFO_3, &[], self.timeout);
+        let (_, payload) = unsupported(asked, "process information", ".NET 8")?;
+        ProcessInfo::decode(&payload).map_err(|invalid| Error::BadReply { action: ACTION, what: invalid.0 })
     }
 
-    /// The environment variables of the process. From .NET 5 on.
+    /// The environment variables of the process.
     ///
     /// # Errors
-    /// If the runtime does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
+    /// If the runtime does not answer in time, or not properly.
     pub fn environment(&self) -> Result<Environment> {
         const ACTION: &str = "ask for the environment";
         let deadline = Deadline::after(self.timeout);
-        let asked = self.ask(ACTION, Command::PROCESS_ENVIRONMENT, &[], self.timeout);
-        let (mut stream, payload) = unsupported(asked, "telling its environment", ".NET 5")?;
+        let (mut stream, payload) = self.ask(ACTION, Command::PROCESS_ENVIRONMENT, &[], self.timeout)?;
         let bad = |what| Error::BadReply { action: ACTION, what };
         let size = payload.first_chunk().map(|size| u32::from_le_bytes(*size) as usize);
         let size = size.ok_or_else(|| bad("it does not say how large the environment is"))?;
@@ -122,10 +111,10 @@ impl Client {
     }
 
     /// Sets an environment variable of the process, or removes it. The runtime's own settings are read at its start: a
-    /// runtime that runs takes no notice of most. From .NET 6 on.
+    /// runtime that runs takes no notice of most.
     ///
     /// # Errors
-    /// If the runtime does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by older ones.
+    /// If the runtime does not answer in time, or not properly.
     pub fn set_environment_variable(&self, name: &str, value: Option<&str>) -> Result<()> {
         const ACTION: &str = "set an environment variable";
         if name.is_empty() || name.contains(['=', '\0']) || value.is_some_and(|value| value.contains('\0')) {
@@ -137,18 +126,15 @@ impl Client {
             Some(value) => payload.string(value),
             None => payload.count(0),
         };
-        let asked = self.ask(ACTION, Command::SET_ENVIRONMENT_VARIABLE, &payload.finish(), self.timeout);
-        unsupported(asked, "setting environment variables", ".NET 6").map(drop)
+        self.ask(ACTION, Command::SET_ENVIRONMENT_VARIABLE, &payload.finish(), self.timeout).map(drop)
     }
 
-    /// Lets a runtime go on that was started with a port that suspends it. One that is not suspended answers as well. From
-    /// .NET 5 on.
+    /// Lets a runtime go on that was started with a port that suspends it. One that is not suspended answers as well.
     ///
     /// # Errors
-    /// If the runtime does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by .NET Core 3.1.
+    /// If the runtime does not answer in time, or not properly.
     pub fn resume_runtime(&self) -> Result<()> {
-        let asked = self.ask("resume the runtime", Command::RESUME_RUNTIME, &[], self.timeout);
-        unsupported(asked, "being resumed", ".NET 5")?;
+        self.ask("resume the runtime", Command::RESUME_RUNTIME, &[], self.timeout)?;
         self.is_resumed.store(true, Ordering::Release);
         Ok(())
     }
@@ -170,7 +156,7 @@ impl Client {
         self.ask(ACTION, Command::ATTACH_PROFILER, &payload.finish(), timeout.saturating_add(self.timeout)).map(drop)
     }
 
-    /// Has a suspended runtime load a profiler when it is resumed, as the variables `CORECLR_…` would. From .NET 6 on.
+    /// Has a suspended runtime load a profiler when it is resumed, as the variables `CORECLR_…` would.
     ///
     /// Only a runtime that is suspended does: see [`Start::Suspended`](crate::Start). One that runs answers that all is well
     /// and does nothing, and there is no asking whether it runs. One that has connected and is not suspended yet is asked
@@ -178,8 +164,7 @@ impl Client {
     ///
     /// # Errors
     /// [`BadRequest`](Error::BadRequest) if this client, or a clone of it, has resumed the runtime; `E_INVALIDARG` after half
-    /// of the time-out if another tool has. If it refuses, or does not answer in time; [`Unsupported`](Error::Unsupported)
-    /// by older ones.
+    /// of the time-out if another tool has. If it refuses, or does not answer in time.
     pub fn startup_profiler(&self, clsid: Uuid, library: &Path) -> Result<()> {
         const ACTION: &str = "have the profiler loaded at start-up";
         if self.is_resumed.load(Ordering::Acquire) {
@@ -198,9 +183,7 @@ impl Client {
                 Err(Error::Refused { code: HResult::INVALID_ARGUMENT, .. }) if start.elapsed() < self.timeout / 2 => {
                     thread::sleep(Duration::from_millis(10));
                 }
-                asked => {
-                    return unsupported(asked, "loading a profiler at the request of a tool", ".NET 6").map(drop);
-                }
+                asked => return asked.map(drop),
             }
         }
     }

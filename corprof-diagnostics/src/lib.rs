@@ -3,7 +3,7 @@
 #![cfg_attr(windows, deny(unsafe_code))]
 //! A client for running .NET processes: identifies them, attaches profilers, receives events.
 //!
-//! A .NET runtime (.NET Core 3.1 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
+//! A .NET runtime (.NET 8 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
 //! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. [`nettrace::Reader`] reads the events
 //! that a session delivers, or a `.nettrace` file of any origin; [`events`] knows their names, fields and types.
 //!
@@ -12,7 +12,7 @@
 //!
 //! for process in Process::all()? {
 //!     let info = process.client().process_info()?;
-//!     println!("{} {} {}", process.pid(), info.clr_version.unwrap_or_default(), info.command_line);
+//!     println!("{} {} {}", process.pid(), info.clr_version, info.command_line);
 //! }
 //! # Ok::<(), corprof_diagnostics::Error>(())
 //! ```
@@ -29,20 +29,16 @@
 //! An [`Error`] names the request, the failure, the runtime's code by its name ([`HResult`]) if there is one, and the
 //! cure.
 //!
-//! # Calls and the runtimes that have them
+//! # Options that need a newer runtime
 //!
-//! | call | from |
+//! | option | from |
 //! |---|---|
-//! | [`Client::attach_profiler`], [`Client::start_session`] | .NET Core 3.1 |
-//! | [`Client::process_info`] | .NET 5; entry assembly and version from .NET 6, platform from .NET 8 |
-//! | [`Client::environment`], [`Client::resume_runtime`], [`PortServer`] | .NET 5 |
-//! | [`Client::set_environment_variable`], [`Client::startup_profiler`] | .NET 6 |
 //! | [`SessionConfig::without_stacks`], [`Rundown::Keywords`] | .NET 9 (8.0.4 does not know the command) |
 //! | [`Provider::with_filter`] | .NET 10 |
 //!
 //! # Systems
 //!
-//! Linux: tested live on .NET 10, 8 and 3.1, in a container as well. Windows: the pipes are tested under Wine, and process info and
+//! Linux: tested live on .NET 10 and 8, in a container as well. Windows: the pipes are tested under Wine, and process info and
 //! environment were asked of .NET 8 there. macOS: written, not tested.
 
 mod bytes;
@@ -67,7 +63,7 @@ pub use discovery::{Process, Scan};
 pub use environment::Environment;
 pub use error::{Error, Result};
 pub use hresult::HResult;
-pub use process_info::{ProcessInfo, ProcessInfoVersion};
+pub use process_info::ProcessInfo;
 pub use server::{PortServer, Runtime, Start};
 pub use session::{EventFilter, EventPipeSession, Provider, Rundown, SessionConfig};
 pub use uuid::Uuid;

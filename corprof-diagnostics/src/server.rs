@@ -26,7 +26,7 @@ const SLICE: Duration = Duration::from_millis(20);
 const MOST: usize = 1024;
 
 /// A port that runtimes connect to. They do so when they start, with the variable `DOTNET_DiagnosticPorts` set to
-/// [`variable`](Self::variable); so do their children, which inherit it. From .NET 5 on.
+/// [`variable`](Self::variable); so do their children, which inherit it.
 ///
 /// ```no_run
 /// use std::time::Duration;

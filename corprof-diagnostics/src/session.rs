@@ -135,7 +135,7 @@ impl SessionConfig {
         } else if !self.stacks {
             (Command::COLLECT_TRACING_3, "a session without stacks", ".NET 9")
         } else {
-            (Command::COLLECT_TRACING_2, "a session of events", ".NET Core 3.1")
+            (Command::COLLECT_TRACING_2, "a session of events", ".NET 8")
         }
     }
 

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use corprof_diagnostics::ipc::{self, Command, HEADER_SIZE, Header};
 use corprof_diagnostics::nettrace::Reader;
-use corprof_diagnostics::{
-    Client, Error, HResult, Level, PortServer, ProcessInfo, Provider, Rundown, SessionConfig, Start, Uuid,
-};
+use corprof_diagnostics::{Client, Error, HResult, Level, PortServer, Provider, Rundown, SessionConfig, Start, Uuid};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -260,34 +258,22 @@ fn a_runtime_that_is_not_suspended_yet_is_asked_again() -> Result {
 }
 
 #[test]
-fn older_runtimes_are_asked_in_older_ways() -> Result {
-    let answer =
-        |command, knows: Command, payload: &[u8]| if command == knows { ok(payload) } else { refusal(0x8013_1385) };
-    type Check = fn(&ProcessInfo) -> bool;
-    let cases: [(Command, Vec<u8>, Check); 3] = [
-        (Command::PROCESS_INFO, info(&["dotnet x", "Linux", "x64"]), |info| info.clr_version.is_none()),
-        (Command::PROCESS_INFO_2, info(&["dotnet x", "Linux", "x64", "x", "6.0.1"]), |info| {
-            info.clr_major() == Some(6) && info.portable_rid.is_none()
-        }),
-        (
-            Command::PROCESS_INFO_3,
-            [&1_u32.to_le_bytes()[..], &info(&["dotnet x", "Linux", "x64", "x", "8.0.4", "linux-x64", "more"])]
-                .concat(),
-            |info| info.portable_rid.as_deref() == Some("linux-x64"),
-        ),
-    ];
-    for (knows, payload, is_right) in cases {
-        let server =
-            Server::new(move |mut stream, command, _| drop(stream.write_all(&answer(command, knows, &payload))))?;
-        let info = server.client(PATIENCE).process_info()?;
-        assert_eq!((info.pid, info.command_line.as_str(), info.os.as_str()), (4711, "dotnet x", "Linux"));
-        assert!(is_right(&info), "{info:?}");
-    }
+fn what_a_runtime_says_about_its_process_is_read() -> Result {
+    let texts = info(&["dotnet x", "Linux", "x64", "x", "8.0.4", "linux-x64", "more"]);
+    let server = Server::answering(ok(&[&1_u32.to_le_bytes()[..], &texts].concat()))?;
+    let info = server.client(PATIENCE).process_info()?;
+    assert_eq!((info.pid, info.command_line.as_str(), info.os.as_str()), (4711, "dotnet x", "Linux"));
+    assert_eq!(
+        (info.entry_assembly.as_str(), info.clr_major(), info.portable_rid.as_str()),
+        ("x", Some(8), "linux-x64")
+    );
+    assert_eq!(server.asked().len(), 1);
+
     let old = Server::answering(refusal(0x8013_1385))?;
-    let errors = [ask(&old, PATIENCE, Client::resume_runtime), process_info(&old, PATIENCE)];
-    for error in errors {
-        assert!(error.starts_with("Unsupported") && error.contains(".NET 5"), "{error}");
-    }
+    let error = process_info(&old, PATIENCE);
+    assert!(error.starts_with("Unsupported") && error.contains(".NET 8"), "{error}");
+    let error = ask(&old, PATIENCE, Client::resume_runtime);
+    assert!(error.contains("UNKNOWN_COMMAND"), "{error}");
     Ok(())
 }
 

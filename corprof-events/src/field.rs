@@ -34,7 +34,7 @@ pub enum FieldType {
 /// | `[u8; 16]` | `Guid` | its bytes in memory, as in [`Value::Guid`] |
 /// | [`Text`] | `string` | borrowed from the payload; `Text::from("…")` makes one to write |
 /// | `String` | `string` | allocates |
-/// | `Vec` of these except `char` | array | .NET 6; allocates |
+/// | `Vec` of these except `char` | array | allocates |
 #[diagnostic::on_unimplemented(
     message = "an event has no fields of type `{Self}`",
     label = "EventPipe does not know this type",

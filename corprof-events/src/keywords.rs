@@ -123,7 +123,7 @@ impl KeywordSet {
     pub const TIERING: Self = Self::new(Keywords::COMPILATION, Level::Informational);
     /// Assemblies and modules that are looked for and loaded.
     pub const LOADER: Self = Self::new(Keywords::LOADER.union(Keywords::ASSEMBLY_LOADER), Level::Informational);
-    /// The runtime's messages about profilers: .NET 5.
+    /// The runtime's messages about profilers.
     pub const PROFILER: Self = Self::new(Keywords::PROFILER, Level::Informational);
     /// Every object and reference of the heap, and the names of their types. [Forces collections](Self::forces_collections): one
     /// when the session starts, and on .NET 8 one more when it ends.

@@ -323,7 +323,7 @@ pub struct Survivor {
     pub retained_after: u64,
 }
 
-/// Two snapshots by object, where the caller knows objects by numbers that stay, such as a tracker's.
+/// Two snapshots by object, where the caller knows objects by numbers that stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentityDiff {
     /// Objects of both, those that grew most in retained bytes first.

@@ -34,7 +34,22 @@ impl fmt::Display for Finding {
     }
 }
 
-/// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on 3.1 and 8).
+/// The oldest .NET that profilers load into.
+pub const OLDEST: u32 = 8;
+
+/// The number before the first dot of a runtime's version.
+pub fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
+/// The finding about a process whose runtime has this version, if it is older than profilers need.
+pub fn too_old(version: &str) -> Option<Finding> {
+    let is_old = major(version).is_some_and(|major| major < OLDEST);
+    let what = || format!("the process runs .NET {version}, and profilers need .NET {OLDEST} or later");
+    is_old.then(|| Finding::new("runtime-too-old", what(), format!("run the application on .NET {OLDEST} or later")))
+}
+
+/// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on .NET 8).
 const LONGEST_PATH: usize = 1023;
 
 /// The place that a library is to be loaded into.
@@ -318,5 +333,12 @@ mod tests {
             let place = Place { library_path: Some(dir.path().as_os_str()), ..place };
             assert_eq!(library(&path, place), []);
         }
+    }
+
+    #[test]
+    fn runtimes_before_net_8_are_too_old() {
+        let finding = too_old("3.1.23").unwrap().to_string();
+        assert!(finding.contains("runs .NET 3.1.23, and profilers need .NET 8 or later"), "{finding}");
+        assert!(too_old("7.0.20").is_some() && too_old("8.0.4").is_none() && too_old("10.0.0").is_none());
     }
 }

@@ -160,7 +160,8 @@ fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding
     findings
 }
 
-/// The mapped files of processes, for runtimes without messages (before .NET 5).
+/// What is seen of processes from outside: their mapped files, for runtimes that write no messages (the user has set up another
+/// session of events).
 #[derive(Debug, Default)]
 struct Seen {
     /// Processes with a runtime.
@@ -169,6 +170,8 @@ struct Seen {
     mapped: BTreeSet<(u32, usize)>,
     /// The command lines of those with a runtime.
     commands: BTreeMap<u32, String>,
+    /// Processes whose runtime is too old for profilers, and what was found about it.
+    too_old: BTreeMap<u32, Finding>,
 }
 
 impl Seen {
@@ -180,6 +183,11 @@ impl Seen {
             }
             let Some(mapped) = processes::mapped(pid) else { continue };
             if processes::has_runtime(&mapped) {
+                let version = processes::version_by_path(&mapped);
+                if let Some(finding) = version.and_then(|version| checks::too_old(&version)) {
+                    self.too_old.insert(pid, finding);
+                    continue;
+                }
                 self.runtimes.insert(pid);
                 if let (false, Some(line)) = (self.commands.contains_key(&pid), processes::command_line(pid)) {
                     self.commands.insert(pid, line);
@@ -285,11 +293,14 @@ impl Stopping<'_> {
 fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet: bool) -> bool {
     let silent = seen.runtimes.iter().filter(|pid| !testimonies.iter().any(|testimony| testimony.pid == **pid));
     let silent: Vec<u32> = silent.copied().collect();
-    if testimonies.is_empty() && silent.is_empty() && seen.mapped.is_empty() {
+    for (pid, finding) in &seen.too_old {
+        eprintln!("corprof: NOT loaded in process {pid}: {finding}");
+    }
+    if testimonies.is_empty() && silent.is_empty() && seen.mapped.is_empty() && seen.too_old.is_empty() {
         let reason = if cfg!(target_os = "linux") {
             "no .NET runtime was seen to start in the application: is it a .NET application, not compiled ahead of time (NativeAOT)?"
         } else {
-            "no runtime said anything: is it an application of .NET 5 or later, not compiled ahead of time (NativeAOT)?"
+            "no runtime said anything: is it an application of .NET 8 or later, not compiled ahead of time (NativeAOT)?"
         };
         eprintln!("corprof: NOT loaded: {reason}");
         return false;
@@ -320,10 +331,7 @@ fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet
         }
         if !mapped.is_empty() && !is_quiet {
             let pids = shown(&mapped);
-            eprintln!(
-                "corprof: {} is mapped in {pids}, whose runtime does not say more (before .NET 5)",
-                profiler.name
-            );
+            eprintln!("corprof: {} is mapped in {pids}, whose runtime does not say more", profiler.name);
         }
         for (message, pids) in &failed {
             eprintln!("corprof: {} was NOT loaded in {}: {message}", profiler.name, shown(pids));

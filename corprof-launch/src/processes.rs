@@ -27,6 +27,13 @@ fn mapped_in(maps: &str) -> BTreeSet<PathBuf> {
     maps.lines().filter_map(path).collect()
 }
 
+/// The version of the runtime that has mapped these files. The runtime's folder is named after it.
+pub fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
+    let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))?;
+    let folder = runtime.parent()?.file_name()?.to_str()?;
+    folder.starts_with(|first: char| first.is_ascii_digit()).then(|| folder.to_owned())
+}
+
 /// The command line of a process as one text, if the system shows it.
 pub fn command_line(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;

@@ -1,6 +1,6 @@
 //! Reads the runtimes' own messages about profilers.
 //!
-//! A runtime (.NET 5 and later) writes such messages as events, into a file that environment variables name. No connection is
+//! A runtime writes such messages as events, into a file that environment variables name. No connection is
 //! opened and nothing is suspended. A child process that inherits the variables writes its own file; one that
 //! outlives `corprof` finds the folder gone and writes none.
 

@@ -439,7 +439,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "garbage_collection_started",
         event: "GarbageCollectionStarted",
-        signature: "fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, reason: GcReason)",
+        signature: "fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, reason: GcReason)",
         params: 4usize,
     },
     Callback {

@@ -41,8 +41,8 @@ use proc_macro::TokenStream;
 /// | key | | meaning |
 /// |---|---|---|
 /// | `clsid = "…"` | needed | the class's identity, in braces or not, in either case |
-/// | `min_info = N` | 5 to 15 | the oldest `ICorProfilerInfoN` that the profiler accepts; on an older runtime it is not loaded |
-/// | `notification_only` | | one of several profilers that only observe, beside a main one (.NET 6 and later): [`NOTIFICATION_ONLY`](trait.Profiler.html#associatedconstant.NOTIFICATION_ONLY) |
+/// | `min_info = N` | 14 (.NET 8) or 15 (.NET 9) | the oldest `ICorProfilerInfoN` that the profiler accepts; on an older runtime it is not loaded |
+/// | `notification_only` | | one of several profilers that only observe, beside a main one: [`NOTIFICATION_ONLY`](trait.Profiler.html#associatedconstant.NOTIFICATION_ONLY) |
 /// | `no_export` | | exports nothing: `corprof::export!` does it, below |
 ///
 /// # How the struct is created

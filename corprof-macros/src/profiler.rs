@@ -16,7 +16,7 @@ use crate::clsid::{Clsid, HOW_TO_MAKE};
 const KEYS: &str = "`clsid = \"…\"`, `min_info = N`, `notification_only` and `no_export`";
 
 /// The `ICorProfilerInfoN` versions that `min_info` accepts.
-const INFO_VERSIONS: std::ops::RangeInclusive<u8> = 5..=15;
+const INFO_VERSIONS: std::ops::RangeInclusive<u8> = 14..=15;
 
 /// The derive: returns items for a correct struct, otherwise a `compile_error!` for each mistake.
 pub(crate) fn expand(input: TokenStream) -> TokenStream {
@@ -218,8 +218,8 @@ fn read_min_info(meta: &ParseNestedMeta<'_>) -> Result<u8> {
     version.filter(|version| INFO_VERSIONS.contains(version)).ok_or_else(|| {
         let (first, last) = (INFO_VERSIONS.start(), INFO_VERSIONS.end());
         let message = format!(
-            "`min_info` is the number of the oldest ICorProfilerInfo that the profiler accepts: a whole number from \
-             {first} to {last}"
+            "`min_info` is the number of the oldest ICorProfilerInfo that the profiler accepts: {first} (.NET 8) or \
+             {last} (.NET 9)"
         );
         Error::new(value.span(), message)
     })

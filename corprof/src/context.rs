@@ -74,8 +74,6 @@ pub(crate) enum Place {
 pub struct InCallback<'cb> {
     info: &'cb Info,
     heap: Heap,
-    /// The number of this collection callback; 0 for other callbacks.
-    report: u64,
     place: Place,
     /// The permission belongs to the thread that the runtime called.
     _not_send: PhantomData<*mut ()>,
@@ -117,8 +115,8 @@ impl<'cb> InCallback<'cb> {
     /// collection: inside a callback, or on a thread without managed code. If `heap` is not [`Heap::Moves`], no collection
     /// moves or frees objects meanwhile, as long as no call lets one in.
     #[inline]
-    pub(crate) unsafe fn new(info: &'cb Info, heap: Heap, report: u64) -> Self {
-        Self { info, heap, report, place: Place::Callback, _not_send: PhantomData }
+    pub(crate) unsafe fn new(info: &'cb Info, heap: Heap) -> Self {
+        Self { info, heap, place: Place::Callback, _not_send: PhantomData }
     }
 
     /// The same in a slow hook, where walks begin at `start`.
@@ -135,11 +133,6 @@ impl<'cb> InCallback<'cb> {
     /// The runtime, for as long as the context may live.
     pub(crate) fn info(&self) -> &'cb Info {
         self.info
-    }
-
-    /// The number of this callback among those about moving objects, so that a tracker notices a missed one.
-    pub(crate) fn report(&self) -> u64 {
-        self.report
     }
 
     /// An error if objects may move or be freed while this context lives.
@@ -184,7 +177,7 @@ impl<'cb> InTriggers<'cb> {
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: the caller promises more than is needed.
-        Self { inner: unsafe { InCallback::new(info, Heap::Moves, 0) } }
+        Self { inner: unsafe { InCallback::new(info, Heap::Moves) } }
     }
 }
 

@@ -222,9 +222,7 @@ impl EventPipeSessionId {
 /// have a context from which no call can start a collection.
 ///
 /// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
-/// [`create_handle`](crate::InCallback::create_handle) makes from .NET 7 on; on older runtimes let an
-/// [`ObjectTracker`](crate::tracker::ObjectTracker) follow it from collection to collection. The identifier itself cannot be
-/// kept:
+/// [`create_handle`](crate::InCallback::create_handle) makes. The identifier itself cannot be kept:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;

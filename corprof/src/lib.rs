@@ -70,7 +70,6 @@ pub mod sync;
 mod system;
 #[cfg(feature = "testing")]
 pub mod testing;
-pub mod tracker;
 pub mod values;
 pub mod walk;
 pub mod wrong_context;

@@ -20,8 +20,8 @@ fn counts(outcome: &Outcome) -> BTreeMap<&str, u64> {
 fn count_calls_counts_each_call() -> Result<()> {
     for runtime in Runtime::all()? {
         for tiered in ["0", "1"] {
-            let run = |app| Run::new(&runtime, app).env("COMPlus_TieredCompilation", tiered).profiler("count_calls");
-            let bare = Run::new(&runtime, "Calls").args(["2"]).env("COMPlus_TieredCompilation", tiered).run()?;
+            let run = |app| Run::new(&runtime, app).env("DOTNET_TieredCompilation", tiered).profiler("count_calls");
+            let bare = Run::new(&runtime, "Calls").args(["2"]).env("DOTNET_TieredCompilation", tiered).run()?;
             let outcome = run("Calls").args(["2"]).env("COUNT_CALLS_FILTER", "Known.*").run()?;
             ensure!(outcome.status == bare.status && outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");
             let counts_of = counts(&outcome);
@@ -32,7 +32,7 @@ fn count_calls_counts_each_call() -> Result<()> {
             ensure!(counts_of.keys().all(|name| name.starts_with("Known.")), "the filter: {outcome}");
 
             // Without a filter: the program's methods, and those of the framework that are not precompiled.
-            let bare = Run::new(&runtime, "Jumps").env("COMPlus_TieredCompilation", tiered).run()?;
+            let bare = Run::new(&runtime, "Jumps").env("DOTNET_TieredCompilation", tiered).run()?;
             let outcome = run("Jumps").run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");

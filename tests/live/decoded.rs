@@ -145,9 +145,7 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     }
     println!("{runtime}: {} kinds of events, {} views: {names:?}", names.len(), views.len());
     ensure!(wrong.is_empty(), "{runtime}: not as the tables say: {wrong:#?}");
-    // .NET Core 3.1 has no event for it.
-    let has = |name: &str| name != "GCLOHCompact" || runtime.major >= 5;
-    let missing: Vec<&&str> = EXPECTED.iter().filter(|name| has(name) && !names.contains_key(**name)).collect();
+    let missing: Vec<&&str> = EXPECTED.iter().filter(|name| !names.contains_key(**name)).collect();
     ensure_or_longer!(missing.is_empty(), "no {missing:?} among {names:?}");
     // .NET 10 reports allocations by samples or by ticks, not by both.
     let allocations = if runtime.major >= 10 { "AllocationSampled" } else { "GCAllocationTick" };

@@ -68,10 +68,7 @@ fn count(stderr: &str, line: &str) -> usize {
 fn a_profiler_leaves_and_clones_of_info_answer_with_an_error() -> Result<()> {
     for runtime in runtimes()? {
         let mut visited = Visited::new(&runtime)?;
-        let mut told = vec!["", "slow", "signals"];
-        if runtime.major >= 5 {
-            told.push("session");
-        }
+        let told = ["", "slow", "signals", "session"];
         for told in &told {
             visited.attach(told)?;
             visited.program.tell("collect 3")?;

@@ -9,7 +9,7 @@ const LIBRARY: &str = "edits";
 fn in_both_modes(profiler: &str, args: &[&str], check: impl Fn(&Outcome) -> Result<()>) -> Result<()> {
     for runtime in Runtime::all()? {
         for tiered in ["0", "1"] {
-            let run = Run::new(&runtime, "Edits").args(args).env("COMPlus_TieredCompilation", tiered);
+            let run = Run::new(&runtime, "Edits").args(args).env("DOTNET_TieredCompilation", tiered);
             let outcome = run.profiler_named(LIBRARY, profiler).run()?;
             outcome.exited_with(0)?;
             ensure!(!outcome.stderr.contains("panicked"), "tiered {tiered}: {outcome}");

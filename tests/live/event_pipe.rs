@@ -3,14 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
 
-/// Runtimes in which a profiler can have sessions.
-fn runtimes() -> Result<Vec<Runtime>> {
-    Ok(Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5).collect())
-}
-
 #[test]
 fn an_event_has_its_thread_and_its_activity() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
         outcome.exited_with(0)?;
         for expected in [
@@ -26,7 +21,7 @@ fn an_event_has_its_thread_and_its_activity() -> Result<()> {
 
 #[test]
 fn an_event_that_is_written_while_one_is_delivered_is_not() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stderr.contains("event_pipe| own events: 1\n"), "{outcome}");
@@ -36,7 +31,7 @@ fn an_event_that_is_written_while_one_is_delivered_is_not() -> Result<()> {
 
 #[test]
 fn a_session_that_has_been_stopped_is_refused() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler("event_pipe").run()?;
         outcome.exited_with(0)?;
         for expected in [
@@ -54,7 +49,7 @@ fn a_session_that_has_been_stopped_is_refused() -> Result<()> {
 
 #[test]
 fn sessions_start_and_stop_while_the_application_collects() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(Runtime::all()?, |runtime, times| {
         let (threads, collections) = ((1000 * times).to_string(), (500 * times).to_string());
         let outcome = Run::new(runtime, "Churn").args([threads, collections]).profiler("runtime_events").run()?;
         outcome.exited_with(0)?;

@@ -113,7 +113,7 @@ fn logger_reports_what_is_inlined() -> Result<()> {
     for runtime in Runtime::all()? {
         // Without tiers each method is optimised at once. With them, whether one is before the program ends is chance.
         let run = Run::new(&runtime, "Sequence").profiler("logger").env("LOGGER_EVENTS", "inlining");
-        let outcome = run.env("DOTNET_TieredCompilation", "0").env("COMPlus_TieredCompilation", "0").run()?;
+        let outcome = run.env("DOTNET_TieredCompilation", "0").run()?;
         outcome.exited_with(42)?;
         let lines = balanced(&outcome.stderr)?;
         let found = events(&lines, "inlining", '*');

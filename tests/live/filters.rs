@@ -40,8 +40,7 @@ const FILTERS: Program = Program { name: "Filters", args: &["all", "1000"] };
 /// The quickest to die, also where an emulator makes everything slow.
 const WHEN: Program = Program { name: "Filters", args: &["when", "3000"] };
 const TORTURE: Program = Program { name: "Torture", args: &["1", "12", "whole"] };
-/// Under Wine, and on .NET Core 3.1, 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints
-/// each exception.
+/// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each exception.
 const TORTURE_OF_FEW: Program = Program { name: "Torture", args: &["1", "2", "whole"] };
 
 impl fmt::Display for Program {
@@ -117,7 +116,7 @@ fn an_application_that_does_everything_at_once_outlives_a_profiler_of_exceptions
             println!("SKIPPED on {runtime}: it has no fault to be mended, and torture takes minutes under Wine");
             continue;
         }
-        let torture = if runtime.is_windows() || runtime.major == 3 { TORTURE_OF_FEW } else { TORTURE };
+        let torture = if runtime.is_windows() { TORTURE_OF_FEW } else { TORTURE };
         torture.lives_with_pins(&runtime, runs.unwrap_or(repetitions(1, 2)))?;
         if let (true, Some(runs)) = (has_fault(&runtime), runs) {
             torture.dies_without(&runtime, Some(runs.div_ceil(5)))?;

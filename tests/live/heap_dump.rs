@@ -32,14 +32,6 @@ struct Heap {
     orders: u32,
 }
 
-fn runtimes() -> Result<Vec<Runtime>> {
-    let (have, lack): (Vec<_>, Vec<_>) = Runtime::all()?.into_iter().partition(|runtime| runtime.major >= 5);
-    for runtime in lack {
-        println!("SKIPPED: {runtime} has no EventPipe sessions for profilers");
-    }
-    Ok(have)
-}
-
 fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     thread::spawn(move || {
@@ -52,18 +44,18 @@ fn lines(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
 
 impl Heap {
     fn start(runtime: &Runtime, nodes: u64, server: bool) -> Result<Self> {
-        let heap = Self::start_under("heap_dump", runtime, nodes, server, None)?;
+        let heap = Self::start_with(runtime, nodes, server, None)?;
         heap.expect("ready")?;
         Ok(heap)
     }
 
     /// With a `first` order, which is there before the application.
-    fn start_under(profiler: &str, runtime: &Runtime, nodes: u64, server: bool, first: Option<&str>) -> Result<Self> {
+    fn start_with(runtime: &Runtime, nodes: u64, server: bool, first: Option<&str>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         if let Some(order) = first {
             fs::write(folder.path().join("1.order"), format!("{order}\n"))?;
         }
-        let mut run = Run::new(runtime, "Heap").args([nodes.to_string()]).profiler(profiler);
+        let mut run = Run::new(runtime, "Heap").args([nodes.to_string()]).profiler("heap_dump");
         run = run.env("DUMPS", folder.path());
         if server {
             run = run.env("DOTNET_gcServer", "1").env("DOTNET_GCHeapCount", "2");
@@ -182,7 +174,7 @@ fn cost(told: &str, name: &str) -> Result<u64> {
 
 #[test]
 fn a_snapshot_from_inside_has_the_whole_heap() -> Result<()> {
-    for (runtime, server) in runtimes()?.iter().flat_map(|runtime| [(runtime, false), (runtime, true)]) {
+    for (runtime, server) in Runtime::all()?.iter().flat_map(|runtime| [(runtime, false), (runtime, true)]) {
         let nodes = 20_000;
         let mut heap = Heap::start(runtime, nodes, server)?;
         let told = heap.order("take")?;
@@ -212,37 +204,10 @@ fn a_snapshot_from_inside_has_the_whole_heap() -> Result<()> {
 }
 
 #[test]
-fn a_snapshot_without_sessions_comes_by_callbacks() -> Result<()> {
-    for runtime in Runtime::all_and_smoke()?.into_iter().filter(|runtime| runtime.major < 5) {
-        let nodes = 20_000;
-        let mut heap = Heap::start_under("heap_dump_by_callbacks", &runtime, nodes, false, None)?;
-        heap.expect("ready")?;
-        let told = heap.order("take")?;
-        println!("{runtime}: {}", told.lines().next().unwrap_or_default());
-        let graph = heap.graph(&told)?;
-        let found = classes(&graph);
-        ensure!(found.get("Node") == Some(&(nodes, nodes * (NODE + ARRAY))), "{:?}", found.get("Node"));
-        ensure!(found.get("Shared") == Some(&(1, 24 + 1024)), "{:?}", found.get("Shared"));
-        ensure!(found.get("Secret") == Some(&(1, 24 + 5024)), "{:?}", found.get("Secret"));
-        ensure!(graph.ephemeron_count() > 0 && !graph.roots().is_empty(), "no pairs or roots: {told}");
-        ensure!(graph.losses().is_whole(), "{}", graph.losses());
-        heap.end()?;
-
-        // Without these callbacks there is no way.
-        let mut heap = Heap::start(&runtime, 100, false)?;
-        let told = heap.order("take")?;
-        ensure!(told.starts_with("error: the runtime refused a call"), "{told}");
-        println!("{runtime}: {told}");
-        heap.end()?;
-    }
-    Ok(())
-}
-
-#[test]
 fn a_snapshot_can_be_taken_while_the_runtime_starts() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         // A runtime that is still starting refuses the collection without an error.
-        let mut heap = Heap::start_under("heap_dump", &runtime, 100, false, Some("take"))?;
+        let mut heap = Heap::start_with(&runtime, 100, false, Some("take"))?;
         let told = heap.told()?;
         ensure!(heap.graph(&told)?.losses().is_whole() && cost(&told, "objects")? > 0, "{told}");
         heap.expect("ready")?;
@@ -253,7 +218,7 @@ fn a_snapshot_can_be_taken_while_the_runtime_starts() -> Result<()> {
 
 #[test]
 fn a_snapshot_that_is_not_whole_is_an_error() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let mut heap = Heap::start(&runtime, 20_000, false)?;
         let told = heap.order("fail")?;
         ensure!(told.contains("error: the blocks could not be written") && told.contains("the disk is full"), "{told}");
@@ -277,7 +242,7 @@ fn a_snapshot_that_is_not_whole_is_an_error() -> Result<()> {
 
 #[test]
 fn a_second_snapshot_at_the_same_time_is_refused() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let mut heap = Heap::start(&runtime, 100, false)?;
         let told = heap.order("two")?;
         ensure!(told.starts_with("Ok(()), refused: true\nHeapDumpCost"), "{told}");
@@ -288,7 +253,7 @@ fn a_second_snapshot_at_the_same_time_is_refused() -> Result<()> {
 
 #[test]
 fn the_application_ends_in_the_middle_of_snapshots() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         for objects in 1..4 {
             let mut heap = Heap::start(&runtime, 20_000, false)?;
             heap.begin("storm")?;
@@ -305,7 +270,7 @@ fn the_application_ends_in_the_middle_of_snapshots() -> Result<()> {
 
 #[test]
 fn the_profiler_leaves_in_the_middle_of_a_snapshot() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let mut heap = Heap::start(&runtime, 20_000, false)?;
         heap.begin("leave")?;
         let mut lines = Vec::new();

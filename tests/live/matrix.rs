@@ -30,7 +30,6 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "ReadInMemorySymbols", "E_INVALIDARG", "the module came from a file, and has no symbols to read"),
     ("*", "EnumNgenModuleMethodsInliningThisMethod", "CORPROF_E_DATAINCOMPLETE", "without precompiled code"),
     ("object_references", "GetObjectGeneration", "CORPROF_E_NOT_GC_OBJECT", "some objects are frozen"),
-    ("object_references", "GetObjectGeneration", "E_FAIL", "some objects are frozen: .NET Core 3.1 has no better word"),
     ("shutdown", "EventPipeAddProviderToSession", "E_FAIL", "EventPipe is gone already"),
     ("shutdown", "EventPipeStartSession", "E_FAIL", "EventPipe is gone already"),
     ("shutdown", "EventPipeStopSession", "E_FAIL", "EventPipe is gone already"),
@@ -62,13 +61,6 @@ const NOT_SEEN: &[(&str, &str)] = &[
     ("RuntimeThreadSuspended", "nothing may be allocated in it, so nothing can be asked"),
 ];
 
-/// As above, on .NET Core 3.1.
-const NOT_SEEN_3_1: &[(&str, &str)] = &[
-    ("AssemblyUnloadStarted", "3.1 tells of the end only"),
-    ("EventPipeEventDelivered", "since .NET 5"),
-    ("EventPipeProviderCreated", "since .NET 5"),
-];
-
 /// One answer.
 struct Line<'o> {
     place: &'o str,
@@ -87,16 +79,12 @@ fn lines(outcome: &Outcome) -> Result<Vec<Line<'_>>> {
         .collect()
 }
 
-fn version(runtime: &Runtime) -> (u32, u32) {
-    (runtime.major, if runtime.major == 3 { 1 } else { 0 })
-}
-
 /// The answers of both runs: with all events, and with those that leave precompiled code in use.
 fn runs(runtime: &Runtime) -> Result<[Outcome; 2]> {
     let alone = Run::new(runtime, "Matrix").run()?;
     let run = |run: Run| -> Result<Outcome> {
         // So that all inlinable methods are inlined.
-        let outcome = run.profiler("matrix").env("COMPlus_TieredCompilation", "0").run()?;
+        let outcome = run.profiler("matrix").env("DOTNET_TieredCompilation", "0").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == alone.stdout, "the application prints something else: {outcome}");
         ensure!(outcome.stderr.contains("matrix: others done: true"), "the profiler's threads are not done: {outcome}");
@@ -121,7 +109,7 @@ fn check_answers(contracts: &Contracts, runtime: &Runtime, lines: &[Line<'_>]) -
 
 fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_unloading: bool) -> Result<()> {
     let Line { place, level, method, answer } = *line;
-    let is_there = contract::has(contract::info(contracts, method), version(runtime));
+    let is_there = contract::has(contract::info(contracts, method), runtime.major);
     let is_expected = OTHER_ANSWERS
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer);
@@ -205,8 +193,7 @@ fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
             }
             seen.extend(places.keys().filter_map(|place| Some(&contract::callback(&contracts, place)?.method)));
         }
-        let left_out = NOT_SEEN.iter().chain(if runtime.major == 3 { NOT_SEEN_3_1 } else { &[] });
-        let left_out: BTreeSet<&str> = left_out.map(|(callback, _)| *callback).collect();
+        let left_out: BTreeSet<&str> = NOT_SEEN.iter().map(|(callback, _)| *callback).collect();
         for row in &contracts.callback {
             let comes = row.fired_by_runtime && row.wrapper == Wrapper::Calls && row.sync_info != SyncInfo::None;
             let is_expected = comes && !left_out.contains(row.method.as_str());
@@ -234,14 +221,14 @@ const OF_OBJECTS: &[&str] = &[
 ];
 
 /// Calls offered by `&self` can be made beside an `ObjectId`, in a hook, and under a `sync::Mutex`.
-/// Makes each call that is offered by shared reference, and has the profiler check that it never `check`s.
+/// Makes each call that is offered by shared reference, and has the profiler check that it never does this.
 fn no_call_by_shared_reference(check: &str) -> Result<()> {
     let contracts = contract::contracts();
     let offered = contract::offered(&contracts);
     let is_by_reference = |row: &&&InfoRow| !row.may_move_objects();
     let expected: BTreeSet<&str> = offered.iter().filter(is_by_reference).map(|row| row.method.as_str()).collect();
     for runtime in Runtime::all()? {
-        let run = Run::new(&runtime, "Matrix").profiler("matrix").env("COMPlus_TieredCompilation", "0");
+        let run = Run::new(&runtime, "Matrix").profiler("matrix").env("DOTNET_TieredCompilation", "0");
         let outcome = run.env("MATRIX_MODES", check).timeout(Duration::from_secs(480)).run()?;
         outcome.exited_with(0)?;
         let mut seen = BTreeSet::new();
@@ -309,7 +296,7 @@ fn calls_past_the_contexts_are_refused_as_the_table_says() -> Result<()> {
                 ensure!(is_right, "{method} answered {answer} in {place}, the table says {expected:?}: {outcome}");
             }
 
-            let there = |row: &&InfoRow| contract::has(row, version(&runtime));
+            let there = |row: &&InfoRow| contract::has(row, runtime.major);
             let offered = contract::offered(&contracts);
             let sync: BTreeSet<&str> = offered
                 .iter()
@@ -353,8 +340,8 @@ fn on_the_threads_of_a_server_collection_nothing_waits_for_the_collection() -> R
     let contracts = contract::contracts();
     for runtime in Runtime::all()? {
         // With a single processor the runtime would collect as on a workstation.
-        let run = Run::new(&runtime, "Matrix").profiler("matrix").env("COMPlus_gcServer", "1");
-        let outcome = run.env("COMPlus_PROCESSOR_COUNT", "2").run()?;
+        let run = Run::new(&runtime, "Matrix").profiler("matrix").env("DOTNET_gcServer", "1");
+        let outcome = run.env("DOTNET_PROCESSOR_COUNT", "2").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stderr.contains("matrix: others done: true"), "the profiler's threads are not done: {outcome}");
         let mut refused = BTreeSet::new();

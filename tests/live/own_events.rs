@@ -3,15 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, patiently, repetitions};
 
-fn runtimes() -> Result<Vec<Runtime>> {
-    Ok(Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 6).collect())
-}
-
 const GUID: &str = "[48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 97, 98, 99, 100, 101, 102]";
 
 #[test]
 fn events_of_the_profiler_are_read_back_as_they_were_written() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler_named("own_events", "Tells").run()?;
         outcome.exited_with(0)?;
         let order = |number: u32, customer: &str| {
@@ -41,7 +37,7 @@ fn events_of_the_profiler_are_read_back_as_they_were_written() -> Result<()> {
 
 #[test]
 fn events_of_an_event_source_are_structs() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler_named("own_events", "Tells").run()?;
         outcome.exited_with(0)?;
         let expected = "own_events| Sold { number: -9, customer_name: \"Zoë\", price: 9.5, is_paid: true, \
@@ -55,7 +51,7 @@ fn events_of_an_event_source_are_structs() -> Result<()> {
 /// What stays of a session in the provider once it has ended: <https://github.com/dotnet/runtime/issues/121462>.
 #[test]
 fn a_provider_forgets_the_keywords_of_a_session_that_has_ended() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Sources").profiler_named("own_events", "Tells").run()?;
         outcome.exited_with(0)?;
         let told = outcome.stderr.lines().filter_map(|line| line.strip_prefix("own_events| "));
@@ -79,7 +75,7 @@ fn a_provider_forgets_the_keywords_of_a_session_that_has_ended() -> Result<()> {
 
 #[test]
 fn events_are_written_wherever_the_profiler_runs() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(Runtime::all()?, |runtime, times| {
         let size = repetitions(1, 4);
         let args = [(25 * size * times).to_string(), (10 * size * times).to_string()];
         let bare = Run::new(runtime, "Churn").args(&args).run()?;

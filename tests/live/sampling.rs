@@ -97,9 +97,8 @@ fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
             let sampled = told(&outcome, &format!("thread-weight-us {worker}"))?;
             ensure_or_longer!(sampled > 10 * waiter, "{worker} {sampled} us, the waiter {waiter} us: {outcome}");
             // Compared with the thread's processor time, which on a busy machine is less than the elapsed time.
-            // The runtime starts before the sampler does, and the last round is not the last moment. .NET Core 3.1 does not
-            // report the system the names of threads.
-            if !runtime.is_windows() && runtime.major >= 5 {
+            // The runtime starts before the sampler does, and the last round is not the last moment.
+            if !runtime.is_windows() {
                 let got = told(&outcome, &format!("system-cpu-us {worker}"))?;
                 println!("{runtime}: {worker} was sampled for {sampled} us of the {got} us that it was on a processor");
                 ensure_or_longer!(

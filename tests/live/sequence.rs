@@ -103,7 +103,6 @@ fn play(clr: &FakeClr) {
 fn on_the_fake(runtime: &Runtime) -> Result<String> {
     let clr = FakeClr::builder();
     let clr = match runtime.major {
-        3 => clr.info_version(11),
         8 => clr.info_version(14),
         // Without more words the fake CLR is .NET 10.
         _ => clr,
@@ -120,7 +119,7 @@ fn on_the_fake(runtime: &Runtime) -> Result<String> {
 
 /// Removes doubled reports of a method's inlinings. The compiler first assumes that data is in reach of 32 bits; where it is
 /// not, it compiles the method once more and never assumes so again in that process (`g_fAllowRel32` in the runtime's
-/// jitinterface.cpp). Under Wine that happens on .NET Core 3.1 and .NET 10.
+/// jitinterface.cpp). Under Wine that happens on .NET 10.
 fn report_inlining_once(lines: &mut Vec<String>) {
     let is_inlining = |line: &String| line.contains(": JITInlining ");
     let mut at = 0;
@@ -148,10 +147,8 @@ fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
             .profiler("sequence")
             // Compiled once, and optimised so that something is inlined.
             .env("DOTNET_TieredCompilation", "0")
-            .env("COMPlus_TieredCompilation", "0")
             // Whether a collection moves anything is else its own decision.
             .env("DOTNET_gcForceCompact", "1")
-            .env("COMPlus_gcForceCompact", "1")
             .run()?;
         outcome.exited_with(42)?;
         let fake = on_the_fake(&runtime)?;

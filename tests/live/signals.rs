@@ -117,7 +117,7 @@ fn many_signals_on_many_threads_change_nothing() -> Result<()> {
             let run =
                 Run::new(runtime, "Signals").args(["storm", "64", &milliseconds]).profiler_named(LIBRARY, "Counts");
             let run = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE);
-            let outcome = run.env("DOTNET_gcServer", server).env("COMPlus_gcServer", server).run()?;
+            let outcome = run.env("DOTNET_gcServer", server).run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
             was_sampled(&outcome)?;
@@ -264,10 +264,8 @@ mod long {
             let outcome = sample(runtime, "Shares", &[&(times * 8000).to_string(), &threads], 1000)?;
             outcome.exited_with(0)?;
             was_sampled(&outcome)?;
-            // Every thread's time is accounted for, but for its start and its end. .NET Core 3.1 does not give the system the names
-            // of threads, by which their times are known.
-            let workers = if runtime.major >= 5 { 2 * processors } else { 0 };
-            for worker in 0..workers {
+            // Every thread's time is accounted for, but for its start and its end.
+            for worker in 0..2 * processors {
                 let [sampled, got] =
                     ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
                 let (sampled, got) = (sampled?, got?);

@@ -12,8 +12,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
     let amount = repetitions(Amount::Runs(1), Amount::Time(Duration::from_secs(12)));
     for runtime in Runtime::all()? {
-        // On .NET Core 3.1 some runs hang under Wine that end by Main's return, which is not explained yet. On .NET 10 too few runs
-        // have been made there to know how long one takes.
+        // On .NET 10 too few runs have been made under Wine to know how long one takes.
         if runtime.is_windows() && runtime.major != 8 {
             println!("SKIPPED on {runtime}: `cargo xtask torture --windows` has it");
             continue;

@@ -8,9 +8,6 @@ use corprof_tests::{Outcome, Run, Runtime};
 const LIBRARY: &str = "values";
 const APP: &str = "Values";
 
-/// .NET Core 3.1 reports it for structs that Linux returns in registers.
-const IN_REGISTERS: &str =
-    "<this runtime shows only a part of structs that are returned in registers: .NET 5 and later show all>";
 const SHARED: &str = "<its type is a type parameter of code that is shared between instantiations>";
 const BEHIND: &str = "<it is an object reference behind a by-ref, and nothing proves that there is an object>";
 const NOWHERE: &str = "<there is no memory at its address, or none that can be read safely>";
@@ -94,20 +91,19 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("Values.ByRefs.Text", "a=ref unchecked \"text\"", "void"),
     ("Values.ByRefs.End", "end=ref NOWHERE none=ref unchecked \"text!\"", "true"),
     ("Values.Structs.OneInt", "a={ A: 1 }", "{ A: 2 }"),
-    ("Values.Structs.OneFloat", "a={ F: 1.5 }", "REGISTERS{ F: 2.5 }"),
-    ("Values.Structs.OneDouble", "a={ D: 2.5 }", "REGISTERS{ D: 3.5 }"),
-    ("Values.Structs.TwoFloats", "a={ X: 1.5, Y: 2.5 }", "REGISTERS{ X: 1.5, Y: 3.5 }"),
-    ("Values.Structs.ThreeFloats", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "REGISTERS{ X: 1.5, Y: 2.5, Z: 4.5 }"),
+    ("Values.Structs.OneFloat", "a={ F: 1.5 }", "{ F: 2.5 }"),
+    ("Values.Structs.OneDouble", "a={ D: 2.5 }", "{ D: 3.5 }"),
+    ("Values.Structs.TwoFloats", "a={ X: 1.5, Y: 2.5 }", "{ X: 1.5, Y: 3.5 }"),
+    ("Values.Structs.ThreeFloats", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "{ X: 1.5, Y: 2.5, Z: 4.5 }"),
     ("Values.Structs.FourDoubles", "a={ A: 1.5, B: 2.5, C: 3.5, D: 4.5 }", "{ A: 1.5, B: 2.5, C: 3.5, D: 5.5 }"),
-    ("Values.Structs.FloatThenDouble", "a={ F: 1.5, D: 2.5 }", "REGISTERS{ F: 1.5, D: 3.5 }"),
-    ("Values.Structs.IntAndDouble", "a={ I: 1, D: 2.5 }", "REGISTERS{ I: 1, D: 3.5 }"),
-    // Both are in one integer register, so that .NET Core 3.1 shows all of it.
+    ("Values.Structs.FloatThenDouble", "a={ F: 1.5, D: 2.5 }", "{ F: 1.5, D: 3.5 }"),
+    ("Values.Structs.IntAndDouble", "a={ I: 1, D: 2.5 }", "{ I: 1, D: 3.5 }"),
     ("Values.Structs.FloatAndInt", "a={ F: 1.5, I: 2 }", "{ F: 1.5, I: 3 }"),
-    ("Values.Structs.DoubleAndInt", "a={ D: 1.5, I: 2 }", "REGISTERS{ D: 1.5, I: 3 }"),
+    ("Values.Structs.DoubleAndInt", "a={ D: 1.5, I: 2 }", "{ D: 1.5, I: 3 }"),
     ("Values.Structs.Bytes3", "a={ A: 1, B: 2, C: 3 }", "{ A: 1, B: 2, C: 4 }"),
-    ("Values.Structs.Longs2", "a={ A: 1, B: 2 }", "REGISTERS{ A: 1, B: 3 }"),
+    ("Values.Structs.Longs2", "a={ A: 1, B: 2 }", "{ A: 1, B: 3 }"),
     ("Values.Structs.Longs3", "a={ A: 1, B: 2, C: 3 }", "{ A: 1, B: 2, C: 4 }"),
-    ("Values.Structs.Named", "a={ Name: \"name\", Age: 1 }", "REGISTERS{ Name: \"name\", Age: 2 }"),
+    ("Values.Structs.Named", "a={ Name: \"name\", Age: 1 }", "{ Name: \"name\", Age: 2 }"),
     (
         "Values.Structs.Outer",
         "a={ In: { S: 1, E: 2 }, O: null, F: { F: 1.5 } }",
@@ -115,9 +111,9 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ),
     ("Values.Structs.Overlaid", "a={ I: 1065353216, F: 1, B: 9 }", "{ I: 1065353216, F: 1, B: 10 }"),
     ("Values.Structs.Empty", "a={ } b=3", "3"),
-    ("Values.Structs.Vector2", "a={ X: 1.5, Y: 2.5 }", "REGISTERS{ X: 3, Y: 5 }"),
-    ("Values.Structs.Vector3", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "REGISTERS{ X: 3, Y: 5, Z: 7 }"),
-    ("Values.Structs.Vector4", "a={ X: 1.5, Y: 2.5, Z: 3.5, W: 4.5 }", "REGISTERS{ X: 3, Y: 5, Z: 7, W: 9 }"),
+    ("Values.Structs.Vector2", "a={ X: 1.5, Y: 2.5 }", "{ X: 3, Y: 5 }"),
+    ("Values.Structs.Vector3", "a={ X: 1.5, Y: 2.5, Z: 3.5 }", "{ X: 3, Y: 5, Z: 7 }"),
+    ("Values.Structs.Vector4", "a={ X: 1.5, Y: 2.5, Z: 3.5, W: 4.5 }", "{ X: 3, Y: 5, Z: 7, W: 9 }"),
     ("Values.Structs.Date", "a={ _dateData: 1000 } b={ _ticks: 24 }", "{ _dateData: 1024 }"),
     (
         "Values.Structs.Maybe",
@@ -132,7 +128,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     (
         "Values.Structs.Pair",
         "a={ First: 1, Second: \"second\" } b={ key: 2, value: { F: 2.5 } }",
-        "REGISTERS{ First: 2, Second: \"second\" }",
+        "{ First: 2, Second: \"second\" }",
     ),
     (
         "Values.Structs.Several",
@@ -149,7 +145,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     (
         "Values.Generic<Shapes.IntAndDouble>.Echo",
         "(Values.Generic<Shapes.IntAndDouble>) a={ I: 1, D: 2.5 }",
-        "REGISTERS{ I: 1, D: 2.5 }",
+        "{ I: 1, D: 2.5 }",
     ),
     ("Values.Generic<int32>.Choose<float32>", "a=1 b=2.5 c={ First: 3, Second: 4.5 }", "1"),
 ];
@@ -200,14 +196,9 @@ fn without_addresses(text: &str) -> String {
     parts.fold(first, |text, part| text + part.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
 }
 
-/// The expected values on a runtime: those that it does not provide are unreadable, and no others.
-fn expected(runtime: &Runtime, text: &str) -> String {
-    let text = text.replace("BEHIND", BEHIND).replace("NOWHERE", NOWHERE).replace("SHARED", SHARED);
-    match text.strip_prefix("REGISTERS") {
-        Some(_) if runtime.major < 5 && !runtime.is_windows() => IN_REGISTERS.to_owned(),
-        Some(value) => value.to_owned(),
-        None => text,
-    }
+/// The expected values, with the reasons why some are unreadable.
+fn expected(text: &str) -> String {
+    text.replace("BEHIND", BEHIND).replace("NOWHERE", NOWHERE).replace("SHARED", SHARED)
 }
 
 #[test]
@@ -226,8 +217,8 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
             let call = calls.get_mut(*name).filter(|of| !of.is_empty()).map(|of| of.remove(0));
             let (found_args, found_result) =
                 call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
-            ensure!(found_args == expected(&runtime, args), "{runtime}: {name} was called with {found_args}");
-            ensure!(found_result == expected(&runtime, result), "{runtime}: {name} returned {found_result}");
+            ensure!(found_args == expected(args), "{runtime}: {name} was called with {found_args}");
+            ensure!(found_result == expected(result), "{runtime}: {name} returned {found_result}");
         }
         for Shared { name, args, args_with_class } in SHARED_CODE {
             let call = calls.get(&shared_name(&runtime, name)).and_then(|of| of.first());
@@ -235,7 +226,7 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
                 call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
             let (args, result) = match has_shared_class(&runtime) {
                 true => (args_with_class.to_owned(), "(System.String)".to_owned()),
-                false => (expected(&runtime, args), expected(&runtime, "SHARED")),
+                false => (expected(args), expected("SHARED")),
             };
             let found = (without_addresses(found_args), found_result);
             ensure!(found == (args, &result), "{runtime}: {name}: {found:?}");
@@ -243,10 +234,7 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
         // Its fields have other names in each version.
         let decimals = calls.get("Values.Numbers.Decimal").and_then(|of| of.first()).context("no decimal")?;
         ensure!(decimals.0.contains(": 65536,") && decimals.0.contains(": 125"), "{runtime}: {decimals:?}");
-        ensure!(
-            expected(&runtime, "REGISTERS") == decimals.1 || decimals.1.contains(": 135"),
-            "{runtime}: {decimals:?}"
-        );
+        ensure!(decimals.1.contains(": 135"), "{runtime}: {decimals:?}");
 
         let too_many = calls.get("Values.Numbers.TooMany").and_then(|of| of.first()).context("not that many")?;
         let no_room = "<the method has more arguments than a hook has room for>";
@@ -328,11 +316,6 @@ fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Resu
 fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = both(&runtime, "PanicsWithValues")?;
-        if runtime.major < 5 {
-            // It has not asked for values there, at the risk of the application.
-            ensure!(outcome.stderr.contains("or accept the risk with `ValueHooks::VALUES_BEFORE_NET_5`"), "{outcome}");
-            continue;
-        }
         let quiet = "the profiler PanicsWithValues panicked in enter_with_args and is disabled";
         for text in ["with values\n", quiet] {
             ensure!(outcome.stderr.matches(text).count() == 1, "{text:?} once: {outcome}");
@@ -343,9 +326,7 @@ fn a_panic_with_values_is_reported_once_and_ends_the_profiler_only() -> Result<(
 
 #[test]
 fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Result<()> {
-    // .NET Core 3.1 itself does not do that: its wrapper around slow hooks reads freed memory, and the process ends by a
-    // signal (`ValueHooks::VALUES_BEFORE_NET_5` says so).
-    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5) {
+    for runtime in Runtime::all()? {
         let ways = [("ReadsValues", "Abandon", 4), ("ReadsValues", "Late", 2)];
         let inserted = [("ReadsValuesByIl", "Abandon", 4), ("ReadsValuesByIl", "Late", 2)];
         for (profiler, app, threads) in [ways, inserted].concat().repeat(5) {
@@ -362,8 +343,8 @@ fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Resul
 /// The runtime's slow path is not made for functions that native code calls: .NET 8 crashes there on a thread that it has not seen.
 #[test]
 fn functions_that_native_code_calls_are_left_alone() -> Result<()> {
-    // The program is for Linux, and for runtimes that have such functions.
-    for runtime in Runtime::all()?.into_iter().filter(|runtime| runtime.major >= 5 && !runtime.is_windows()) {
+    // The program is for Linux.
+    for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
         let outcome = Run::new(&runtime, "Native").profiler_named(LIBRARY, "ReadsValues").run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "42\n0\n2\n4\n6\n8\n10\n12\n14\n", "{outcome}");
@@ -421,11 +402,7 @@ fn values_by_inserted_code_are_those_of_the_runtimes_hooks() -> Result<()> {
                         _ => our_args == their_args,
                     };
                     ensure!(is_same_args, "{runtime}, {by}: {name} was called with {our_args}, not {their_args}");
-                    // Inserted code has the whole of what .NET Core 3.1 returns in registers.
-                    let is_same_result = match their_result.as_str() {
-                        IN_REGISTERS => our_result.starts_with('{') && our_result.ends_with('}'),
-                        _ => our_result == their_result,
-                    };
+                    let is_same_result = our_result == their_result;
                     ensure!(is_same_result, "{runtime}, {by}: {name} returned {our_result}, not {their_result}");
                 }
             }

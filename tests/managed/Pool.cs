@@ -13,7 +13,7 @@ using System.Threading;
 
 static class Pool
 {
-    // No Queue: .NET Core 3.1 does not find it where the compiler here does.
+    // Serves as a queue.
     static readonly List<int> pieces = new List<int>();
     static readonly object gate = new object();
     static bool isOver;

@@ -444,8 +444,7 @@ static class Threads
         Task[] tasks = new Task[200];
         for (int i = 0; i < tasks.Length; i++) tasks[i] = Asynchronous(i);
         Task.WaitAll(tasks);
-        Action abort = Aborted();
-        if (abort != null) abort();
+        Abort();
         for (int i = 0; i < 5; i++) new Finalized();
         GC.Collect(); GC.WaitForPendingFinalizers();
     }
@@ -470,29 +469,24 @@ static class Threads
         finally { Stacks.Probe(); await Task.Yield(); Stacks.Probe(); }
     }
 
-    // Where a thread can be aborted: ControlledExecution.Run of .NET 7.
-    static Action Aborted()
+    // By reflection: the compiler's libraries lack ControlledExecution.Run.
+    static void Abort()
     {
-        Type type = typeof(object).Assembly.GetType("System.Runtime.ControlledExecution");
-        MethodInfo run = type == null ? null : type.GetMethod("Run");
-        if (run == null) return null;
-        return () =>
+        MethodInfo run = typeof(object).Assembly.GetType("System.Runtime.ControlledExecution").GetMethod("Run");
+        CancellationTokenSource source = new CancellationTokenSource();
+        Action work = () =>
         {
-            CancellationTokenSource source = new CancellationTokenSource();
-            Action work = () =>
+            try
             {
-                try
-                {
-                    try { source.CancelAfter(20); for (;;) { Spin(); } }
-                    catch (ThreadAbortException) { Stacks.Probe(); Console.WriteLine("aborted"); }
-                }
-                finally { Stacks.Probe(); }
-            };
-            Stacks.Probe();
-            try { run.Invoke(null, new object[] { work, source.Token }); }
-            catch (TargetInvocationException) { Stacks.Probe(); }
-            Stacks.Probe();
+                try { source.CancelAfter(20); for (;;) { Spin(); } }
+                catch (ThreadAbortException) { Stacks.Probe(); Console.WriteLine("aborted"); }
+            }
+            finally { Stacks.Probe(); }
         };
+        Stacks.Probe();
+        try { run.Invoke(null, new object[] { work, source.Token }); }
+        catch (TargetInvocationException) { Stacks.Probe(); }
+        Stacks.Probe();
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)] static void Spin() { Stacks.Add(0); Thread.Sleep(1); }

@@ -13,7 +13,6 @@ impl ValueHooks for Counts {
     type Thread = u64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::FRAME;
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
@@ -40,7 +39,6 @@ impl ValueHooks for Sums {
     type Thread = i64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())

@@ -90,7 +90,7 @@ fn own(cx: &InCallback<'_>) -> (Duration, u64, u64) {
 }
 
 #[derive(Profiler)]
-#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E04", min_info = 10)]
+#[profiler(clsid = "C0A7E500-52B1-4F0E-8E5B-7A9C3D1F6E04")]
 struct Walks {
     in_c: InC,
     /// The times of turns.

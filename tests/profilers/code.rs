@@ -216,7 +216,7 @@ impl Callbacks for AsksAboutCode {
         }
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
         let known = *lock(&self.known);
         if let Some(known) = known {
             Self::ask_in_callback(cx, known);

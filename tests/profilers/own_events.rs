@@ -270,7 +270,7 @@ impl Callbacks for Attacks {
         self.0.write(cx, 2);
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
         self.0.write(cx, 1);
     }
 

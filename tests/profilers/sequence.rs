@@ -401,7 +401,7 @@ impl Callbacks for Sequence {
     fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {
         self.state().of_collection(cx, "RuntimeResumeFinished", "");
     }
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, reason: GcReason) {
         let mut state = self.state();
         state.objects_before = std::mem::take(&mut state.objects);
         state.of_collection(cx, "GarbageCollectionStarted", reason.to_string());

@@ -158,7 +158,6 @@ impl ValueHooks for Slow {
     type Thread = Thread;
     const UNWINDS: bool = true;
     const VALUES: HookValues = HookValues::all();
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
         self.0.select(cx, function)

@@ -199,8 +199,7 @@ impl Callbacks for Torture {
                 cx.remove_events(events)?;
             }
         }
-        // .NET Core 3.1 is not up to values: see `ValueHooks::VALUES_BEFORE_NET_5`.
-        if has("values") && cx.runtime_info()?.major >= 5 {
+        if has("values") {
             cx.hook_functions_with_values(StacksAndValues(Stacks(self.0.clone())))?;
         } else if has("hooks") {
             cx.hook_functions(Stacks(self.0.clone()))?;
@@ -283,7 +282,7 @@ impl Callbacks for Torture {
         self.0.walk(cx);
     }
 
-    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
         add(&self.0.counts.collections[0]);
     }
 

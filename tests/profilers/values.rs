@@ -27,7 +27,6 @@ impl ValueHooks for Writes {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
@@ -225,7 +224,6 @@ impl ValueHooks for Counts {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
@@ -348,7 +346,6 @@ impl ValueHooks for Looks {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::FRAME;
-    const VALUES_BEFORE_NET_5: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);

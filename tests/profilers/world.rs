@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use corprof::Guid;
-use corprof::args::{EventPipeEvent, GcReason, Generations, MovedRanges, SurvivingRanges};
+use corprof::args::EventPipeEvent;
 use corprof::context::Context;
 use corprof::events::{FieldType, Level};
 use corprof::info::{
@@ -21,7 +21,6 @@ use corprof::info::{
 use corprof::metadata::FieldDef;
 use corprof::prelude::*;
 use corprof::sync::Mutex;
-use corprof::tracker::{ObjectTracker, TrackedId};
 
 /// The state shared with the profiler thread.
 #[derive(Default)]
@@ -40,8 +39,6 @@ struct World {
     app_domain: Mutex<Option<AppDomainId>>,
     handles: Mutex<Vec<ObjectHandle>>,
     collections: AtomicU64,
-    tracker: ObjectTracker,
-    tracked: Mutex<Vec<(&'static str, TrackedId)>>,
 }
 
 /// Prints the answer of a call.
@@ -316,21 +313,6 @@ impl Callbacks for World {
             _ => return, // not the program's
         };
         tell(&format!("array_object_info {name}"), lengths);
-        if let Ok(id) = self.tracker.track(cx, object) {
-            self.tracked.lock(cx).push((name, id));
-        }
-    }
-
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations<'_>, _reason: GcReason) {
-        self.tracker.garbage_collection_started(cx, generations);
-    }
-
-    fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
-        self.tracker.moved_references(cx, ranges);
-    }
-
-    fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
-        self.tracker.surviving_references(cx, ranges);
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
@@ -340,9 +322,6 @@ impl Callbacks for World {
             tell("notified_exception_clause_info in exception_thrown", cx.notified_exception_clause_info().map(|_| ()));
             tell("array_object_info of none", cx.array_object_info(thrown).map(|_| ()));
             self.statics(cx);
-            if let Some(id) = tell("track", self.tracker.track(cx, thrown)) {
-                self.tracked.lock(cx).push(("thrown", id));
-            }
             for kind in [HandleKind::Weak, HandleKind::Strong, HandleKind::Pinned] {
                 if let Some(handle) = tell(&format!("create_handle {kind:?}"), cx.create_handle(thrown, kind)) {
                     let same = handle.get(cx).map(|object| object == Some(thrown));
@@ -362,13 +341,7 @@ impl Callbacks for World {
     }
 
     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
-        self.tracker.garbage_collection_finished(cx);
-        for &(name, id) in self.tracked.lock(cx).iter() {
-            let found = self.tracker.find(cx, id);
-            let class = found.and_then(|found| found.map(|object| cx.class_of(object)).transpose());
-            tell(&format!("tracked {name}"), class.map(|class| class.map(|class| cx.names().class(class).to_string())));
-        }
-        if self.tracked.lock(cx).iter().all(|(name, _)| *name != "thrown") {
+        if self.handles.lock(cx).is_empty() {
             return; // an early one: `force_gc` at the start
         }
         let number = self.collections.fetch_add(1, SeqCst);

@@ -28,7 +28,7 @@ const EMULATED: u32 = 5;
 /// ends 100 threads a second on .NET 10.
 const UNDER_WINE: u32 = 2;
 
-/// Programs with native threads that end, for which older runtimes on Linux abort now and then, with or without a profiler: they run
+/// Programs with native threads that end, for which .NET 8 on Linux aborts now and then, with or without a profiler: they run
 /// with tests/profilers/exited_threads.rs.
 const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Torture"];
 
@@ -55,14 +55,6 @@ impl Runtime {
         Ok(runtimes)
     }
 
-    /// [`all`](Self::all), and those with the smoke tests only, in which profilers load and get callbacks: .NET Core 3.1.
-    ///
-    /// # Errors
-    /// As [`all`](Self::all).
-    pub fn all_and_smoke() -> Result<Vec<Self>> {
-        Ok([Self::all()?, Self::named("CORPROF_SMOKE_RUNTIMES")?].concat())
-    }
-
     /// Those of [`all`](Self::all) that run `app`, a program in tests/managed/modern. None, and a line that says so, where
     /// there is no compiler for it.
     ///
@@ -87,16 +79,13 @@ impl Runtime {
         let lines = lines.map_err(|lines| anyhow!("{variable} is no text: {}", lines.display()))?;
         let runtime = |line: &str| {
             let (version, host) = line.split_once(' ').context("no host")?;
-            let mut numbers = version.split('.');
-            let mut number = || numbers.next().and_then(|number| number.parse().ok()).context("no version");
-            let (major, minor): (u32, u32) = (number()?, number()?);
+            let major = version.split('.').next().and_then(|number| number.parse().ok()).context("no version")?;
             let system = match &emulator {
                 Some(Emulator::Wine(_)) => " for Windows",
                 Some(Emulator::Qemu(_)) => " for arm64",
                 None => "",
             };
-            let name =
-                if major < 5 { format!(".NET Core {major}.{minor}{system}") } else { format!(".NET {major}{system}") };
+            let name = format!(".NET {major}{system}");
             anyhow::Ok(Self { name, major, host: host.into(), emulator: emulator.clone() })
         };
         let runtimes = lines.lines().map(|line| runtime(line).with_context(|| format!("`{line}` in {variable}")));

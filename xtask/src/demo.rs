@@ -43,7 +43,7 @@ const STANDARD: [(&str, &[&str]); 5] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask demo                               the sample application under `logger`
-  cargo xtask demo beeper --runtime 3.1          the same under `beeper`, on .NET Core 3.1
+  cargo xtask demo beeper --runtime 8            the same under `beeper`, on .NET 8
   cargo xtask demo logger -- path/to/App.dll x   your application, with its argument x
   cargo xtask demo sampler                       under `sampler`, a web service that works for some seconds; without ASP.NET or
                                                  a compiler for it, a pool of threads
@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "example")]
     library: Option<PathBuf>,
 
-    /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`
-    #[arg(long, value_name = "10|8|3.1|PATH")]
+    /// The runtime: 10, 8, or the path of a `dotnet`
+    #[arg(long, value_name = "10|8|PATH")]
     runtime: Option<Choice>,
 
     /// Build for Windows, and run on a runtime for Windows under Wine
@@ -289,7 +289,7 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
         (true, None) => windows_runtime(known::newest("win-x64"), &cache)?,
         (true, Some(Choice::Known(name))) => windows_runtime(name, &cache)?,
         (true, Some(Choice::Path(path))) => {
-            bail!("--windows runs on .NET 10, 8 or 3.1 for Windows, not on {}", path.display())
+            bail!("--windows runs on .NET 10 or 8 for Windows, not on {}", path.display())
         }
     };
     note(&runtime);

@@ -30,7 +30,7 @@ enum Source {
 }
 
 /// Every runtime that the project is tested on, the newest first.
-pub const KNOWN: [Known; 6] = [
+pub const KNOWN: [Known; 4] = [
     Known { name: "10", system: "linux-x64", source: Source::Folder("dotnet-10-linux-x64") },
     Known { name: "10", system: "win-x64", source: Source::Folder("dotnet-10-win-x64") },
     Known {
@@ -61,34 +61,6 @@ pub const KNOWN: [Known; 6] = [
             },
         ),
     },
-    Known {
-        name: "3.1",
-        system: "linux-x64",
-        source: Source::Wheel(
-            "dotnet-3.1.23-linux-x64",
-            Wheel {
-                package: "dotnetcore2",
-                version: "3.1.23",
-                platform: None,
-                folder: "dotnetcore2/bin",
-                sha256: "5f076ddc39da0c685e7de20ecb91ee81185928918ec86fbeb3bffc55dd867ab5",
-            },
-        ),
-    },
-    Known {
-        name: "3.1",
-        system: "win-x64",
-        source: Source::Wheel(
-            "dotnet-3.1.23-win-x64",
-            Wheel {
-                package: "dotnetcore2",
-                version: "3.1.23",
-                platform: Some("win_amd64"),
-                folder: "dotnetcore2/bin",
-                sha256: "e2528813677d7a080522336cb530442408d1e2aea76fa8657018fb532c03c252",
-            },
-        ),
-    },
 ];
 
 /// The message for a machine without .NET 10.
@@ -102,7 +74,7 @@ impl Known {
     /// If the project does not know such a runtime.
     pub fn find(name: &str, system: &str) -> Result<&'static Self> {
         KNOWN.iter().find(|known| known.name == name && known.system == system).with_context(|| {
-            format!("no .NET {name} for {system} is known: install .NET 3.1 or later and have `dotnet` on PATH")
+            format!("no .NET {name} for {system} is known: install .NET 8 or later and have `dotnet` on PATH")
         })
     }
 

@@ -20,10 +20,10 @@ use crate::runtime::{Runtime, Version};
 use crate::tools;
 use crate::wheel::hex;
 
-/// Declares the runtimes of the program: 3.1 or later, the newest available, without ICU.
+/// Declares the runtimes of the program: 8 or later, the newest available, without ICU.
 const RUNTIME_CONFIG: &str = r#"{
   "runtimeOptions": {
-    "framework": { "name": "Microsoft.NETCore.App", "version": "3.1.0" },
+    "framework": { "name": "Microsoft.NETCore.App", "version": "8.0.0" },
     "rollForward": "LatestMajor",
     "configProperties": { "System.Globalization.Invariant": true }
   }

@@ -16,7 +16,7 @@ use crate::process::{self, env_path, find_on_path};
 const FRAMEWORK: &str = "Microsoft.NETCore.App";
 
 /// The oldest runtime that corprof supports.
-const OLDEST: Version = Version { major: 3, minor: 1, patch: 0 };
+const OLDEST: Version = Version { major: 8, minor: 0, patch: 0 };
 
 /// An installed runtime.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,7 +184,7 @@ impl FromStr for Choice {
         if looks_like_path {
             Ok(Self::Path(path))
         } else {
-            Err("neither 10, nor 8, nor 3.1, nor the path of a `dotnet`".to_owned())
+            Err("neither 10, nor 8, nor the path of a `dotnet`".to_owned())
         }
     }
 }
@@ -274,9 +274,8 @@ mod tests {
     fn a_choice_is_a_name_or_a_path() {
         assert_eq!("8".parse(), Ok(Choice::Known("8")));
         assert_eq!("10.0".parse(), Ok(Choice::Known("10")));
-        assert_eq!("3.1".parse(), Ok(Choice::Known("3.1")));
         assert_eq!("/opt/dotnet".parse(), Ok(Choice::Path("/opt/dotnet".into())));
-        assert!("6".parse::<Choice>().unwrap_err().contains("3.1"));
+        assert!("3.1".parse::<Choice>().unwrap_err().contains("neither 10, nor 8"));
     }
 
     #[cfg(unix)]
@@ -288,7 +287,7 @@ mod tests {
         std::fs::write(&csc, "").unwrap();
         let sdk = dir.path().canonicalize().unwrap().join("sdk");
         let script = format!(
-            "#!/bin/sh\ncase $1 in\n--list-sdks) echo '3.1.0 [{0}]'; echo '8.0.204 [{0}]';;\n\
+            "#!/bin/sh\ncase $1 in\n--list-sdks) echo '6.0.1 [{0}]'; echo '8.0.204 [{0}]';;\n\
              *) echo 'Microsoft.NETCore.App 8.0.4 [x]';;\nesac\n",
             sdk.display()
         );
@@ -304,7 +303,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write_script(&dir.path().join("dotnet"), "#!/bin/sh\necho 'Microsoft.NETCore.App 2.1.3 [x]'\n");
         let error = Runtime::at(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("3.1.0 or later"), "{error}");
+        assert!(error.contains("8.0.0 or later"), "{error}");
         let error = Runtime::at(&dir.path().join("elsewhere")).unwrap_err().to_string();
         assert!(error.contains("no `dotnet` host at"), "{error}");
     }

@@ -67,8 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// The runtime: 10, 8 or 3.1, or the path of a `dotnet`. .NET 10 and 8 if it is not given
-    #[arg(long, value_name = "10|8|3.1|PATH")]
+    /// The runtime: 10, 8, or the path of a `dotnet`. .NET 10 and 8 if it is not given
+    #[arg(long, value_name = "10|8|PATH")]
     runtime: Option<Choice>,
 
     /// Have every run do this work; may be given several times
@@ -237,7 +237,7 @@ fn runtimes(args: &Args) -> Result<Vec<Runtime>> {
         (None, _) => known::in_full(None, get)?,
         (Some(Choice::Known(name)), _) => vec![get(name)?],
         (Some(choice), None) => vec![Choice::resolve(Some(choice), &cache)?],
-        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is 10, 8 or 3.1"),
+        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is 10 or 8"),
     };
     announce("The runtimes");
     runtimes.iter().for_each(note);

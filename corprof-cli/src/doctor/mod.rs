@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
 use corprof_launch::application::{Application, Wait};
+use corprof_launch::checks;
 use corprof_launch::checks::{Finding, Place};
 use corprof_launch::environment;
 use corprof_launch::image::{self, Image};
@@ -119,7 +120,8 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
         let cure = "is another tool connected to it, or is the process stopped? Try again when it is not";
         report.findings.push(Finding::new("runtime-does-not-answer", error.clone(), cure));
     }
-    let major = seen.runtime.as_ref().and_then(|version| version.split('.').next()?.parse().ok());
+    let major = seen.runtime.as_ref().and_then(|version| checks::major(version));
+    report.findings.extend(seen.runtime.as_ref().and_then(|version| checks::too_old(version)));
     report.good.push(format!("process {pid} runs .NET {}", seen.runtime.as_deref().unwrap_or("of an unknown version")));
     let Some(now) = &seen.variables else {
         let cure = "ask as the user of the process, or as root";
@@ -218,9 +220,9 @@ fn inspect_runtime(pid: u32) -> bool {
 fn said(witness: &Witness, has_runtime: bool, report: &mut Report) -> Result<()> {
     let testimonies = witness.testimonies()?;
     if testimonies.is_empty() && !has_runtime {
-        let what = "no .NET runtime of version 5 or later has started in the application";
-        let cure = "is it a .NET application? One compiled ahead of time (NativeAOT) has no profilers; .NET Core 3.1 does not \
-                    say what it does";
+        let what = "no .NET runtime has started in the application";
+        let cure = "is it a .NET application? One compiled ahead of time (NativeAOT) has no profilers, and others need .NET 8 or \
+                    later";
         report.findings.push(Finding::new("no-runtime", what, cure));
     }
     for testimony in &testimonies {
@@ -275,5 +277,7 @@ mod tests {
         assert_eq!(ids(&seen), ["runtime-does-not-answer", "variables-not-seen"]);
         let seen = Inspected { error: None, variables: Some(Vec::new()), ..seen };
         assert_eq!(ids(&seen), ["not-configured"]);
+        let seen = Inspected { runtime: Some("6.0.36".into()), ..seen };
+        assert_eq!(ids(&seen), ["runtime-too-old", "not-configured"]);
     }
 }

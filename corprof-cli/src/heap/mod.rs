@@ -29,7 +29,7 @@ use file::Format;
 ///
 /// Attaches a small profiler, which has the runtime suspend the application, collect the whole heap and report every object and
 /// reference. It writes them into a file in the folder for temporary files (TMPDIR; some 48 bytes an object), and detaches. The
-/// command prints how long the application stood still. .NET 8 collects once more afterwards. Needs .NET 5 or later.
+/// command prints how long the application stood still. .NET 8 collects once more afterwards.
 ///
 /// If the profiler cannot attach, because the process has another one or runs in a container, with --session, and on Windows, the
 /// runtime sends the same over the diagnostics port, through a buffer in the memory of the process. If an event is lost, the command fails and
@@ -214,5 +214,5 @@ fn now() -> u64 {
 
 /// The name of a snapshot of the process.
 fn title(info: &ProcessInfo) -> String {
-    info.entry_assembly.clone().unwrap_or_else(|| info.command_line.clone())
+    if info.entry_assembly.is_empty() { info.command_line.clone() } else { info.entry_assembly.clone() }
 }

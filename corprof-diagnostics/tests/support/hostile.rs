@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use corprof_diagnostics::ipc::{self, Advertise, HEADER_SIZE, Header};
 use corprof_diagnostics::nettrace::{Item, Limits, Reader};
-use corprof_diagnostics::{Environment, ProcessInfo, ProcessInfoVersion};
+use corprof_diagnostics::{Environment, ProcessInfo};
 use fastrand::Rng;
 
 use super::{Bytes, v4, v6};
@@ -95,11 +95,9 @@ pub(crate) fn read_trace(bytes: &[u8], limits: Limits) -> u64 {
 /// Decodes as every message that there is. Answers with how many it is.
 pub(crate) fn decode_message(bytes: &[u8]) -> u64 {
     let mut good = 0;
-    for version in [ProcessInfoVersion::V1, ProcessInfoVersion::V2, ProcessInfoVersion::V3] {
-        let info = ProcessInfo::decode(bytes, version);
-        good += u64::from(info.is_ok());
-        black_box(info.ok().and_then(|info| info.clr_major()));
-    }
+    let info = ProcessInfo::decode(bytes);
+    good += u64::from(info.is_ok());
+    black_box(info.ok().and_then(|info| info.clr_major()));
     if let Ok(environment) = Environment::decode(bytes) {
         good += 1;
         assert!(environment.iter().count() <= bytes.len());

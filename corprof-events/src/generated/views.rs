@@ -1325,7 +1325,7 @@ impl<'a> RuntimeView<'a> for TieredCompilationBackgroundJitStop {
     }
 }
 
-/// The runtime says what it did with a profiler (.NET 5).
+/// The runtime says what it did with a profiler.
 ///
 /// The event `ProfilerMessage`, number 299.
 #[derive(Clone, Copy, Debug)]

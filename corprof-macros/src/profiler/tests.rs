@@ -37,11 +37,11 @@ fn a_unit_struct_with_the_clsid_alone() {
 #[test]
 fn the_other_keys_in_one_attribute_or_several() {
     for attributes in [
-        quote! { #[profiler(no_export, min_info = 12, clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0",)] },
-        quote! { #[profiler(min_info = 0xC)] #[profiler(no_export)] #[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")] },
+        quote! { #[profiler(no_export, min_info = 15, clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0",)] },
+        quote! { #[profiler(min_info = 0xF)] #[profiler(no_export)] #[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")] },
     ] {
         let found = pretty(expand(quote! { #attributes struct Counter { count: u64 } }));
-        assert!(found.contains("const MIN_INFO: ::core::primitive::u8 = 12;"), "{found}");
+        assert!(found.contains("const MIN_INFO: ::core::primitive::u8 = 15;"), "{found}");
         assert!(found.contains("<Counter as ::core::default::Default>::default()"), "{found}");
         assert!(!found.contains("export!"), "{found}");
     }
@@ -78,10 +78,10 @@ fn each_mistake_in_the_attribute_has_its_message() {
         (quote! { #[profiler(#clsid, no_export = true)] }, "`no_export` takes no value"),
         (quote! { #[profiler(#clsid, notification_only = false)] }, "`notification_only` takes no value"),
         (quote! { #[profiler(#clsid, min_info)] }, "a value is missing: write `min_info = N`"),
-        (quote! { #[profiler(#clsid, min_info = 4)] }, "a whole number from 5 to 15"),
-        (quote! { #[profiler(#clsid, min_info = 16)] }, "a whole number from 5 to 15"),
-        (quote! { #[profiler(#clsid, min_info = 268)] }, "a whole number from 5 to 15"),
-        (quote! { #[profiler(#clsid, min_info = "12")] }, "a whole number from 5 to 15"),
+        (quote! { #[profiler(#clsid, min_info = 13)] }, "14 (.NET 8) or 15 (.NET 9)"),
+        (quote! { #[profiler(#clsid, min_info = 16)] }, "14 (.NET 8) or 15 (.NET 9)"),
+        (quote! { #[profiler(#clsid, min_info = 268)] }, "14 (.NET 8) or 15 (.NET 9)"),
+        (quote! { #[profiler(#clsid, min_info = "15")] }, "14 (.NET 8) or 15 (.NET 9)"),
         (
             quote! { #[profiler(#clsid, guid = 1)] },
             "unknown key: `#[profiler(…)]` takes `clsid = \"…\"`, `min_info = N`, `notification_only` and `no_export`",

@@ -151,7 +151,7 @@ pub struct InfoRow {
     pub interface: String,
     pub method: String,
     pub slot: usize,
-    pub since: String,
+    pub since: Option<String>,
     pub entry: Entry,
     #[serde(rename = "macro")]
     pub entry_macro: Option<String>,
@@ -169,8 +169,6 @@ pub struct InfoRow {
     pub obsolete: bool,
     pub errors: Vec<String>,
     pub macro_errors: Vec<String>,
-    #[serde(default)]
-    pub errors_only_3_1: Vec<String>,
     #[serde(default)]
     pub success_codes: Vec<String>,
     #[serde(default)]
@@ -253,8 +251,6 @@ pub struct CallbackRow {
     pub interface: String,
     pub method: String,
     pub slot: usize,
-    pub since: String,
-    pub made_since: Option<String>,
     pub entrypoint: String,
     pub gc: Gc,
     pub mode: Mode,

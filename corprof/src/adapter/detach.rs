@@ -36,7 +36,7 @@ use crate::session::panics::catch;
 use super::Adapter;
 
 /// When the runtime checks whether callbacks have ended. If this is shorter and the runtime wakes up late, it checks again only
-/// after five seconds, and before .NET 5 after ten minutes.
+/// after five seconds.
 const EXPECTED: Duration = Duration::from_millis(300);
 /// How long a wait lasts before it is reported.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -17,7 +17,7 @@ use crate::session::Attaching;
 use crate::session::ending::Stage;
 use crate::session::panics::catch;
 use crate::session::wire;
-use crate::session::{LEAST_INFO, first_runtime_with};
+use crate::session::{UnsupportedRuntime, first_runtime_with};
 
 use super::exception_pins::ExceptionPins;
 use super::settle;
@@ -124,7 +124,8 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(_: *
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// Gets the runtime's interface, sets the profiler's event mask, and calls the profiler's `initialize`.
+    /// Gets the runtime's interface, or refuses a runtime that is too old; sets the profiler's event mask; calls the profiler's
+    /// `initialize`.
     fn start(
         &self,
         runtime: Option<&IUnknown>,
@@ -140,7 +141,9 @@ impl<P: Profiler> Adapter<P> {
                 let code = error.downcast_ref::<Error>().map_or(E_FAIL, Error::code);
                 (if code.is_ok() { E_FAIL } else { code }, error.to_string())
             };
-            let info = self.prepare(runtime, phase).map_err(told)?;
+            let info = Info::negotiate(runtime, phase, Arc::clone(&self.state))
+                .map_err(|unsupported| (UnsupportedRuntime::CODE, unsupported.to_string()))?;
+            let info = self.prepare(info).map_err(told)?;
             // SAFETY: inside the gate, so the profiler has not been dropped.
             user(unsafe { self.profiler() }, info).map_err(told)
         };
@@ -164,11 +167,9 @@ impl<P: Profiler> Adapter<P> {
         code
     }
 
-    fn prepare(&self, runtime: &IUnknown, phase: Phase) -> Result<&Info, BoxError> {
-        let info = Info::negotiate(runtime, phase, Arc::clone(&self.state))?;
-        let needed = P::MIN_INFO.max(LEAST_INFO);
-        if info.version() < needed {
-            return Err(Box::new(TooOld { needed, offered: info.version() }));
+    fn prepare(&self, info: Info) -> Result<&Info, BoxError> {
+        if info.version() < P::MIN_INFO {
+            return Err(Box::new(TooOld { needed: P::MIN_INFO, offered: info.version() }));
         }
         let info = self.info.get_or_init(|| info);
         if let Some(pins) = ExceptionPins::for_runtime(info) {

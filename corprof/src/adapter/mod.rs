@@ -29,7 +29,6 @@ use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::catch_up::must_see;
-use crate::session::count_report;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
 use crate::session::slot::Inside;
@@ -190,9 +189,9 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
-        enter(this, event, subject, move |profiler, info, report| {
+        enter(this, event, subject, move |profiler, info| {
             // Also, the calling thread is inside the callback `event` until `user` returns.
-            user(profiler, &InCallback::new(info, heap_at(event), report))
+            user(profiler, &InCallback::new(info, heap_at(event)))
         })
     }
 }
@@ -210,7 +209,7 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
-        enter(this, event, subject, move |profiler, info, _| {
+        enter(this, event, subject, move |profiler, info| {
             // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
             // from sends only callbacks here from which a collection may start.
             user(profiler, &mut InTriggers::new(info))
@@ -221,14 +220,7 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
 /// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts, so there
 /// is no other.
 #[inline]
-unsafe fn enter<P: Profiler>(
-    this: *mut c_void,
-    event: Event,
-    subject: usize,
-    user: impl FnOnce(&P, &Info, u64),
-) -> HRESULT {
-    // Counted for a disabled profiler as well: objects move all the same.
-    let report = if event.reports_gc_moves() { count_report() } else { 0 };
+unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, user: impl FnOnce(&P, &Info)) -> HRESULT {
     let is_implemented = P::EVENTS.contains(event);
     let must_see = must_see(P::EVENTS, event);
     if !is_implemented && !must_see && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
@@ -256,7 +248,7 @@ unsafe fn enter<P: Profiler>(
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate, so the profiler has not been dropped.
             let profiler = unsafe { adapter.profiler() };
-            catch(|| user(profiler, info, report), || adapter.disable_after_panic(event.method()));
+            catch(|| user(profiler, info), || adapter.disable_after_panic(event.method()));
         };
         // The rare cases are outlined, so that the usual one saves no registers for them: 34.0 ns an object in place of 35.2
         // (`cargo xtask bench --only storm`, against `gate.enter` alone).
@@ -321,22 +313,6 @@ const fn heap_at(event: Event) -> Heap {
         // With HIGH_BASIC_GC alone these are also made for a background collection, while the threads run.
         Event::GarbageCollectionStarted | Event::GarbageCollectionFinished => Heap::StillIfMonitored,
         _ => Heap::Moves,
-    }
-}
-
-/// Whether an event reports moves of objects: trackers must not miss one. The runtime also makes the older forms of two of
-/// them, with the same content.
-impl Event {
-    /// Whether its callback reports which objects a collection moves or keeps.
-    #[inline]
-    const fn reports_gc_moves(self) -> bool {
-        matches!(
-            self,
-            Self::GarbageCollectionStarted
-                | Self::MovedReferences2
-                | Self::SurvivingReferences2
-                | Self::GarbageCollectionFinished
-        )
     }
 }
 

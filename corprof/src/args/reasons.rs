@@ -3,7 +3,6 @@
 //! Runtimes add values, so every list here is open: a value that corprof does not know becomes `Unknown`.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use corprof_sys as sys;
 use windows_core::BOOL;
@@ -101,7 +100,7 @@ open_enums! {
         Gen2 = COR_PRF_GC_GEN_2, "gen2";
         /// Large objects, which are not moved as a rule.
         LargeObjects = COR_PRF_GC_LARGE_OBJECT_HEAP, "large objects";
-        /// Pinned objects, which are never moved (.NET 5).
+        /// Pinned objects, which are never moved.
         PinnedObjects = COR_PRF_GC_PINNED_OBJECT_HEAP, "pinned objects";
     }
     /// The kind of root that keeps an object alive.
@@ -119,23 +118,21 @@ open_enums! {
 
 /// The generations that a collection collects.
 ///
-/// It ends with its callback, so that an [`ObjectTracker`](crate::tracker::ObjectTracker) cannot receive the generations of an
-/// earlier collection. [`iter`](Self::iter) returns values that may be kept.
+/// [`iter`](Self::iter) returns them one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Generations<'cb> {
+pub struct Generations {
     /// One bit for each generation.
     bits: u32,
-    _callback: PhantomData<&'cb ()>,
 }
 
-impl Generations<'_> {
+impl Generations {
     /// # Safety
     /// `collected` is null or points at `count` truth values.
     pub(crate) unsafe fn new(count: i32, collected: *const BOOL) -> Self {
         // SAFETY: the caller's promise; a negative count means none.
         let flags = unsafe { crate::session::wire::slice(u32::try_from(count).unwrap_or(0), collected) };
         let bits = flags.iter().take(32).enumerate().fold(0, |bits, (n, flag)| bits | u32::from(flag.as_bool()) << n);
-        Self { bits, _callback: PhantomData }
+        Self { bits }
     }
 
     /// The collected generations, youngest first.
@@ -150,7 +147,7 @@ impl Generations<'_> {
     }
 }
 
-impl fmt::Display for Generations<'_> {
+impl fmt::Display for Generations {
     /// The generations, with a plus sign between them: `gen0+gen1`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, generation) in self.iter().enumerate() {
@@ -160,7 +157,7 @@ impl fmt::Display for Generations<'_> {
     }
 }
 
-impl fmt::Debug for Generations<'_> {
+impl fmt::Debug for Generations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Generations({self})")
     }

@@ -44,7 +44,6 @@ use corprof_sys as sys;
 use crate::context::{InAttach, InInitialize, InTriggers};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
-use crate::info::RuntimeKind;
 use crate::session::ending::{DETACH, Stage};
 use crate::session::panics::ProfilerState;
 
@@ -147,8 +146,8 @@ impl Detacher {
 
     fn new(cx: &InTriggers<'_>) -> Result<Self> {
         let runtime = cx.runtime_info()?;
-        // Some flags prevent a detach on older runtimes only.
-        cx.profiler().ending.set_lenient(runtime.kind == RuntimeKind::Core && runtime.major >= 10);
+        // Some flags prevent a detach up to .NET 9 only.
+        cx.profiler().ending.set_lenient(runtime.major >= 10);
         Ok(Self(Arc::clone(cx.profiler())))
     }
 }

@@ -225,7 +225,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../corprof-sys/gen/contracts.toml");
         let table: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
         let rows = ["info", "callback"].into_iter().filter_map(|section| table.get(section)?.as_array()).flatten();
-        let lists = rows.flat_map(|row| ["errors", "macro_errors", "errors_only_3_1"].map(|key| row.get(key)));
+        let lists = rows.flat_map(|row| ["errors", "macro_errors"].map(|key| row.get(key)));
         let names: HashSet<&str> =
             lists.flatten().filter_map(toml::Value::as_array).flatten().filter_map(toml::Value::as_str).collect();
         assert!(names.len() > 40, "{names:?}");

@@ -31,7 +31,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: startup only. There is no EE Thread yet, so the sync check passes; still little can be asked because no metadata is loaded. ELT hooks and immutable flags are set here.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::Initialize`).
+    /// In the IDL: `ICorProfilerCallback::Initialize`.
     #[doc(alias = "Initialize")]
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         Ok(())
@@ -44,7 +44,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: not delivered to an attached profiler that has detached; other callbacks may still arrive on other threads while it runs.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::Shutdown`).
+    /// In the IDL: `ICorProfilerCallback::Shutdown`.
     #[doc(alias = "Shutdown")]
     fn shutdown(&self, cx: &mut InTriggers<'_>) {}
     /// An application domain is being created.
@@ -53,7 +53,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainCreationStarted`).
+    /// In the IDL: `ICorProfilerCallback::AppDomainCreationStarted`.
     #[doc(alias = "AppDomainCreationStarted")]
     fn app_domain_creation_started(
         &self,
@@ -66,7 +66,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainCreationFinished`).
+    /// In the IDL: `ICorProfilerCallback::AppDomainCreationFinished`.
     #[doc(alias = "AppDomainCreationFinished")]
     fn app_domain_creation_finished(
         &self,
@@ -80,9 +80,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: CoreCLR has one AppDomain: at process shutdown if at all (call site only verified in 3.1).
+    /// Note: CoreCLR has one AppDomain: at process shutdown if at all.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainShutdownStarted`).
+    /// In the IDL: `ICorProfilerCallback::AppDomainShutdownStarted`.
     #[doc(alias = "AppDomainShutdownStarted")]
     fn app_domain_shutdown_started(
         &self,
@@ -95,9 +95,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: CoreCLR has one AppDomain: at process shutdown if at all (call site only verified in 3.1).
+    /// Note: CoreCLR has one AppDomain: at process shutdown if at all.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AppDomainShutdownFinished`).
+    /// In the IDL: `ICorProfilerCallback::AppDomainShutdownFinished`.
     #[doc(alias = "AppDomainShutdownFinished")]
     fn app_domain_shutdown_finished(
         &self,
@@ -111,7 +111,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyLoadStarted`).
+    /// In the IDL: `ICorProfilerCallback::AssemblyLoadStarted`.
     #[doc(alias = "AssemblyLoadStarted")]
     fn assembly_load_started(
         &self,
@@ -124,7 +124,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyLoadFinished`).
+    /// In the IDL: `ICorProfilerCallback::AssemblyLoadFinished`.
     #[doc(alias = "AssemblyLoadFinished")]
     fn assembly_load_finished(
         &self,
@@ -138,11 +138,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Runtimes before .NET 8.0 never make it.
-    ///
     /// Note: collectible assemblies; dotnet/runtime issue 86178 is of the runtimes that never make it.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyUnloadStarted`).
+    /// In the IDL: `ICorProfilerCallback::AssemblyUnloadStarted`.
     #[doc(alias = "AssemblyUnloadStarted")]
     fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {}
     /// An assembly has been unloaded; its id is dead.
@@ -153,7 +151,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: collectible assemblies.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::AssemblyUnloadFinished`).
+    /// In the IDL: `ICorProfilerCallback::AssemblyUnloadFinished`.
     #[doc(alias = "AssemblyUnloadFinished")]
     fn assembly_unload_finished(
         &self,
@@ -167,7 +165,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleLoadStarted`).
+    /// In the IDL: `ICorProfilerCallback::ModuleLoadStarted`.
     #[doc(alias = "ModuleLoadStarted")]
     fn module_load_started(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {}
     /// A module has been loaded, or could not be. Its metadata can be read from here on; its assembly may not be known before `module_attached_to_assembly`.
@@ -176,7 +174,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleLoadFinished`).
+    /// In the IDL: `ICorProfilerCallback::ModuleLoadFinished`.
     #[doc(alias = "ModuleLoadFinished")]
     fn module_load_finished(
         &self,
@@ -192,7 +190,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: collectible assemblies.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleUnloadStarted`).
+    /// In the IDL: `ICorProfilerCallback::ModuleUnloadStarted`.
     #[doc(alias = "ModuleUnloadStarted")]
     fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {}
     /// A module has been unloaded; its id and those of its classes and functions are dead.
@@ -203,7 +201,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: collectible assemblies.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleUnloadFinished`).
+    /// In the IDL: `ICorProfilerCallback::ModuleUnloadFinished`.
     #[doc(alias = "ModuleUnloadFinished")]
     fn module_unload_finished(
         &self,
@@ -217,7 +215,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ModuleAttachedToAssembly`).
+    /// In the IDL: `ICorProfilerCallback::ModuleAttachedToAssembly`.
     #[doc(alias = "ModuleAttachedToAssembly")]
     fn module_attached_to_assembly(
         &self,
@@ -233,7 +231,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: not made for classes of arrays.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadStarted`).
+    /// In the IDL: `ICorProfilerCallback::ClassLoadStarted`.
     #[doc(alias = "ClassLoadStarted")]
     fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>) {}
     /// A class has been loaded, or could not be.
@@ -244,7 +242,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: not made for classes of arrays.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassLoadFinished`).
+    /// In the IDL: `ICorProfilerCallback::ClassLoadFinished`.
     #[doc(alias = "ClassLoadFinished")]
     fn class_load_finished(
         &self,
@@ -260,7 +258,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: collectible assemblies; not made for classes of arrays.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassUnloadStarted`).
+    /// In the IDL: `ICorProfilerCallback::ClassUnloadStarted`.
     #[doc(alias = "ClassUnloadStarted")]
     fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {}
     /// A class has been unloaded; its id is dead.
@@ -271,7 +269,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: collectible assemblies; not made for classes of arrays.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ClassUnloadFinished`).
+    /// In the IDL: `ICorProfilerCallback::ClassUnloadFinished`.
     #[doc(alias = "ClassUnloadFinished")]
     fn class_unload_finished(
         &self,
@@ -287,7 +285,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::FunctionUnloadStarted`).
+    /// In the IDL: `ICorProfilerCallback::FunctionUnloadStarted`.
     #[doc(alias = "FunctionUnloadStarted")]
     fn function_unload_started(&self, cx: &InCallback<'_>, function: FunctionId) {}
     /// The compiler begins to compile a function. The profiler may set another body here.
@@ -296,7 +294,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: fIsSafeToBlock is always TRUE.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCompilationStarted`).
+    /// In the IDL: `ICorProfilerCallback::JITCompilationStarted`.
     #[doc(alias = "JITCompilationStarted")]
     fn jit_compilation_started(
         &self,
@@ -310,7 +308,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: fIsSafeToBlock is given (the contract is preemptive).
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCompilationFinished`).
+    /// In the IDL: `ICorProfilerCallback::JITCompilationFinished`.
     #[doc(alias = "JITCompilationFinished")]
     fn jit_compilation_finished(
         &self,
@@ -327,7 +325,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCachedFunctionSearchStarted`).
+    /// In the IDL: `ICorProfilerCallback::JITCachedFunctionSearchStarted`.
     #[doc(alias = "JITCachedFunctionSearchStarted")]
     fn jit_cached_function_search_started(
         &self,
@@ -344,7 +342,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITCachedFunctionSearchFinished`).
+    /// In the IDL: `ICorProfilerCallback::JITCachedFunctionSearchFinished`.
     #[doc(alias = "JITCachedFunctionSearchFinished")]
     fn jit_cached_function_search_finished(
         &self,
@@ -358,7 +356,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITFunctionPitched`).
+    /// In the IDL: `ICorProfilerCallback::JITFunctionPitched`.
     #[doc(alias = "JITFunctionPitched")]
     fn jit_function_pitched(&self, cx: &InCallback<'_>, function: FunctionId) {}
     /// The compiler wants to inline `callee` into `caller`: return `true` to allow it, `false` to forbid it.
@@ -367,7 +365,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::JITInlining`).
+    /// In the IDL: `ICorProfilerCallback::JITInlining`.
     #[doc(alias = "JITInlining")]
     fn jit_inlining(
         &self,
@@ -385,7 +383,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: not for GC-special threads.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadCreated`).
+    /// In the IDL: `ICorProfilerCallback::ThreadCreated`.
     #[doc(alias = "ThreadCreated")]
     fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {}
     /// A managed thread has ended; its id is dead when this returns.
@@ -396,7 +394,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: the runtime reports the ends of threads that it did not create under the thread store lock, which SuspendRuntime takes: do not wait here for a thread that is about to suspend (seen on .NET 8: the process hangs).
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadDestroyed`).
+    /// In the IDL: `ICorProfilerCallback::ThreadDestroyed`.
     #[doc(alias = "ThreadDestroyed")]
     fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {}
     /// A managed thread is now carried by the operating-system thread with this id.
@@ -405,7 +403,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: not for GC-special threads.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ThreadAssignedToOSThread`).
+    /// In the IDL: `ICorProfilerCallback::ThreadAssignedToOSThread`.
     #[doc(alias = "ThreadAssignedToOSThread")]
     fn thread_assigned_to_os_thread(
         &self,
@@ -421,7 +419,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientInvocationStarted`).
+    /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationStarted`.
     #[doc(alias = "RemotingClientInvocationStarted")]
     fn remoting_client_invocation_started(&self, cx: &InCallback<'_>) {}
     /// A remoting client sends a message (.NET Framework).
@@ -432,7 +430,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientSendingMessage`).
+    /// In the IDL: `ICorProfilerCallback::RemotingClientSendingMessage`.
     #[doc(alias = "RemotingClientSendingMessage")]
     fn remoting_client_sending_message(
         &self,
@@ -448,7 +446,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientReceivingReply`).
+    /// In the IDL: `ICorProfilerCallback::RemotingClientReceivingReply`.
     #[doc(alias = "RemotingClientReceivingReply")]
     fn remoting_client_receiving_reply(
         &self,
@@ -464,7 +462,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingClientInvocationFinished`).
+    /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationFinished`.
     #[doc(alias = "RemotingClientInvocationFinished")]
     fn remoting_client_invocation_finished(&self, cx: &InCallback<'_>) {}
     /// A remoting server has a message (.NET Framework).
@@ -475,7 +473,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerReceivingMessage`).
+    /// In the IDL: `ICorProfilerCallback::RemotingServerReceivingMessage`.
     #[doc(alias = "RemotingServerReceivingMessage")]
     fn remoting_server_receiving_message(
         &self,
@@ -491,7 +489,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerInvocationStarted`).
+    /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationStarted`.
     #[doc(alias = "RemotingServerInvocationStarted")]
     fn remoting_server_invocation_started(&self, cx: &InCallback<'_>) {}
     /// The method that a remoting message requested has returned (.NET Framework).
@@ -502,7 +500,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerInvocationReturned`).
+    /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationReturned`.
     #[doc(alias = "RemotingServerInvocationReturned")]
     fn remoting_server_invocation_returned(&self, cx: &InCallback<'_>) {}
     /// A remoting server sends its reply (.NET Framework).
@@ -513,7 +511,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RemotingServerSendingReply`).
+    /// In the IDL: `ICorProfilerCallback::RemotingServerSendingReply`.
     #[doc(alias = "RemotingServerSendingReply")]
     fn remoting_server_sending_reply(
         &self,
@@ -529,7 +527,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::UnmanagedToManagedTransition`).
+    /// In the IDL: `ICorProfilerCallback::UnmanagedToManagedTransition`.
     #[doc(alias = "UnmanagedToManagedTransition")]
     fn unmanaged_to_managed_transition(
         &self,
@@ -545,7 +543,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ManagedToUnmanagedTransition`).
+    /// In the IDL: `ICorProfilerCallback::ManagedToUnmanagedTransition`.
     #[doc(alias = "ManagedToUnmanagedTransition")]
     fn managed_to_unmanaged_transition(
         &self,
@@ -559,7 +557,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block on another managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendStarted`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeSuspendStarted`.
     #[doc(alias = "RuntimeSuspendStarted")]
     fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {}
     /// All managed threads are suspended.
@@ -568,7 +566,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: managed threads are stopped: do not wait for one.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendFinished`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeSuspendFinished`.
     #[doc(alias = "RuntimeSuspendFinished")]
     fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {}
     /// The runtime has given up suspending the managed threads.
@@ -577,7 +575,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block on another managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeSuspendAborted`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeSuspendAborted`.
     #[doc(alias = "RuntimeSuspendAborted")]
     fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {}
     /// The runtime begins to resume the managed threads.
@@ -588,7 +586,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: default macro, hence triggering Info calls pass the check although managed threads are still stopped.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeResumeStarted`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeResumeStarted`.
     #[doc(alias = "RuntimeResumeStarted")]
     fn runtime_resume_started(&self, cx: &InCallback<'_>) {}
     /// The managed threads run again.
@@ -597,7 +595,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeResumeFinished`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeResumeFinished`.
     #[doc(alias = "RuntimeResumeFinished")]
     fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {}
     /// A managed thread has been suspended. Allocate nothing and take no lock: the thread may be inside the allocator.
@@ -608,7 +606,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: allocate nothing and take no lock: the named thread may be stopped by the operating system while it holds one.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadSuspended`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeThreadSuspended`.
     #[doc(alias = "RuntimeThreadSuspended")]
     fn runtime_thread_suspended(&self, cx: &Info, thread: Inert<ThreadId>) {}
     /// A managed thread runs again.
@@ -617,7 +615,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: allocate nothing and take no lock: the named thread may be stopped by the operating system while it holds one.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RuntimeThreadResumed`).
+    /// In the IDL: `ICorProfilerCallback::RuntimeThreadResumed`.
     #[doc(alias = "RuntimeThreadResumed")]
     fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: Inert<ThreadId>) {}
     /// A compacting collection has moved these ranges of the heap. Lengths are limited to 4 GiB: prefer `moved_references2`.
@@ -626,9 +624,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Note: high MONITOR_GC_MOVED_OBJECTS alone delivered it in 3.1; since several profilers are supported (.NET 6) the per-profiler gate tests MONITOR_GC only. Follows MovedReferences2.
+    /// Note: high MONITOR_GC_MOVED_OBJECTS alone does not deliver it: the per-profiler gate tests MONITOR_GC only. Follows MovedReferences2.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::MovedReferences`).
+    /// In the IDL: `ICorProfilerCallback::MovedReferences`.
     #[doc(alias = "MovedReferences")]
     fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
     /// An object has been allocated on the heap; its fields are not set yet. From .NET 10 on, boxes made by unoptimised code are not reported: the runtime's managed code makes them, and does not check for a profiler.
@@ -639,7 +637,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: high PINNEDOBJECT_ALLOCATED alone delivers nothing: neither the call site nor the per-profiler gate tests it.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ObjectAllocated`).
+    /// In the IDL: `ICorProfilerCallback::ObjectAllocated`.
     #[doc(alias = "ObjectAllocated")]
     fn object_allocated(
         &self,
@@ -655,7 +653,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: broken in 6.0.0; .NET 11 lets HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC turn it off.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ObjectsAllocatedByClass`).
+    /// In the IDL: `ICorProfilerCallback::ObjectsAllocatedByClass`.
     #[doc(alias = "ObjectsAllocatedByClass")]
     fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {}
     /// The objects that a surviving object refers to. The set is complete only after a full, blocking collection.
@@ -664,7 +662,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ObjectReferences`).
+    /// In the IDL: `ICorProfilerCallback::ObjectReferences`.
     #[doc(alias = "ObjectReferences")]
     fn object_references(
         &self,
@@ -679,7 +677,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::RootReferences`).
+    /// In the IDL: `ICorProfilerCallback::RootReferences`.
     #[doc(alias = "RootReferences")]
     fn root_references(&self, cx: &InCallback<'_>, roots: &[Option<ObjectId<'_>>]) {}
     /// An exception has been thrown.
@@ -688,7 +686,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionThrown`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionThrown`.
     #[doc(alias = "ExceptionThrown")]
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {}
     /// The search for a handler enters this function.
@@ -697,7 +695,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFunctionEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionSearchFunctionEnter`.
     #[doc(alias = "ExceptionSearchFunctionEnter")]
     fn exception_search_function_enter(
         &self,
@@ -710,7 +708,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFunctionLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionSearchFunctionLeave`.
     #[doc(alias = "ExceptionSearchFunctionLeave")]
     fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {}
     /// A filter of this function is about to run.
@@ -719,7 +717,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFilterEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionSearchFilterEnter`.
     #[doc(alias = "ExceptionSearchFilterEnter")]
     fn exception_search_filter_enter(
         &self,
@@ -732,7 +730,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchFilterLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionSearchFilterLeave`.
     #[doc(alias = "ExceptionSearchFilterLeave")]
     fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {}
     /// This function will catch the exception: the search is over.
@@ -741,7 +739,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionSearchCatcherFound`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionSearchCatcherFound`.
     #[doc(alias = "ExceptionSearchCatcherFound")]
     fn exception_search_catcher_found(
         &self,
@@ -754,7 +752,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionOSHandlerEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerEnter`.
     #[doc(alias = "ExceptionOSHandlerEnter")]
     fn exception_os_handler_enter(&self, cx: &InCallback<'_>, unused: usize) {}
     /// An operating-system handler has been left.
@@ -763,7 +761,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionOSHandlerLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerLeave`.
     #[doc(alias = "ExceptionOSHandlerLeave")]
     fn exception_os_handler_leave(&self, cx: &InCallback<'_>, unused: usize) {}
     /// This function's frame is being unwound.
@@ -772,7 +770,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block: a collection may wait for this thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFunctionEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFunctionEnter`.
     #[doc(alias = "ExceptionUnwindFunctionEnter")]
     fn exception_unwind_function_enter(
         &self,
@@ -785,7 +783,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block: a collection may wait for this thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFunctionLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFunctionLeave`.
     #[doc(alias = "ExceptionUnwindFunctionLeave")]
     fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {}
     /// A finally (or fault) block of this function is about to run.
@@ -794,7 +792,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block: cooperative mode, a collection waits for this thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFinallyEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFinallyEnter`.
     #[doc(alias = "ExceptionUnwindFinallyEnter")]
     fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {}
     /// The finally block has run.
@@ -803,7 +801,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block: cooperative mode, a collection waits for this thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionUnwindFinallyLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFinallyLeave`.
     #[doc(alias = "ExceptionUnwindFinallyLeave")]
     fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {}
     /// The catch block of this function is about to run.
@@ -812,7 +810,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: do not block: cooperative mode, a collection waits for this thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCatcherEnter`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionCatcherEnter`.
     #[doc(alias = "ExceptionCatcherEnter")]
     fn exception_catcher_enter(
         &self,
@@ -826,7 +824,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCatcherLeave`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionCatcherLeave`.
     #[doc(alias = "ExceptionCatcherLeave")]
     fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {}
     /// A COM wrapper's vtable has been created for a class. `vtable` is its address.
@@ -839,7 +837,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::COMClassicVTableCreated`).
+    /// In the IDL: `ICorProfilerCallback::COMClassicVTableCreated`.
     #[doc(alias = "COMClassicVTableCreated")]
     fn com_classic_vtable_created(
         &self,
@@ -861,7 +859,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::COMClassicVTableDestroyed`).
+    /// In the IDL: `ICorProfilerCallback::COMClassicVTableDestroyed`.
     #[doc(alias = "COMClassicVTableDestroyed")]
     fn com_classic_vtable_destroyed(
         &self,
@@ -878,7 +876,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCLRCatcherFound`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherFound`.
     #[doc(alias = "ExceptionCLRCatcherFound")]
     fn exception_clr_catcher_found(&self, cx: &InCallback<'_>) {}
     /// The runtime's own code has caught the exception (.NET Framework).
@@ -889,7 +887,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback::ExceptionCLRCatcherExecute`).
+    /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherExecute`.
     #[doc(alias = "ExceptionCLRCatcherExecute")]
     fn exception_clr_catcher_execute(&self, cx: &InCallback<'_>) {}
     /// A managed thread has been given a name.
@@ -900,7 +898,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: also made for a thread that is never started, which no other callback reports, and whose memory may be freed at any time (live).
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::ThreadNameChanged`).
+    /// In the IDL: `ICorProfilerCallback2::ThreadNameChanged`.
     #[doc(alias = "ThreadNameChanged")]
     fn thread_name_changed(
         &self,
@@ -914,12 +912,12 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::GarbageCollectionStarted`).
+    /// In the IDL: `ICorProfilerCallback2::GarbageCollectionStarted`.
     #[doc(alias = "GarbageCollectionStarted")]
     fn garbage_collection_started(
         &self,
         cx: &InCallback<'_>,
-        generations: Generations<'_>,
+        generations: Generations,
         reason: GcReason,
     ) {}
     /// These ranges of the heap have survived a collection that did not move them. Lengths are limited to 4 GiB: prefer `surviving_references2`.
@@ -930,7 +928,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: see MovedReferences. Follows SurvivingReferences2.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::SurvivingReferences`).
+    /// In the IDL: `ICorProfilerCallback2::SurvivingReferences`.
     #[doc(alias = "SurvivingReferences")]
     fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
     /// A garbage collection has ended. With `HIGH_BASIC_GC` alone there can be more of these than of `garbage_collection_started`, because background collections report their two ends differently: count one of the two, not their difference.
@@ -941,7 +939,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: with HIGH_BASIC_GC and no MONITOR_GC it is also made at the end of a background collection, while the threads run.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::GarbageCollectionFinished`).
+    /// In the IDL: `ICorProfilerCallback2::GarbageCollectionFinished`.
     #[doc(alias = "GarbageCollectionFinished")]
     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {}
     /// An object has been put into the finalizer's queue.
@@ -952,9 +950,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: called during a collection although its macro and contract say that it may trigger one: treat it as no-trigger and do not block.
     ///
-    /// Note: objects are marked while it is made: the lowest bit of an object's first word is set (live, .NET 8 and 3.1). GetClassFromObject, GetObjectSize2, GetObjectGeneration and IsFrozenObject mask it; GetArrayObjectInfo crashes and EnumerateObjectReferences finds nothing.
+    /// Note: objects are marked while it is made: the lowest bit of an object's first word is set (live, .NET 8). GetClassFromObject, GetObjectSize2, GetObjectGeneration and IsFrozenObject mask it; GetArrayObjectInfo crashes and EnumerateObjectReferences finds nothing.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::FinalizeableObjectQueued`).
+    /// In the IDL: `ICorProfilerCallback2::FinalizeableObjectQueued`.
     #[doc(alias = "FinalizeableObjectQueued")]
     fn finalizeable_object_queued(
         &self,
@@ -968,7 +966,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::RootReferences2`).
+    /// In the IDL: `ICorProfilerCallback2::RootReferences2`.
     #[doc(alias = "RootReferences2")]
     fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {}
     /// A garbage-collection handle has been created, on this thread, inside the call that creates it. If that call is `create_handle`, do not take a lock here that is held around it.
@@ -977,7 +975,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: cooperative when an initial object is given, otherwise any.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::HandleCreated`).
+    /// In the IDL: `ICorProfilerCallback2::HandleCreated`.
     #[doc(alias = "HandleCreated")]
     fn handle_created(
         &self,
@@ -989,7 +987,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback2::HandleDestroyed`).
+    /// In the IDL: `ICorProfilerCallback2::HandleDestroyed`.
     #[doc(alias = "HandleDestroyed")]
     fn handle_destroyed(&self, cx: &InCallback<'_>, handle: HandleId) {}
     /// The profiler has been attached to a running application; `initialize` is not called then. Without this method an attach fails.
@@ -998,7 +996,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: attach only, in place of Initialize; only flags in the allowable-after-attach masks may be set. With concurrent GC on, MONITOR_GC can only be set here.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::InitializeForAttach`).
+    /// In the IDL: `ICorProfilerCallback3::InitializeForAttach`.
     #[doc(alias = "InitializeForAttach")]
     fn initialize_for_attach(
         &self,
@@ -1015,7 +1013,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: attach only; callbacks may arrive before it: enumerate modules and threads from here and tolerate duplicates.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::ProfilerAttachComplete`).
+    /// In the IDL: `ICorProfilerCallback3::ProfilerAttachComplete`.
     #[doc(alias = "ProfilerAttachComplete")]
     fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {}
     /// The runtime has released a profiler that requested its detach by a raw `RequestProfilerDetach`; all calls return errors from now on. A profiler that detaches by its [`Detacher`](crate::detach::Detacher) gets [`shutdown`](Self::shutdown) instead.
@@ -1024,7 +1022,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: the status is Detaching: every Info call with an entry macro answers CORPROF_E_PROFILER_DETACHING. The library is unloaded afterwards.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback3::ProfilerDetachSucceeded`).
+    /// In the IDL: `ICorProfilerCallback3::ProfilerDetachSucceeded`.
     #[doc(alias = "ProfilerDetachSucceeded")]
     fn profiler_detach_succeeded(&self) {}
     /// The compiler begins to compile a function again, for a ReJIT request.
@@ -1035,7 +1033,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a notification-only profiler.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::ReJITCompilationStarted`).
+    /// In the IDL: `ICorProfilerCallback4::ReJITCompilationStarted`.
     #[doc(alias = "ReJITCompilationStarted")]
     fn rejit_compilation_started(
         &self,
@@ -1052,7 +1050,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a notification-only profiler.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::GetReJITParameters`).
+    /// In the IDL: `ICorProfilerCallback4::GetReJITParameters`.
     #[doc(alias = "GetReJITParameters")]
     fn get_rejit_parameters(
         &self,
@@ -1069,7 +1067,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a notification-only profiler.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::ReJITCompilationFinished`).
+    /// In the IDL: `ICorProfilerCallback4::ReJITCompilationFinished`.
     #[doc(alias = "ReJITCompilationFinished")]
     fn rejit_compilation_finished(
         &self,
@@ -1087,7 +1085,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a notification-only profiler.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::ReJITError`).
+    /// In the IDL: `ICorProfilerCallback4::ReJITError`.
     #[doc(alias = "ReJITError")]
     fn rejit_error(
         &self,
@@ -1105,7 +1103,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: see MovedReferences. Precedes it.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::MovedReferences2`).
+    /// In the IDL: `ICorProfilerCallback4::MovedReferences2`.
     #[doc(alias = "MovedReferences2")]
     fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
     /// These ranges of the heap have survived a collection that did not move them. Comes before `surviving_references`, with the same ranges.
@@ -1116,7 +1114,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: see MovedReferences. Precedes SurvivingReferences.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback4::SurvivingReferences2`).
+    /// In the IDL: `ICorProfilerCallback4::SurvivingReferences2`.
     #[doc(alias = "SurvivingReferences2")]
     fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
     /// The pairs that a ConditionalWeakTable holds together: `value` lives as long as `key`.
@@ -1125,7 +1123,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback5::ConditionalWeakTableElementReferences`).
+    /// In the IDL: `ICorProfilerCallback5::ConditionalWeakTableElementReferences`.
     #[doc(alias = "ConditionalWeakTableElementReferences")]
     fn conditional_weak_table_element_references(
         &self,
@@ -1142,9 +1140,9 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Not made to a profiler that attached.
     ///
-    /// Note: the wrapper never calls the profiler (already so in 3.1), yet the flag is refused without ICorProfilerCallback6.
+    /// Note: the wrapper never calls the profiler, yet the flag is refused without ICorProfilerCallback6.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback6::GetAssemblyReferences`).
+    /// In the IDL: `ICorProfilerCallback6::GetAssemblyReferences`.
     #[doc(alias = "GetAssemblyReferences")]
     fn get_assembly_references(
         &self,
@@ -1158,7 +1156,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback7::ModuleInMemorySymbolsUpdated`).
+    /// In the IDL: `ICorProfilerCallback7::ModuleInMemorySymbolsUpdated`.
     #[doc(alias = "ModuleInMemorySymbolsUpdated")]
     fn module_in_memory_symbols_updated(
         &self,
@@ -1171,7 +1169,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: fIsSafeToBlock is always TRUE.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback8::DynamicMethodJITCompilationStarted`).
+    /// In the IDL: `ICorProfilerCallback8::DynamicMethodJITCompilationStarted`.
     #[doc(alias = "DynamicMethodJITCompilationStarted")]
     fn dynamic_method_jit_compilation_started(
         &self,
@@ -1186,7 +1184,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: fIsSafeToBlock is given.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback8::DynamicMethodJITCompilationFinished`).
+    /// In the IDL: `ICorProfilerCallback8::DynamicMethodJITCompilationFinished`.
     #[doc(alias = "DynamicMethodJITCompilationFinished")]
     fn dynamic_method_jit_compilation_finished(
         &self,
@@ -1201,7 +1199,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: cooperative: blocking holds up every collection; a triggering Info call is allowed.
     ///
-    /// Since .NET Core 2.0 or earlier (`ICorProfilerCallback9::DynamicMethodUnloaded`).
+    /// In the IDL: `ICorProfilerCallback9::DynamicMethodUnloaded`.
     #[doc(alias = "DynamicMethodUnloaded")]
     fn dynamic_method_unloaded(
         &self,
@@ -1214,7 +1212,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Note: no mask flag: an EventPipeStartSession of this profiler turns it on. On the thread that wrote the event.
     ///
-    /// Since .NET 5.0 (`ICorProfilerCallback10::EventPipeEventDelivered`).
+    /// In the IDL: `ICorProfilerCallback10::EventPipeEventDelivered`.
     #[doc(alias = "EventPipeEventDelivered")]
     fn event_pipe_event_delivered(
         &self,
@@ -1225,7 +1223,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_EVENT_PIPE`.
     ///
-    /// Since .NET 5.0 (`ICorProfilerCallback10::EventPipeProviderCreated`).
+    /// In the IDL: `ICorProfilerCallback10::EventPipeProviderCreated`.
     #[doc(alias = "EventPipeProviderCreated")]
     fn event_pipe_provider_created(
         &self,

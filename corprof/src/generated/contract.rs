@@ -29,7 +29,7 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nOnly where a collection runs, or on a managed thread in cooperative mode.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `COR_E_OVERFLOW`, `E_INVALIDARG`."
     };
     (IsArrayClass) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: S_FALSE when the class is not an array.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `E_UNEXPECTED`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: S_FALSE when the class is not an array.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetThreadInfo) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
@@ -38,10 +38,10 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: NOT_MANAGED_THREAD is normal on a thread that never ran managed code.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`."
     };
     (GetClassIDInfo) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetFunctionInfo) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (SetEventMask) => {
         "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: also sets the high mask to 0; E_FAIL = an immutable flag was changed after Initialize; E_INVALIDARG = flag not allowed for a notification profiler; INCONSISTENT_WITH_FLAGS = contradicts ELT3 hooks already set, inside Initialize; CONCURRENT_GC_NOT_PROFILABLE, TIMEOUT_..., RUNTIME_UNINITIALIZED and NOT_YET_AVAILABLE only when MONITOR_GC is being turned on; the attempt to set ENABLE_REJIT prevents a detach even when the call fails afterwards.\n\n# Errors\n`CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
@@ -53,7 +53,7 @@ macro_rules! contract {
         "\nCall class: **async**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nNote: not init-only: only attaching profilers are refused.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`."
     };
     (GetTokenAndMetaDataFromFunction) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetModuleInfo) => {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
@@ -83,7 +83,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNote: refused on an EE thread inside a callback or hijacked; use a profiler-created thread. Permanently marks the calling thread as profiler-created (sync checks always pass there afterwards). Its checks come before the entry macro.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
     };
     (SetILInstrumentedCodeMap) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: E_NOTIMPL only in a runtime built without debugger support.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`, `E_OUTOFMEMORY`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: E_NOTIMPL only in a runtime built without debugger support.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`, `E_OUTOFMEMORY`."
     };
     (GetInprocInspectionInterface) => {
         "\nCall class: the runtime makes no check, allowed after attach, never starts a GC.\n\n# Errors\n`E_NOTIMPL`."
@@ -104,28 +104,28 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (DoStackSnapshot) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime, and now and then even then, for one thread in thousands (live).\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT. Its frame info has the function without type arguments (3.1 and 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: another thread: on Windows the runtime suspends the target itself; elsewhere E_NOTIMPL unless the profiler has called SuspendRuntime, and now and then even then, for one thread in thousands (live).\nNote: needs COR_PRF_ENABLE_STACK_SNAPSHOT. Its frame info has the function without type arguments (.NET 8).\n\n# Errors\n`CORPROF_E_ASYNCHRONOUS_UNSAFE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_STACKSNAPSHOT_ABORTED`, `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`, `CORPROF_E_STACKSNAPSHOT_UNSAFE`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`, `E_UNEXPECTED`."
     };
     (SetEnterLeaveFunctionHooks2) => {
         "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
     };
     (GetFunctionInfo2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetStringLayout) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetClassLayout) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetClassIDInfo2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_CLASSID_IS_ARRAY`, `CORPROF_E_CLASSID_IS_COMPOSITE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_CLASSID_IS_ARRAY`, `CORPROF_E_CLASSID_IS_COMPOSITE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetCodeInfo2) => {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetClassFromTokenAndTypeArgs) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: loads the class, which crashes on a thread that is not managed (live, .NET 8 and 3.1): corprof refuses that.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: loads the class, which crashes on a thread that is not managed (live, .NET 8): corprof refuses that.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_OUTOFMEMORY`."
     };
     (GetFunctionFromTokenAndTypeArgs) => {
         "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: may load classes, which crashes on a thread that is not managed (live, .NET 8): corprof refuses that.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
@@ -155,187 +155,187 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_NOTIMPL`."
     };
     (GetStaticFieldInfo) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetGenerationBounds) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\nNote: E_FAIL until the profiler has asked for MONITOR_GC (or high BASIC_GC): the table is only kept then.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: E_FAIL until the profiler has asked for MONITOR_GC (or high BASIC_GC): the table is only kept then.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
     };
     (GetObjectGeneration) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: only a debug assertion asks for cooperative mode or no EE thread: a release build does not check. NOT_GC_OBJECT is the answer for an object in a frozen segment.\n\n# Errors\n`CORPROF_E_NOT_GC_OBJECT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`. In .NET Core 3.1 also `E_FAIL`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: only a debug assertion asks for cooperative mode or no EE thread: a release build does not check. NOT_GC_OBJECT is the answer for an object in a frozen segment.\n\n# Errors\n`CORPROF_E_NOT_GC_OBJECT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetNotifiedExceptionClauseInfo) => {
         "\nCall class: **sync**, not allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`."
     };
     (EnumJITedFunctions) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (RequestProfilerDetach) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET Core 3.1: sync.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNote: already async in .NET 8; releases 5..7 not examined.\n\n# Errors\n`CORPROF_E_CALLBACK3_REQUIRED`, `CORPROF_E_IMMUTABLE_FLAGS_SET`, `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_PROFILER_NOT_YET_INITIALIZED`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_CALLBACK3_REQUIRED`, `CORPROF_E_IMMUTABLE_FLAGS_SET`, `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_PROFILER_NOT_YET_INITIALIZED`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `E_NOTIMPL`."
     };
     (SetFunctionIDMapper2) => {
-        "\nCall class: **async**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nNote: not init-only: only attaching profilers are refused.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`."
+        "\nCall class: **async**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nNote: not init-only: only attaching profilers are refused.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`."
     };
     (GetStringLayout2) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (SetEnterLeaveFunctionHooks3) => {
-        "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: refused when FUNCTION_ARGS, FUNCTION_RETVAL or FRAME_INFO is already in the mask.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: refused when FUNCTION_ARGS, FUNCTION_RETVAL or FRAME_INFO is already in the mask.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
     };
     (SetEnterLeaveFunctionHooks3WithInfo) => {
-        "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: refused unless FUNCTION_ARGS, FUNCTION_RETVAL or FRAME_INFO is already in the mask: call SetEventMask first; seen live: .NET Core 3.1 reads its deleted profiler, and crashes, when a thread reaches such a hook after Shutdown; .NET 8 does not. UnmanagedCallersOnly methods enter the wrapper in preemptive mode, or without a Thread.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **init-only**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: refused unless FUNCTION_ARGS, FUNCTION_RETVAL or FRAME_INFO is already in the mask: call SetEventMask first UnmanagedCallersOnly methods enter the wrapper in preemptive mode, or without a Thread.\n\n# Errors\n`CORPROF_E_CALL_ONLY_FROM_INIT`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
     };
     (GetFunctionEnter3Info) => {
-        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nNote: seen live: .NET Core 3.1 on System V overwrites the slots in which its wrapper saves xmm0 and xmm1, and the wrapper saves no other vector registers, so that the application gets wrong floating-point arguments unless the hook restores them.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
+        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (GetFunctionLeave3Info) => {
-        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nNote: seen live: .NET Core 3.1 on System V reports only rax for structs that are returned in registers, and overwrites xmm0 and xmm1 as GetFunctionEnter3Info does. A by-ref result is reported as the address of the reference.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`."
+        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\nNote: a by-ref result is reported as the address of the reference.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`."
     };
     (GetFunctionTailcall3Info) => {
-        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`."
+        "\nCall class: **sync**, not allowed after attach, never starts a GC.\nNot for a notification-only profiler.\n\n# Errors\n`CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`, `E_UNEXPECTED`."
     };
     (EnumModules) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNote: refused while the calling thread holds the thread store (for instance after SuspendRuntime).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: refused while the calling thread holds the thread store (for instance after SuspendRuntime).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (GetRuntimeInformation) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetThreadStaticAddress2) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetAppDomainsContainingModule) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\nNote: refused while the calling thread holds the thread store (for instance after SuspendRuntime).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: refused while the calling thread holds the thread store (for instance after SuspendRuntime).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetModuleInfo2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo3` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EnumThreads) => {
-        "\nCall class: **sync**, allowed after attach, starts no GC, but lets one in that waits for this thread.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: called during a server collection, on one of its threads, it deadlocks on the lock that the collection holds (live, .NET 8). Its macro does not count it as triggering, and accepts it everywhere; corprof offers it by &mut InTriggers, because it leaves cooperative mode.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, starts no GC, but lets one in that waits for this thread.\nNote: called during a server collection, on one of its threads, it deadlocks on the lock that the collection holds (live, .NET 8). Its macro does not count it as triggering, and accepts it everywhere; corprof offers it by &mut InTriggers, because it leaves cooperative mode.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (InitializeCurrentThread) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: allocates the per-thread data that later async calls need: call it once on a profiler-created thread.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: allocates the per-thread data that later async calls need: call it once on a profiler-created thread.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (RequestReJIT) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_CALLBACK4_REQUIRED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_CALLBACK4_REQUIRED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (RequestRevert) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetCodeInfo3) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetFunctionFromIP2) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
     };
     (GetReJITIDs) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nUp to .NET Core 3.1: never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetILToNativeMapping2) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nNote: the ReJITID is looked up and then not used: prefer GetNativeCodeStartAddresses with GetILToNativeMapping3.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: the ReJITID is looked up and then not used: prefer GetNativeCodeStartAddresses with GetILToNativeMapping3.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EnumJITedFunctions2) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (GetObjectSize2) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo4` (.NET Core 2.0 or earlier).\nOnly where a collection runs, or on a managed thread in cooperative mode.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nOnly where a collection runs, or on a managed thread in cooperative mode.\n\n# Errors\n`CORPROF_E_NOT_MANAGED_THREAD`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetEventMask2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo5` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (SetEventMask2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo5` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_CALLBACK6_REQUIRED`, `CORPROF_E_CALLBACK7_REQUIRED`, `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_CALLBACK6_REQUIRED`, `CORPROF_E_CALLBACK7_REQUIRED`, `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`, `CORPROF_E_INCONSISTENT_WITH_FLAGS`, `CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_TIMEOUT_WAITING_FOR_CONCURRENT_GC`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_FAIL`, `E_INVALIDARG`."
     };
     (EnumNgenModuleMethodsInliningThisMethod) => {
-        "\nCall class: **sync**, not allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo6` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`."
+        "\nCall class: **sync**, not allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER`, `E_INVALIDARG`."
     };
     (ApplyMetaData) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo7` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetInMemorySymbolsLength) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo7` (.NET Core 2.0 or earlier).\nNote: answers the positive value COR_PRF_MODULE_DYNAMIC for a dynamic module.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `COR_E_OVERFLOW`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: answers the positive value COR_PRF_MODULE_DYNAMIC for a dynamic module.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `COR_E_OVERFLOW`, `E_INVALIDARG`."
     };
     (ReadInMemorySymbols) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo7` (.NET Core 2.0 or earlier).\nNote: answers the positive value COR_PRF_MODULE_DYNAMIC for a dynamic module.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `COR_E_OVERFLOW`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: answers the positive value COR_PRF_MODULE_DYNAMIC for a dynamic module.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `COR_E_OVERFLOW`, `E_INVALIDARG`."
     };
     (IsFunctionDynamic) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo8` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetFunctionFromIP3) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\nNeeds `ICorProfilerInfo8` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
     };
     (GetDynamicFunctionInfo) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo8` (.NET Core 2.0 or earlier).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`. In .NET Core 3.1 also `CORPROF_E_DATAINCOMPLETE`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (GetNativeCodeStartAddresses) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo9` (.NET Core 2.1).\nNote: async by its macro, but takes the code-version lock; the null check comes before the macro.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: async by its macro, but takes the code-version lock; the null check comes before the macro.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (GetILToNativeMapping3) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo9` (.NET Core 2.1).\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (GetCodeInfo4) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\nNeeds `ICorProfilerInfo9` (.NET Core 2.1).\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (EnumerateObjectReferences) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: S_FALSE when the object holds no references.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: S_FALSE when the object holds no references.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (IsFrozenObject) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: the out pointer is not checked for null.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: the out pointer is not checked for null.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetLOHObjectSizeThreshold) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (RequestReJITWithInliners) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: dwRejitFlags must have COR_PRF_REJIT_BLOCK_INLINING; permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_CALLBACK4_REQUIRED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_INLINING_DISABLED`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNot for a notification-only profiler.\nA profiler that has called it cannot be detached any more.\nNote: dwRejitFlags must have COR_PRF_REJIT_BLOCK_INLINING; permanently marks the calling thread as profiler-created.\n\n# Errors\n`CORPROF_E_CALLBACK4_REQUIRED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_REJIT_INLINING_DISABLED`, `CORPROF_E_REJIT_NOT_ENABLED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (SuspendRuntime) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: fails during any other suspension, also the profiler's own: it does not nest. The suspending thread must resume, because it owns the lock of the thread store.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNote: fails during any other suspension, also the profiler's own: it does not nest. The suspending thread must resume, because it owns the lock of the thread store.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (ResumeRuntime) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNeeds `ICorProfilerInfo10` (.NET Core 3.0).\nNote: UNSUPPORTED_CALL_SEQUENCE also if the profiler has not suspended the runtime.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nUp to .NET 8: sync.\nNote: UNSUPPORTED_CALL_SEQUENCE also if the profiler has not suspended the runtime.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetEnvironmentVariable) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo11` (.NET Core 3.1).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`, `HRESULT_FROM_WIN32(GetLastError())`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`, `HRESULT_FROM_WIN32(GetLastError())`."
     };
     (SetEnvironmentVariable) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo11` (.NET Core 3.1).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(GetLastError())`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(GetLastError())`."
     };
     (EventPipeStartSession) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeAddProviderToSession) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeStopSession) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: makes a managed thread of a native caller (live, .NET 8): sync calls on it are refused from then on outside of callbacks.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: makes a managed thread of a native caller (live, .NET 8): sync calls on it are refused from then on outside of callbacks.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_NOTIMPL`."
     };
     (EventPipeCreateProvider) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeGetProviderInfo) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: with too small a buffer it does not report the needed size.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\nNote: with too small a buffer it does not report the needed size.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EventPipeDefineEvent) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EventPipeWriteEvent) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo12` (.NET 5.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (CreateHandle) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo13` (.NET 7.0).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."
     };
     (DestroyHandle) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo13` (.NET 7.0).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetObjectIDFromHandle) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo13` (.NET 7.0).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (EnumerateNonGCObjects) => {
-        "\nCall class: **sync**, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo14` (.NET 8.0).\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (GetNonGCHeapBounds) => {
-        "\nCall class: the runtime makes no check, allowed after attach, never starts a GC.\nNeeds `ICorProfilerInfo14` (.NET 8.0).\nNote: no entry macro at all: neither the attach nor the detaching check is made; with no frozen heap it writes through pcObjectRanges without a null check.\n\n# Errors\n`E_INVALIDARG`."
+        "\nCall class: the runtime makes no check, allowed after attach, never starts a GC.\nNote: no entry macro at all: neither the attach nor the detaching check is made; with no frozen heap it writes through pcObjectRanges without a null check.\n\n# Errors\n`E_INVALIDARG`."
     };
     (EventPipeCreateProvider2) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo14` (.NET 8.0).\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nOnly on: E_NOTIMPL when the runtime is built without FEATURE_PERFTRACING.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_FAIL`, `E_INVALIDARG`, `E_NOTIMPL`."
     };
     (EnumerateGCHeapObjects) => {
         "\nCall class: **async**, allowed after attach, may start a GC.\nNeeds `ICorProfilerInfo15` (.NET 9.0).\nNote: suspends the runtime itself, or reuses a SuspendRuntime made by the same thread; the callback runs with INCALLBACK only. The runtime compares Thread objects, which native threads lack: without a SuspendRuntime of their own these get CORPROF_E_SUSPENSION_IN_PROGRESS (live, 10), or walk the heap in a suspension of another native thread. There corprof suspends the runtime first. The interface is in 10 (live); in 9 by the IDL only.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_RUNTIME_UNINITIALIZED`, `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`, `E_INVALIDARG`."

@@ -12,7 +12,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassFromObject",
         slot: 3,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -23,7 +23,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassFromToken",
         slot: 4,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -34,7 +34,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetCodeInfo",
         slot: 5,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -45,7 +45,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetEventMask",
         slot: 6,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -56,7 +56,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionFromIP",
         slot: 7,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -67,7 +67,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionFromToken",
         slot: 8,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -78,7 +78,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetHandleFromThread",
         slot: 9,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -89,7 +89,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetObjectSize",
         slot: 10,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -100,7 +100,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "IsArrayClass",
         slot: 11,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -111,7 +111,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetThreadInfo",
         slot: 12,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -122,7 +122,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetCurrentThreadID",
         slot: 13,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -133,7 +133,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassIDInfo",
         slot: 14,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -144,7 +144,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionInfo",
         slot: 15,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -155,7 +155,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEventMask",
         slot: 16,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -166,7 +166,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEnterLeaveFunctionHooks",
         slot: 17,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::InitOnly,
         triggers: false,
         attach: false,
@@ -177,7 +177,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetFunctionIDMapper",
         slot: 18,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: false,
@@ -188,7 +188,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetTokenAndMetaDataFromFunction",
         slot: 19,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -199,7 +199,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetModuleInfo",
         slot: 20,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -210,7 +210,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetModuleMetaData",
         slot: 21,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -221,7 +221,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetILFunctionBody",
         slot: 22,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -232,7 +232,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetILFunctionBodyAllocator",
         slot: 23,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -243,7 +243,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetILFunctionBody",
         slot: 24,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -254,7 +254,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetAppDomainInfo",
         slot: 25,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -271,7 +271,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetAssemblyInfo",
         slot: 26,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -282,7 +282,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetFunctionReJIT",
         slot: 27,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Unchecked,
         triggers: false,
         attach: true,
@@ -293,7 +293,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "ForceGC",
         slot: 28,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -304,7 +304,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetILInstrumentedCodeMap",
         slot: 29,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -315,7 +315,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetInprocInspectionInterface",
         slot: 30,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Unchecked,
         triggers: false,
         attach: true,
@@ -326,7 +326,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetInprocInspectionIThisThread",
         slot: 31,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Unchecked,
         triggers: false,
         attach: true,
@@ -337,7 +337,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetThreadContext",
         slot: 32,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -348,7 +348,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "BeginInprocDebugging",
         slot: 33,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Unchecked,
         triggers: false,
         attach: true,
@@ -359,7 +359,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EndInprocDebugging",
         slot: 34,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Unchecked,
         triggers: false,
         attach: true,
@@ -370,7 +370,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetILToNativeMapping",
         slot: 35,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -381,7 +381,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "DoStackSnapshot",
         slot: 36,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -392,7 +392,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEnterLeaveFunctionHooks2",
         slot: 37,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::InitOnly,
         triggers: false,
         attach: false,
@@ -403,7 +403,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionInfo2",
         slot: 38,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -414,7 +414,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetStringLayout",
         slot: 39,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -425,7 +425,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassLayout",
         slot: 40,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -436,7 +436,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassIDInfo2",
         slot: 41,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -447,7 +447,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetCodeInfo2",
         slot: 42,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -458,7 +458,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassFromTokenAndTypeArgs",
         slot: 43,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -469,7 +469,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionFromTokenAndTypeArgs",
         slot: 44,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -480,7 +480,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumModuleFrozenObjects",
         slot: 45,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -491,7 +491,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetArrayObjectInfo",
         slot: 46,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -502,7 +502,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetBoxClassLayout",
         slot: 47,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -513,7 +513,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetThreadAppDomain",
         slot: 48,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -524,7 +524,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetRVAStaticAddress",
         slot: 49,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -535,7 +535,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetAppDomainStaticAddress",
         slot: 50,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -546,7 +546,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetThreadStaticAddress",
         slot: 51,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -557,7 +557,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetContextStaticAddress",
         slot: 52,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -568,7 +568,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetStaticFieldInfo",
         slot: 53,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -579,7 +579,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetGenerationBounds",
         slot: 54,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -590,7 +590,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetObjectGeneration",
         slot: 55,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -601,7 +601,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetNotifiedExceptionClauseInfo",
         slot: 56,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: false,
@@ -612,7 +612,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumJITedFunctions",
         slot: 57,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -623,24 +623,18 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "RequestProfilerDetach",
         slot: 58,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
         inspects_objects: false,
         main_profiler_only: false,
-        earlier: &[
-            Earlier {
-                up_to: 3,
-                entry: Entry::Sync,
-                triggers: true,
-            },
-        ],
+        earlier: &[],
     },
     Call {
         name: "SetFunctionIDMapper2",
         slot: 59,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: false,
@@ -651,7 +645,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetStringLayout2",
         slot: 60,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -662,7 +656,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEnterLeaveFunctionHooks3",
         slot: 61,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::InitOnly,
         triggers: false,
         attach: false,
@@ -673,7 +667,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEnterLeaveFunctionHooks3WithInfo",
         slot: 62,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::InitOnly,
         triggers: false,
         attach: false,
@@ -684,7 +678,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionEnter3Info",
         slot: 63,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: false,
@@ -695,7 +689,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionLeave3Info",
         slot: 64,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: false,
@@ -706,7 +700,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionTailcall3Info",
         slot: 65,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: false,
@@ -717,7 +711,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumModules",
         slot: 66,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -728,7 +722,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetRuntimeInformation",
         slot: 67,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -739,7 +733,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetThreadStaticAddress2",
         slot: 68,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -750,7 +744,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetAppDomainsContainingModule",
         slot: 69,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -761,7 +755,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetModuleInfo2",
         slot: 70,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -772,7 +766,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumThreads",
         slot: 71,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -783,7 +777,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "InitializeCurrentThread",
         slot: 72,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -794,7 +788,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "RequestReJIT",
         slot: 73,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -805,7 +799,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "RequestRevert",
         slot: 74,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -816,7 +810,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetCodeInfo3",
         slot: 75,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -833,7 +827,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionFromIP2",
         slot: 76,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -850,24 +844,18 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetReJITIDs",
         slot: 77,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
         inspects_objects: false,
         main_profiler_only: false,
-        earlier: &[
-            Earlier {
-                up_to: 3,
-                entry: Entry::Sync,
-                triggers: false,
-            },
-        ],
+        earlier: &[],
     },
     Call {
         name: "GetILToNativeMapping2",
         slot: 78,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -878,7 +866,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumJITedFunctions2",
         slot: 79,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -889,7 +877,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetObjectSize2",
         slot: 80,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -900,7 +888,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetEventMask2",
         slot: 81,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -911,7 +899,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEventMask2",
         slot: 82,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -922,7 +910,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumNgenModuleMethodsInliningThisMethod",
         slot: 83,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: false,
@@ -933,7 +921,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "ApplyMetaData",
         slot: 84,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -944,7 +932,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetInMemorySymbolsLength",
         slot: 85,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -955,7 +943,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "ReadInMemorySymbols",
         slot: 86,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -966,7 +954,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "IsFunctionDynamic",
         slot: 87,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -977,7 +965,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetFunctionFromIP3",
         slot: 88,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -994,7 +982,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetDynamicFunctionInfo",
         slot: 89,
-        since: Release(2, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1005,7 +993,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetNativeCodeStartAddresses",
         slot: 90,
-        since: Release(2, 1),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1016,7 +1004,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetILToNativeMapping3",
         slot: 91,
-        since: Release(2, 1),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1027,7 +1015,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetCodeInfo4",
         slot: 92,
-        since: Release(2, 1),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1044,7 +1032,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EnumerateObjectReferences",
         slot: 93,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1055,7 +1043,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "IsFrozenObject",
         slot: 94,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1066,7 +1054,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetLOHObjectSizeThreshold",
         slot: 95,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1077,7 +1065,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "RequestReJITWithInliners",
         slot: 96,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: true,
         attach: true,
@@ -1088,7 +1076,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SuspendRuntime",
         slot: 97,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1105,7 +1093,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "ResumeRuntime",
         slot: 98,
-        since: Release(3, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1122,7 +1110,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetEnvironmentVariable",
         slot: 99,
-        since: Release(3, 1),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1133,7 +1121,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "SetEnvironmentVariable",
         slot: 100,
-        since: Release(3, 1),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1144,7 +1132,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeStartSession",
         slot: 101,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1155,7 +1143,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeAddProviderToSession",
         slot: 102,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1166,7 +1154,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeStopSession",
         slot: 103,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1177,7 +1165,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeCreateProvider",
         slot: 104,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1188,7 +1176,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeGetProviderInfo",
         slot: 105,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1199,7 +1187,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeDefineEvent",
         slot: 106,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: true,
         attach: true,
@@ -1210,7 +1198,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "EventPipeWriteEvent",
         slot: 107,
-        since: Release(5, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1221,7 +1209,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "CreateHandle",
         slot: 108,
-        since: Release(7, 0),
+        since: Release(8, 0),
         entry: Entry::Sync,
         triggers: false,
         attach: true,
@@ -1232,7 +1220,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "DestroyHandle",
         slot: 109,
-        since: Release(7, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1243,7 +1231,7 @@ pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetObjectIDFromHandle",
         slot: 110,
-        since: Release(7, 0),
+        since: Release(8, 0),
         entry: Entry::Async,
         triggers: false,
         attach: true,
@@ -1301,7 +1289,6 @@ pub(crate) const CALLS: [Call; 112usize] = [
 pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     Delivery {
         event: Event::Initialize,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1310,7 +1297,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::Shutdown,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1319,7 +1305,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AppDomainCreationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1328,7 +1313,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AppDomainCreationFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1337,7 +1321,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AppDomainShutdownStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1346,7 +1329,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AppDomainShutdownFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1355,7 +1337,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AssemblyLoadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1364,7 +1345,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AssemblyLoadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1373,7 +1353,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AssemblyUnloadStarted,
-        since: Release(8, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1382,7 +1361,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::AssemblyUnloadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1391,7 +1369,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleLoadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1400,7 +1377,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleLoadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1409,7 +1385,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleUnloadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1418,7 +1393,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleUnloadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1427,7 +1401,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleAttachedToAssembly,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1436,7 +1409,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ClassLoadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1445,7 +1417,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ClassLoadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1454,7 +1425,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ClassUnloadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1463,7 +1433,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ClassUnloadFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1472,7 +1441,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::FunctionUnloadStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1481,7 +1449,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitCompilationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1490,7 +1457,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitCompilationFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1499,7 +1465,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitCachedFunctionSearchStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1508,7 +1473,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitCachedFunctionSearchFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1517,7 +1481,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitFunctionPitched,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1526,7 +1489,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::JitInlining,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1535,7 +1497,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ThreadCreated,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1544,7 +1505,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ThreadDestroyed,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1553,7 +1513,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ThreadAssignedToOsThread,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1562,7 +1521,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingClientInvocationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1571,7 +1529,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingClientSendingMessage,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1580,7 +1537,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingClientReceivingReply,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1589,7 +1545,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingClientInvocationFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1598,7 +1553,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingServerReceivingMessage,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1607,7 +1561,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingServerInvocationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1616,7 +1569,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingServerInvocationReturned,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1625,7 +1577,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RemotingServerSendingReply,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1634,7 +1585,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::UnmanagedToManagedTransition,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1643,7 +1593,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ManagedToUnmanagedTransition,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1652,7 +1601,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeSuspendStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1661,7 +1609,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeSuspendFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1670,7 +1617,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeSuspendAborted,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1679,7 +1625,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeResumeStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1688,7 +1633,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeResumeFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1697,7 +1641,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeThreadSuspended,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1706,7 +1649,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RuntimeThreadResumed,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1715,7 +1657,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::MovedReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1724,7 +1665,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ObjectAllocated,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1733,7 +1673,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ObjectsAllocatedByClass,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1742,7 +1681,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ObjectReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1751,7 +1689,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RootReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1760,7 +1697,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionThrown,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1769,7 +1705,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionSearchFunctionEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1778,7 +1713,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionSearchFunctionLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1787,7 +1721,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionSearchFilterEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1796,7 +1729,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionSearchFilterLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1805,7 +1737,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionSearchCatcherFound,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1814,7 +1745,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionOsHandlerEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1823,7 +1753,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionOsHandlerLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1832,7 +1761,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionUnwindFunctionEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1841,7 +1769,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionUnwindFunctionLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1850,7 +1777,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionUnwindFinallyEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: true,
         during_gc: false,
@@ -1859,7 +1785,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionUnwindFinallyLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: true,
         during_gc: false,
@@ -1868,7 +1793,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionCatcherEnter,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: true,
         during_gc: false,
@@ -1877,7 +1801,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionCatcherLeave,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -1886,7 +1809,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ComClassicVtableCreated,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1895,7 +1817,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ComClassicVtableDestroyed,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1904,7 +1825,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionClrCatcherFound,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1913,7 +1833,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ExceptionClrCatcherExecute,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -1922,7 +1841,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ThreadNameChanged,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -1931,7 +1849,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::GarbageCollectionStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1940,7 +1857,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::SurvivingReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1949,7 +1865,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::GarbageCollectionFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1958,7 +1873,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::FinalizeableObjectQueued,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: true,
@@ -1967,7 +1881,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RootReferences2,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -1976,7 +1889,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::HandleCreated,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1985,7 +1897,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::HandleDestroyed,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -1994,7 +1905,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::InitializeForAttach,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2003,7 +1913,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ProfilerAttachComplete,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2012,7 +1921,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ProfilerDetachSucceeded,
-        since: Release(2, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,
@@ -2021,7 +1929,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RejitCompilationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2030,7 +1937,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::GetRejitParameters,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2039,7 +1945,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RejitCompilationFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2048,7 +1953,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::RejitError,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2057,7 +1961,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::MovedReferences2,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -2066,7 +1969,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::SurvivingReferences2,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -2075,7 +1977,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ConditionalWeakTableElementReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: true,
@@ -2084,7 +1985,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::GetAssemblyReferences,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2093,7 +1993,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::ModuleInMemorySymbolsUpdated,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2102,7 +2001,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::DynamicMethodJitCompilationStarted,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2111,7 +2009,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::DynamicMethodJitCompilationFinished,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2120,7 +2017,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::DynamicMethodUnloaded,
-        since: Release(2, 0),
         sync_info: SyncInfo::All,
         cooperative: true,
         during_gc: false,
@@ -2129,7 +2025,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::EventPipeEventDelivered,
-        since: Release(5, 0),
         sync_info: SyncInfo::NoTrigger,
         cooperative: false,
         during_gc: false,
@@ -2138,7 +2033,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::EventPipeProviderCreated,
-        since: Release(5, 0),
         sync_info: SyncInfo::All,
         cooperative: false,
         during_gc: false,
@@ -2147,7 +2041,6 @@ pub(crate) const DELIVERIES: [Delivery; 95usize] = [
     },
     Delivery {
         event: Event::LoadAsNotificationOnly,
-        since: Release(6, 0),
         sync_info: SyncInfo::None,
         cooperative: false,
         during_gc: false,

@@ -650,7 +650,7 @@ bitflags::bitflags! {
     #[doc = ""] #[doc =
     " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_BASIC_GC = 68719476736; #[doc =
-    " `COR_PRF_HIGH_MONITOR_GC_MOVED_OBJECTS`: alone delivers MovedReferences in 3.1; since .NET 6 the per-profiler gate tests MONITOR_GC only."]
+    " `COR_PRF_HIGH_MONITOR_GC_MOVED_OBJECTS`: delivers no MovedReferences: the per-profiler gate tests MONITOR_GC only."]
     #[doc = ""] #[doc =
     " Rule: not immutable; allowed after attach; does not prevent detach."] const
     HIGH_MONITOR_GC_MOVED_OBJECTS = 137438953472; #[doc =

@@ -4,7 +4,7 @@
 const KINDS: usize = 4;
 
 /// Events of `Microsoft-Windows-DotNETRuntime` that have parts of the heap.
-pub(super) mod id {
+mod id {
     pub(crate) const ROOT_EDGE: u32 = 16;
     pub(crate) const WEAK_TABLE_PAIR: u32 = 17;
     pub(crate) const NODE: u32 = 18;
@@ -13,7 +13,7 @@ pub(super) mod id {
 }
 
 /// The bytes before the entries of a block: its number, the count of its entries, the runtime's number.
-pub(super) const HEADER: usize = 10;
+const HEADER: usize = 10;
 
 /// Bytes of an address.
 const POINTER: usize = size_of::<usize>();

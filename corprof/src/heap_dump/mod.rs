@@ -49,12 +49,8 @@
 //!
 //! A block is the payload of an event of the provider `Microsoft-Windows-DotNETRuntime`. The crate `corprof-heap` makes a graph of
 //! them (its `BulkReader`), which needs 40 bytes an object: do that in another process, or know that the application pays for it.
-//!
-//! On .NET Core 3.1 there are no sessions. There a profiler must monitor collections, which costs the application a walk of the heap at
-//! each of them: it passes on the five callbacks of [`HeapSnapshots`] that are about collections instead.
 
 mod blocks;
-mod callbacks;
 mod error;
 mod file;
 mod run;
@@ -67,13 +63,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use corprof_events::{KeywordSet, Keywords, Level, Provider};
-use corprof_sys as sys;
 
-use crate::args::{EventPipeEvent, GcReason, Generation, Generations, Roots, WeakTableElements};
+use crate::args::EventPipeEvent;
 use crate::context::InCallback;
 use crate::error::Result;
-use crate::event_mask::EventMask;
-use crate::id::{ClassId, EventPipeProviderId, ObjectId};
+use crate::id::{ClassId, EventPipeProviderId};
 use crate::info::EventPipeProviderConfig;
 use crate::lock::unpoisoned;
 use crate::profiler_thread::ProfilerThread;
@@ -192,26 +186,17 @@ impl HeapSnapshots {
     /// is refused, and this one before it sees its deadline.
     ///
     /// # Errors
-    /// [`HeapDumpError`] says what each means. `Deadline`, if no events come: pass them on. `Runtime` with `E_NOINTERFACE`: the runtime is older than .NET 5, and the profiler does not monitor
-    /// collections (`MONITOR_GC`).
+    /// [`HeapDumpError`] says what each means. `Deadline`, if no events come: pass them on.
     pub fn take<S: BlockSink>(
         &self,
         cx: &mut ProfilerThread<'_>,
         deadline: Duration,
         sink: S,
     ) -> Result<HeapDump<S>, HeapDumpError> {
-        const CALL: &str = "HeapSnapshots::take";
-        let sessions = cx.as_version::<sys::ICorProfilerInfo12>(CALL).map(drop);
-        if let Err(error) = sessions
-            && !cx.event_mask()?.contains(EventMask::MONITOR_GC)
-        {
-            return Err(error.into());
-        }
         let until = Instant::now().checked_add(deadline);
         self.begin(Box::new(sink))?;
         let shared = Arc::clone(&self.0);
-        let has_sessions = sessions.is_ok();
-        let thread = cx.spawn_profiler_thread("heap snapshot", move |cx| shared.dump(cx, has_sessions, until));
+        let thread = cx.spawn_profiler_thread("heap snapshot", move |cx| shared.dump(cx, until));
         if let Err(error) = thread {
             self.0.end();
             return Err(HeapDumpError::Thread(error));
@@ -300,13 +285,12 @@ impl Shared {
     }
 
     /// Starts the session, waits for the dump and stops the session.
-    fn dump(&self, cx: &mut ProfilerThread<'_>, has_sessions: bool, until: Option<Instant>) {
+    fn dump(&self, cx: &mut ProfilerThread<'_>, until: Option<Instant>) {
         let is_given_up = |run: &Run| run.is_abandoned;
         if self.lock().as_ref().is_none_or(is_given_up) {
             return self.end();
         }
-        // Both return after the collection.
-        let result = if has_sessions { self.dump_by_session(cx, until) } else { cx.force_gc() };
+        let result = self.dump_by_session(cx, until);
         self.is_listening.store(false, Relaxed);
         let mut run = self.lock();
         match run.as_mut().filter(|run| !run.is_abandoned) {
@@ -341,51 +325,5 @@ impl Shared {
         let is_over = |run: &Run| run.has_ended() || started.elapsed() > QUIET && !run.is_collecting();
         while !self.lock().as_ref().is_none_or(is_over) && !is_late() && cx.wait(LOOK).is_continue() {}
         cx.event_pipe_stop_session(session)
-    }
-
-    /// Passes a callback of a collection to the dump that is under way.
-    #[inline]
-    fn pass(&self, pass: impl FnOnce(&mut Run)) {
-        if self.is_listening.load(Relaxed)
-            && let Some(run) = self.lock().as_mut()
-        {
-            pass(run);
-        }
-    }
-}
-
-/// For .NET Core 3.1: call each of them in the callback of its name.
-impl HeapSnapshots {
-    /// See [`garbage_collection_started`](crate::Callbacks::garbage_collection_started).
-    pub fn garbage_collection_started(&self, _cx: &InCallback<'_>, generations: Generations<'_>, reason: GcReason) {
-        let is_forced_and_full = reason == GcReason::Induced && generations.contains(Generation::Gen2);
-        self.0.pass(|run| run.collection_started(is_forced_and_full));
-    }
-
-    /// See [`root_references2`](crate::Callbacks::root_references2).
-    pub fn root_references(&self, cx: &InCallback<'_>, roots: Roots<'_>) {
-        self.0.pass(|run| run.roots(cx, roots));
-    }
-
-    /// See [`conditional_weak_table_element_references`](crate::Callbacks::conditional_weak_table_element_references).
-    pub fn conditional_weak_table_element_references(&self, cx: &InCallback<'_>, elements: WeakTableElements<'_>) {
-        self.0.pass(|run| run.pairs(cx, elements));
-    }
-
-    /// See [`object_references`](crate::Callbacks::object_references).
-    #[inline]
-    pub fn object_references(
-        &self,
-        cx: &InCallback<'_>,
-        object: ObjectId<'_>,
-        class: ClassId,
-        references: &[Option<ObjectId<'_>>],
-    ) {
-        self.0.pass(|run| run.object(cx, object, class, references));
-    }
-
-    /// See [`garbage_collection_finished`](crate::Callbacks::garbage_collection_finished).
-    pub fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
-        self.0.pass(|run| run.collection_finished(cx));
     }
 }

@@ -8,7 +8,6 @@ use corprof_events::{GcKind, GcReason, Provider};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{Blocks, is_block};
-use super::callbacks::Unsent;
 use super::{BlockSink, HeapDumpCost, HeapDumpError};
 use crate::args::EventPipeEvent;
 use crate::context::InCallback;
@@ -41,8 +40,6 @@ pub(super) struct Run {
     requested: Instant,
     /// When the first and the last block came.
     delivery: Option<(Instant, Instant)>,
-    /// What callbacks have told, until a block is full.
-    pub(super) unsent: Unsent,
     /// When all threads were suspended, and whether it was for a collection that the session forces.
     suspended: Option<Instant>,
     is_forced: bool,
@@ -65,7 +62,6 @@ impl Run {
             cost: HeapDumpCost::default(),
             requested: Instant::now(),
             delivery: None,
-            unsent: Unsent::default(),
             suspended: None,
             is_forced: false,
             has_events: false,
@@ -118,25 +114,7 @@ impl Run {
         false
     }
 
-    /// By callbacks: a collection has begun, with all threads suspended.
-    pub(super) fn collection_started(&mut self, is_forced_and_full: bool) {
-        self.has_events = true;
-        if is_forced_and_full && self.stage == Stage::Waiting {
-            self.suspended = Some(Instant::now());
-            self.is_forced = true;
-            self.stage = Stage::Collecting;
-        }
-    }
-
-    /// By callbacks: a collection has ended.
-    pub(super) fn collection_finished(&mut self, cx: &InCallback<'_>) {
-        if matches!(self.stage, Stage::Collecting | Stage::Dumping) {
-            self.send_all(cx);
-            self.resumed();
-        }
-    }
-
-    /// Whether callbacks are part of the dump.
+    /// Whether a collection is under way that is the dump's or may become it.
     pub(super) fn is_collecting(&self) -> bool {
         matches!(self.stage, Stage::Collecting | Stage::Dumping)
     }
@@ -157,7 +135,7 @@ impl Run {
         }
     }
 
-    pub(super) fn block(&mut self, cx: &InCallback<'_>, event: u32, payload: &[u8]) {
+    fn block(&mut self, cx: &InCallback<'_>, event: u32, payload: &[u8]) {
         match self.stage {
             Stage::Collecting | Stage::Dumping => self.stage = Stage::Dumping,
             // Of another tool's dump: ours has not begun, or is complete.

@@ -14,7 +14,6 @@ pub(crate) trait EitherHooks: Send + Sync + 'static {
     const UNWINDS: bool;
     const TIMED: bool;
     const VALUES: HookValues;
-    const VALUES_BEFORE_NET_5: bool;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
     fn thread_started(&self) -> Self::Thread;
@@ -58,7 +57,6 @@ impl<H: FunctionHooks> EitherHooks for Fast<H> {
     const UNWINDS: bool = H::UNWINDS;
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = HookValues::empty();
-    const VALUES_BEFORE_NET_5: bool = false;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         self.0.select(cx, function)
@@ -103,7 +101,6 @@ impl<H: ValueHooks> EitherHooks for Slow<H> {
     const UNWINDS: bool = H::UNWINDS;
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = H::VALUES;
-    const VALUES_BEFORE_NET_5: bool = H::VALUES_BEFORE_NET_5;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         self.0.select(cx, function)

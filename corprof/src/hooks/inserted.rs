@@ -196,8 +196,7 @@ impl InInitialize<'_> {
     ///   The calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, and walks `E_FAIL`.
     /// - In methods that were compiled before an attach, or are precompiled ([`Precompiled::Compiled`]), structs of other assemblies
     ///   than the method's own and the core library are [`AmbiguousType`](crate::values::Unreadable::AmbiguousType).
-    /// - Methods that native code calls have hooks as well, and .NET Core 3.1 needs no
-    ///   [`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5). A struct that it returns in registers can be read.
+    /// - Methods that native code calls have hooks as well.
     ///
     /// # Errors
     /// As [`hook_functions_by_il`](Self::hook_functions_by_il).

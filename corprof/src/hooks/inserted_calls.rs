@@ -48,7 +48,7 @@ impl<H: EitherHooks> Calls<H> {
         // this (`PROFILER_TO_CLR_ENTRYPOINT_SYNC` in vm/proftoeeinterfaceimpl.cpp), and no others of this context but walks, which
         // fail for lack of a start, need more than cooperative mode.
         unsafe {
-            let callback = InCallback::new(info, Heap::Still, 0).in_slow_hook(None);
+            let callback = InCallback::new(info, Heap::Still).in_slow_hook(None);
             let hook = InHook::new(info, record.function, stack_pointer(marker), begun);
             InSlowHook::new(hook, callback, Err(InSlowHook::no_frame()))
         }

@@ -2,7 +2,7 @@
 
 use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
-use super::{FunctionHooks, HookValues, ValueHooks, stubs, wrapper};
+use super::{FunctionHooks, HookValues, ValueHooks, stubs};
 use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
@@ -35,9 +35,8 @@ impl InInitialize<'_> {
     ///
     /// # Errors
     /// `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` or `ENABLE_FRAME_INFO` is set, so
-    /// that the runtime would use the slow path. `E_NOTIMPL`: corprof has no stubs for this processor and system, or the
-    /// runtime has none (.NET Core 3.1 on arm64). `E_FAIL`: hooks are already set; [`Hook::Yes`](super::Hook::Yes) can carry
-    /// data for several purposes.
+    /// that the runtime would use the slow path. `E_NOTIMPL`: corprof has no stubs for this processor and system.
+    /// `E_FAIL`: hooks are already set; [`Hook::Yes`](super::Hook::Yes) can carry data for several purposes.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
         self.install(Fast(hooks))
     }
@@ -51,8 +50,7 @@ impl InInitialize<'_> {
     /// detached.
     ///
     /// # Errors
-    /// As [`hook_functions`](Self::hook_functions), except that those flags may be set. Also `E_NOTIMPL`: the runtime is older
-    /// than .NET 5 ([`VALUES_BEFORE_NET_5`](ValueHooks::VALUES_BEFORE_NET_5)).
+    /// As [`hook_functions`](Self::hook_functions), except that those flags may be set.
     pub fn hook_functions_with_values<H: ValueHooks>(&self, hooks: H) -> Result<()> {
         const {
             assert!(
@@ -67,26 +65,10 @@ impl InInitialize<'_> {
     fn install<H: EitherHooks>(&self, hooks: H) -> Result<()> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         let is_slow = !H::VALUES.is_empty();
-        /// The interface of .NET 5: the first with hooks on arm64, and with a slow path that is safe until the process ends.
-        const NET_5: u8 = 12;
-
         let (Some(stubs), Some(slow_stubs)) = (stubs::of::<Installed<H>>(), stubs::slow_of::<Installed<H>>()) else {
             let rule = "corprof has no hook stubs for this processor: use x86-64, or arm64 outside of Windows";
             return Err(Error::new(E_NOTIMPL, CALL).about(std::env::consts::ARCH, rule));
         };
-        if cfg!(target_arch = "aarch64") && self.version() < NET_5 {
-            let rule = "this runtime's own hook stubs are empty on this processor: use .NET 5 or later";
-            return Err(Error::new(E_NOTIMPL, CALL).about("arm64", rule));
-        }
-        if is_slow && self.version() < wrapper::LEAST_INFO {
-            let rule = "the slow path of this runtime is not known to leave the application alone: it takes .NET Core 3.1 or later";
-            return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
-        }
-        if is_slow && self.version() < NET_5 && !H::VALUES_BEFORE_NET_5 {
-            let rule = "this runtime may crash if threads still run hooks with values when the application has ended: use \
-                        .NET 5 or later, or accept the risk with `ValueHooks::VALUES_BEFORE_NET_5`";
-            return Err(Error::new(E_NOTIMPL, CALL).about("values", rule));
-        }
         if self.hooks().is_some() {
             let rule = "a profiler has one `FunctionHooks` or `ValueHooks`: combine the two";
             return Err(Error::new(E_FAIL, CALL).about("hooks that are set already", rule));

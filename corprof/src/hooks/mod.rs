@@ -168,7 +168,7 @@ pub trait FunctionHooks: Send + Sync + 'static {
     ///
     /// Some functions are never hooked, and `select` is not called for them: functions without metadata; the runtime's own
     /// handling of exceptions, which is managed from .NET 9 on (`System.Runtime.EH` and the functions that it uses), so that a
-    /// throwing function looks as in older runtimes; the functions that suspend a runtime-async method
+    /// throwing function looks as on .NET 8; the functions that suspend a runtime-async method
     /// (`AsyncHelpers.AwaitAwaiter` and others), which .NET 10 compiles wrongly with hooks; and `Thread.PollGC`, which compiled code
     /// calls after an inserted call.
     ///

@@ -70,7 +70,7 @@ impl<H: EitherHooks> Call<H> {
     fn callback(&self) -> InCallback<'static> {
         // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
         // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
-        let cx = unsafe { InCallback::new(self.info(), Heap::Still, 0) };
+        let cx = unsafe { InCallback::new(self.info(), Heap::Still) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
 
@@ -98,7 +98,7 @@ pub(super) fn not_asked(what: &'static str) -> Unreadable {
 }
 
 impl<H: EitherHooks> Installed<H> {
-    /// Like [`run`](Self::run), for a number that may be the runtime's own: .NET Core 3.1 still compiles with hooks after
+    /// Like [`run`](Self::run), for a number that may be the runtime's own, which it passes if it compiles with hooks after
     /// Shutdown, without asking `map`.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
         if client & OURS != 0 {
@@ -112,7 +112,6 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn enter(client: usize, elt: usize) {
         Self::run_slow(client, "enter_with_args", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
-            let _repair = wrapper::Repair::new(call.info(), elt);
             let (mut frame, mut room) = (0, ArgumentRoom::new());
             let is_asked = H::VALUES.contains(HookValues::ARGUMENTS) && plan.ranges() != 0;
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
@@ -145,7 +144,6 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn leave(client: usize, elt: usize) {
         Self::run_slow(client, "leave_with_value", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
-            let _repair = wrapper::Repair::new(call.info(), elt);
             let mut frame = 0;
             let mut range = sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: 0, length: 0 };
             let is_asked = H::VALUES.contains(HookValues::RESULT) && plan.has_result();
@@ -171,7 +169,6 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn tailcall(client: usize, elt: usize) {
         Self::run_slow(client, "tailcall_with_frame", |record, thread, begun| {
             let call = Call { record, elt };
-            let _repair = wrapper::Repair::new(call.info(), elt);
             let mut frame = 0;
             let answer = if H::VALUES.contains(HookValues::FRAME) {
                 // SAFETY: `elt` belongs to this hook, which is the tailcall hook of this function.

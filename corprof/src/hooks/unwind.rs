@@ -165,7 +165,7 @@ impl<H: EitherHooks> Installed<H> {
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };
         // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap.
-        let cx = unsafe { InCallback::new(self.info(), Heap::Moves, 0) };
+        let cx = unsafe { InCallback::new(self.info(), Heap::Moves) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {
             // SAFETY: lent to this closure alone.

@@ -34,8 +34,6 @@ bitflags::bitflags! {
 /// Some functions are not hooked, as the slow path is not made for them: functions that native code calls
 /// (`UnmanagedCallersOnly`), and runtime-async methods (opt-in on .NET 10). After the first runtime-async method, all methods
 /// that return a `Task` or `ValueTask` are left out as well; from .NET 9 on also after `MONITOR_ENTERLEAVE` was off.
-///
-/// Works from .NET 5 on; before that only with [`VALUES_BEFORE_NET_5`](Self::VALUES_BEFORE_NET_5).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `ValueHooks`",
     note = "`hook_functions_with_values` takes a type that implements `ValueHooks`; pass one that implements `FunctionHooks` to \
@@ -59,14 +57,6 @@ pub trait ValueHooks: Send + Sync + 'static {
 
     /// See [`FunctionHooks::TIMED`](super::FunctionHooks::TIMED).
     const TIMED: bool = false;
-
-    /// Whether to hook on .NET Core 3.1 as well, at the risk of the application's exit code.
-    ///
-    /// .NET Core 3.1 has a fault that a profiler cannot repair: if a thread is still in functions with such hooks when the
-    /// application has ended and the profiler is gone, the runtime reads freed memory, and a signal ends the process. An
-    /// application whose threads have left all such functions by then is safe. If this is `false`,
-    /// [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values) returns an error there.
-    const VALUES_BEFORE_NET_5: bool = false;
 
     /// See [`FunctionHooks::select`](super::FunctionHooks::select).
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
@@ -123,7 +113,6 @@ impl<T: ValueHooks> ValueHooks for Arc<T> {
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
     const TIMED: bool = T::TIMED;
-    const VALUES_BEFORE_NET_5: bool = T::VALUES_BEFORE_NET_5;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)

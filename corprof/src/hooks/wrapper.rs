@@ -1,17 +1,13 @@
 //! Undocumented facts of the runtime's wrapper around slow-path hooks.
 //!
 //! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has pointed to the wrapper's notes about the call ever since the
-//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h; in .NET Core 3.1
-//! in vm/amd64/profiler.cpp). Three facts are read from there, and tests check each: the stack pointer of the function's
-//! caller, the function's registers at its call of the hook, and the memory that .NET Core 3.1 overwrites.
+//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h). Two facts are
+//! read from there, and tests check each: the stack pointer of the function's caller, and the function's registers at its call
+//! of the hook.
 
 use corprof_sys as sys;
 
-use crate::info::Info;
 use crate::session::WalkStart;
-
-/// The first version of the interface whose wrapper has been examined: that of .NET Core 3.1.
-pub(super) const LEAST_INFO: u8 = 11;
 
 /// Offsets in the wrapper's notes, in words.
 #[cfg(target_arch = "x86_64")]
@@ -72,55 +68,4 @@ fn note(elt: sys::COR_PRF_ELT_INFO, place: usize) -> usize {
 fn is_above_wrapper(elt: sys::COR_PRF_ELT_INFO, stack_pointer: usize) -> bool {
     let wrapper = notes(elt).addr();
     stack_pointer > wrapper && stack_pointer - wrapper < FARTHEST && stack_pointer.is_multiple_of(size_of::<usize>())
-}
-
-/// Repairs registers that .NET Core 3.1 destroys on Linux and macOS when a hook asks for values.
-///
-/// The wrapper saves xmm0 and xmm1 in the memory into which the runtime then copies structs; even a method without structs
-/// loses the lower half of xmm0. The two hold the first floating-point arguments, or the result. So this saves the memory, and
-/// restores it after the hook. .NET 5 has fixed the fault (PR 39550); the last 3.1 was released in 2022.
-#[cfg(all(target_arch = "x86_64", not(windows)))]
-pub(super) struct Repair(Option<(*mut usize, [usize; SPILLED_WORDS])>);
-
-#[cfg(all(target_arch = "x86_64", not(windows)))]
-const SPILLED_WORDS: usize = 6;
-
-#[cfg(all(target_arch = "x86_64", not(windows)))]
-impl Repair {
-    /// The version of the interface that .NET Core 3.1 has.
-    const NEEDED_BY: u8 = 11;
-    /// The place of the two: 0xb0 in the wrappers for enter and leave, 0xc0 in the one for tail calls.
-    const SPILLED_AT: usize = 0xb0 / size_of::<usize>();
-
-    pub(super) fn new(info: &Info, elt: sys::COR_PRF_ELT_INFO) -> Self {
-        if info.version() != Self::NEEDED_BY {
-            return Self(None);
-        }
-        // SAFETY: in this version the wrapper's notes are 43 words long, and nothing else uses them during the hook.
-        Self(Some(unsafe {
-            let start = notes(elt).add(Self::SPILLED_AT);
-            (start, start.cast::<[usize; SPILLED_WORDS]>().read())
-        }))
-    }
-}
-
-#[cfg(all(target_arch = "x86_64", not(windows)))]
-impl Drop for Repair {
-    fn drop(&mut self) {
-        if let Some((start, kept)) = self.0 {
-            // SAFETY: as in `new`; the hook of these notes has not returned yet.
-            unsafe { start.cast::<[usize; SPILLED_WORDS]>().write(kept) };
-        }
-    }
-}
-
-/// No repair is necessary here.
-#[cfg(not(all(target_arch = "x86_64", not(windows))))]
-pub(super) struct Repair;
-
-#[cfg(not(all(target_arch = "x86_64", not(windows))))]
-impl Repair {
-    pub(super) fn new(_info: &Info, _elt: sys::COR_PRF_ELT_INFO) -> Self {
-        Self
-    }
 }

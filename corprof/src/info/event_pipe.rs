@@ -166,7 +166,7 @@ impl InTriggers<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`event_pipe_start_session`](Self::event_pipe_start_session); `E_NOINTERFACE` before .NET 5.
+    /// As [`event_pipe_start_session`](Self::event_pipe_start_session).
     pub fn start_runtime_events(&mut self, set: KeywordSet) -> Result<RuntimeEvents> {
         self.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false).map(RuntimeEvents)
     }

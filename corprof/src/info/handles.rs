@@ -1,5 +1,4 @@
-//! Handles keep an object findable, and on request alive or in place, until they are dropped. They need .NET 7; for older
-//! runtimes use [`ObjectTracker`](crate::tracker::ObjectTracker).
+//! Handles keep an object findable, and on request alive or in place, until they are dropped.
 
 use std::cell::Cell;
 use std::fmt;

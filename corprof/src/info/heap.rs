@@ -62,7 +62,7 @@ pub(super) const BLANK_RANGE: sys::COR_PRF_GC_GENERATION_RANGE = sys::COR_PRF_GC
 };
 
 /// Adds the missing flag to an error about generations.
-pub(super) fn explain_generations(error: Error) -> Error {
+fn explain_generations(error: Error) -> Error {
     if error.code() != E_FAIL {
         return error;
     }
@@ -187,7 +187,7 @@ impl InTriggers<'_> {
         let suspension = self.suspend_for_heap(CALL)?;
         // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
         // collection.
-        let inside = unsafe { InCallback::new(self, Heap::Still, 0) };
+        let inside = unsafe { InCallback::new(self, Heap::Still) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline belongs to this walk, and is called during this call only.
         let code = unsafe {

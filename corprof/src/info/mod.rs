@@ -44,12 +44,11 @@ pub(crate) use jitted::{PAUSE, is_passing};
 pub use layouts::{ClassLayout, FieldOffset, StringLayout};
 pub use modules::ModuleInfo;
 pub use objects::{ArrayDimension, ArrayObject};
-pub use runtime::{RuntimeInfo, RuntimeKind};
 
-pub use crate::session::{ArrayClass, ClassInfo, FunctionInfo, Info, InfoVersion};
+pub use crate::session::{ArrayClass, ClassInfo, FunctionInfo, Info, InfoVersion, RuntimeInfo};
 
 impl Info {
-    /// The newest `ICorProfilerInfo` that the runtime has: 11 for .NET Core 3.1, 14 for .NET 8.
+    /// The newest `ICorProfilerInfo` that the runtime has: 14 for .NET 8, 15 for .NET 9 and 10.
     pub fn version(&self) -> u8 {
         self.runtime().version()
     }

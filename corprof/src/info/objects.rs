@@ -11,7 +11,7 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
 use crate::id::{ClassId, ObjectId};
-use crate::info::heap::{BLANK_RANGE, GenerationRange, explain_generations};
+use crate::info::heap::{BLANK_RANGE, GenerationRange};
 
 /// The most dimensions that an array can have.
 const MOST_DIMENSIONS: usize = 32;
@@ -121,8 +121,6 @@ impl InCallback<'_> {
 
     /// The generation of `object`, and the range of it that contains the object.
     #[doc = contract!(GetObjectGeneration)]
-    ///
-    /// `E_FAIL`, on .NET Core 3.1 only: neither `MONITOR_GC` nor `HIGH_BASIC_GC` is set.
     #[doc(alias = "GetObjectGeneration")]
     pub fn object_generation(&self, object: ObjectId<'_>) -> Result<GenerationRange> {
         const CALL: &str = "GetObjectGeneration";
@@ -130,7 +128,7 @@ impl InCallback<'_> {
         let mut range = BLANK_RANGE;
         // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing.
         let code = unsafe { info.GetObjectGeneration(object.as_raw(), &mut range) };
-        Error::check(code, CALL).map_err(explain_generations)?;
+        Error::check(code, CALL)?;
         Ok(GenerationRange::from(range))
     }
 

@@ -41,8 +41,7 @@
 //!   that the method was loaded with. An edit that fails is left out and told; the others take effect.
 //! - An edit runs anew whenever the clients of its method change, so it may run several times.
 //! - The callers that a method was inlined into are recompiled as well ([what runtimes
-//!   miss](ProfilerThread::request_rejit_with_inliners)); up to .NET 6 they are not, because those runtimes crash. An instrumented
-//!   method is not inlined any more.
+//!   miss](ProfilerThread::request_rejit_with_inliners)). An instrumented method is not inlined any more.
 //! - A method that nobody calls stays [`Waiting`](Outcome::Waiting), and so does one whose calls the compiler replaces by own code
 //!   (`[Intrinsic]`), or a method under Edit and Continue: the runtime does not tell.
 //! - From the start of the instrumentation on, the profiler cannot be detached.

@@ -23,9 +23,6 @@ use super::outcome::{Rewrite, State};
 use super::queue::{Client, Command, Edit, Leave};
 use super::selector::{Selection, Selector};
 
-/// RequestReJITWithInliners of earlier runtimes crashes when a caller is not loaded.
-const FIRST_WITH_INLINERS: u16 = 7;
-
 pub(super) struct Worker<'s> {
     shared: &'s Arc<Shared>,
     methods: BTreeMap<Key, Method>,
@@ -348,16 +345,12 @@ impl<'s> Worker<'s> {
 }
 
 fn make_request(cx: &mut ProfilerThread<'_>, methods: &[(ModuleId, MethodDef)]) -> Result<()> {
-    if cx.runtime_info().is_ok_and(|runtime| runtime.major >= FIRST_WITH_INLINERS) {
-        // Asked for callers as well: a caller that is instrumented would otherwise be compiled from the body that it was
-        // loaded with.
-        match cx.request_rejit_with_inliners(methods, true) {
-            // Then nothing is inlined anywhere.
-            Err(error) if error.code() == sys::CORPROF_E_REJIT_INLINING_DISABLED => {}
-            answer => return answer,
-        }
+    // Asked for callers as well: a caller that is instrumented would otherwise be compiled from the body that it was loaded with.
+    match cx.request_rejit_with_inliners(methods, true) {
+        // Then nothing is inlined anywhere.
+        Err(error) if error.code() == sys::CORPROF_E_REJIT_INLINING_DISABLED => cx.request_rejit(methods),
+        answer => answer,
     }
-    cx.request_rejit(methods)
 }
 
 impl Method {

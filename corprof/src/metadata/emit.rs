@@ -45,8 +45,8 @@ use crate::session::liveness::Lifeline;
 /// A type that is already loaded does not change: then the metadata and the loaded type differ.
 ///
 /// Add rows in `module_load_finished`, before the runtime uses the module. Rows added later need a call of `ApplyMetaData`
-/// (`ICorProfilerInfo7`) before any code refers to them; that works for references, specs and strings, and since .NET Core 3.0
-/// for types and for methods that are not virtual.
+/// (`ICorProfilerInfo7`) before any code refers to them; that works for references, specs and strings, for types, and
+/// for methods that are not virtual.
 ///
 /// ```
 /// # use corprof::prelude::*;

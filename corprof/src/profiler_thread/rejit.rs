@@ -59,8 +59,7 @@ impl ProfilerThread<'_> {
     /// `CORPROF_E_MODULE_IS_DYNAMIC` for a dynamic one.
     ///
     /// Nothing at all is reported, and nothing is recompiled, for a method of a module that can be unloaded
-    /// (`COR_PRF_MODULE_COLLECTIBLE`), though there is a code for it (`CORPROF_E_FUNCTION_IS_COLLECTIBLE`). Do not request one:
-    /// after that, .NET Core 3.1 carries out no other request of the process. An
+    /// (`COR_PRF_MODULE_COLLECTIBLE`), though there is a code for it (`CORPROF_E_FUNCTION_IS_COLLECTIBLE`). An
     /// [`Instrumentation`](crate::instrumentation::Instrumentation) refuses such methods.
     ///
     /// [`get_rejit_parameters`]: crate::Callbacks::get_rejit_parameters
@@ -81,9 +80,8 @@ impl ProfilerThread<'_> {
     /// The methods are not inlined any more until they are reverted. [`get_rejit_parameters`] is called for them and, if
     /// `asks_for_inliners`, for the methods that they were inlined into.
     ///
-    /// Some runtimes miss inliners: .NET 6 and before those in precompiled modules of which not every method is loaded, and all
-    /// runtimes now and then when `MONITOR_JIT_COMPILATION` is off. Turn that on, and do not rely on the old code running
-    /// nowhere.
+    /// Runtimes miss inliners now and then when `MONITOR_JIT_COMPILATION` is off. Turn that on, and do not rely on the old code
+    /// running nowhere.
     #[doc = contract!(RequestReJITWithInliners)]
     ///
     /// `CORPROF_E_REJIT_INLINING_DISABLED`: `DISABLE_INLINING` is on, or was when the code was compiled. Otherwise as

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use corprof_sys as sys;
 
-use super::{Info, count_report};
+use super::Info;
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 use crate::lock::unpoisoned;
@@ -35,11 +35,6 @@ impl Info {
         let current = self.current_event_mask()?;
         let mask = change(current).with_bookkeeping();
         EventMask::check(current, mask, self.phase(), self.profiler().is_notification_only)?;
-        // Without `MONITOR_GC` before and after the change, objects may move unreported.
-        let is_unheard = !(current & mask).contains(EventMask::MONITOR_GC);
-        if is_unheard {
-            count_report();
-        }
         if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
             && let Some(hooks) = self.hooks()
         {
@@ -49,9 +44,6 @@ impl Info {
             self.prevent_detach("SetEventMask2(COR_PRF_ENABLE_REJIT)");
         }
         let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
-        if is_unheard {
-            count_report();
-        }
         if !mask.watches_dynamic_methods() {
             self.liveness().stop_watching_dynamic_methods();
         }

@@ -26,7 +26,6 @@ pub(crate) mod gate;
 mod hook_slot;
 mod late_handles;
 pub(crate) mod liveness;
-mod moves;
 pub(crate) mod names;
 mod original_bodies;
 pub(crate) mod panics;
@@ -34,6 +33,7 @@ pub(crate) mod profiler_threads;
 mod questions;
 mod rejit_slot;
 mod runtime;
+mod runtime_info;
 pub(crate) mod slot;
 mod thread_names;
 pub(crate) mod wire;
@@ -59,7 +59,6 @@ pub(crate) use frame::WalkStart;
 pub(crate) use hook_slot::HookSlot;
 pub(crate) use late_handles::LateHandles;
 use liveness::Liveness;
-pub(crate) use moves::{count_report, reports};
 use names::NameStore;
 use original_bodies::OriginalBodies;
 use panics::ProfilerState;
@@ -68,7 +67,8 @@ pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
 pub(crate) use rejit_slot::RejitSlot;
 pub use runtime::InfoVersion;
-pub(crate) use runtime::{LEAST_INFO, Runtime, first_runtime_with};
+pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
+pub use runtime_info::RuntimeInfo;
 use thread_names::ThreadNames;
 
 /// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the runtime
@@ -82,8 +82,8 @@ struct Session {
     runtime: Runtime,
     /// A [`Phase`], which decides which flags may be set.
     phase: AtomicU8,
-    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when .NET Core 3.1 has freed data that
-    /// the call needs.
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have freed
+    /// data that the call needs (seen on .NET Core 3.1 only).
     is_mask_sealed: Mutex<bool>,
     liveness: Arc<Liveness>,
     names: NameStore,
@@ -108,7 +108,14 @@ struct Session {
 
 impl Info {
     /// The session of a profiler that `runtime` has loaded.
-    pub(crate) fn negotiate(runtime: &IUnknown, phase: Phase, profiler: Arc<ProfilerState>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If the runtime is older than .NET 8.
+    pub(crate) fn negotiate(
+        runtime: &IUnknown,
+        phase: Phase,
+        profiler: Arc<ProfilerState>,
+    ) -> Result<Self, UnsupportedRuntime> {
         Ok(Self(Arc::new(Session {
             runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
             phase: AtomicU8::new(phase as u8),

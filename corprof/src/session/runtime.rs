@@ -1,15 +1,17 @@
 //! [`Runtime`]: the pointer to the runtime, and the version of its interface.
 //!
-//! The interface is negotiated once, from the newest version down. From then on one pointer serves all versions, as each
-//! extends the one before. A call says which version it needs, and returns an error on an older runtime.
+//! The interface is negotiated once, from the newest version down, and a runtime older than .NET 8 is refused. From then on one
+//! pointer serves all versions, as each extends the one before. A call says which version it needs, and returns an error on an
+//! older runtime.
 
 use std::mem::ManuallyDrop;
 
 use corprof_sys as sys;
-use windows_core::{IUnknown, Interface};
+use windows_core::{HRESULT, IUnknown, Interface};
 
 use super::calls::{Call, Calls};
 use super::ending::DETACH;
+use super::runtime_info::RuntimeInfo;
 use crate::error::{E_NOINTERFACE, Error, Result};
 
 /// The runtime, as a COM object.
@@ -30,8 +32,43 @@ unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
 
-/// The version with `SetEventMask2`, which every profiler needs: an older runtime is refused.
-pub(crate) const LEAST_INFO: u8 = 5;
+/// The version of .NET 8: a runtime without it is older, or is .NET Framework, and is refused.
+pub(crate) const LEAST_INFO: u8 = 14;
+
+/// The error for a runtime that is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it needs .NET 8 or later, and this runtime is {found}")]
+pub(crate) struct UnsupportedRuntime {
+    /// The runtime's name and version.
+    found: String,
+}
+
+impl UnsupportedRuntime {
+    /// The result of `Initialize`.
+    pub(crate) const CODE: HRESULT = E_NOINTERFACE;
+
+    /// `newest` is the newest version of the interface that the runtime has; 0 if it has none.
+    fn new(runtime: &IUnknown, newest: u8) -> Self {
+        let info = runtime.cast::<sys::ICorProfilerInfo3>().ok();
+        let told = info.and_then(|info| RuntimeInfo::read(&info).ok());
+        Self { found: name(told, newest) }
+    }
+}
+
+/// The name of a runtime by what it tells about itself, for a message.
+fn name(told: Option<(sys::COR_PRF_RUNTIME_TYPE, RuntimeInfo)>, newest: u8) -> String {
+    match told {
+        Some((sys::COR_PRF_DESKTOP_CLR, RuntimeInfo { major, minor, build })) => {
+            format!(".NET Framework {major}.{minor}.{build}")
+        }
+        // Up to .NET Core 3.1 the runtime tells a version of its own, not the product's.
+        Some((_, RuntimeInfo { major, minor, build })) if major < 5 => {
+            format!("{} (CoreCLR {major}.{minor}.{build})", first_runtime_with(newest))
+        }
+        Some((_, info)) => info.to_string(),
+        None => format!("older than that: it has ICorProfilerInfo{newest}"),
+    }
+}
 
 /// One version of the runtime's interface: [`ICorProfilerInfo`](sys::ICorProfilerInfo) and its successors, for
 /// [`as_raw`](crate::Info::as_raw).
@@ -94,9 +131,13 @@ info_versions! {
 impl Runtime {
     /// Asks the runtime for its newest interface. `may_end`: whether the runtime may release the profiler before the process
     /// ends.
-    pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self> {
-        let (raw, version) = negotiate(runtime).ok_or(Error::new(E_NOINTERFACE, "QueryInterface(ICorProfilerInfo)"))?;
-        Ok(Self { raw: ManuallyDrop::new(raw), version, calls: Calls::new(may_end) })
+    pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self, UnsupportedRuntime> {
+        match negotiate(runtime) {
+            Some((raw, version)) if version >= LEAST_INFO => {
+                Ok(Self { raw: ManuallyDrop::new(raw), version, calls: Calls::new(may_end) })
+            }
+            older => Err(UnsupportedRuntime::new(runtime, older.map_or(0, |(_, version)| version))),
+        }
     }
 
     /// The count of calls under way.
@@ -170,5 +211,22 @@ impl Drop for Runtime {
             // SAFETY: this runs once, and the runtime's object is alive: calls are closed before a detach is requested.
             unsafe { ManuallyDrop::drop(&mut self.raw) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_is_refused_has_a_name_and_a_version() {
+        let info = |major, minor, build| RuntimeInfo { major, minor, build };
+        let core = |major, minor, build| Some((sys::COR_PRF_CORE_CLR, info(major, minor, build)));
+        assert_eq!(name(core(4, 700, 22), 11), ".NET Core 3.1 (CoreCLR 4.700.22)");
+        assert_eq!(name(core(4, 6, 28619), 9), ".NET Core 2.1 (CoreCLR 4.6.28619)");
+        assert_eq!(name(core(6, 0, 36), 12), ".NET 6.0.36");
+        assert_eq!(name(core(7, 0, 20), 13), ".NET 7.0.20");
+        assert_eq!(name(Some((sys::COR_PRF_DESKTOP_CLR, info(4, 0, 30319))), 10), ".NET Framework 4.0.30319");
+        assert_eq!(name(None, 2), "older than that: it has ICorProfilerInfo2");
     }
 }

@@ -56,8 +56,8 @@ impl Builder {
         }
     }
 
-    /// The runtime has `ICorProfilerInfo` up to this version, and is the first release with it: 11 for .NET Core 3.1, 14 for
-    /// .NET 8. The default is .NET 10, with version 15.
+    /// The runtime has `ICorProfilerInfo` up to this version, and is the first release with it: 14 for .NET 8. The default is
+    /// .NET 10, with version 15. Profilers refuse to load into a runtime with less than 14, which is older than .NET 8.
     ///
     /// # Panics
     /// If there is no such version: they are 1 to 15.
@@ -71,8 +71,8 @@ impl Builder {
         self
     }
 
-    /// Another release with the same version of the interface: .NET 6 has that of .NET 5, and .NET 10 that of .NET 9. It
-    /// selects the rules in the contract table that depend on the release.
+    /// Another release with the same version of the interface: .NET 10 has that of .NET 9. It selects the rules in the contract
+    /// table that depend on the release.
     pub fn release(mut self, major: u32, minor: u32) -> Self {
         self.release = Release(major, minor);
         self

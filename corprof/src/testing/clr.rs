@@ -20,7 +20,7 @@ use crate::sync;
 
 use super::builder::{Builder, Start};
 use super::com::{self, InfoFace};
-use super::contract::{Release, Status};
+use super::contract::Status;
 use super::here;
 use super::runtime::Runtime;
 use super::threads::Worker;
@@ -108,9 +108,7 @@ impl FakeClr {
             workers: Mutex::default(),
             loading: Mutex::default(),
         };
-        if clr.runtime.release >= Release(6, 0) {
-            clr.ask_for_notification_only();
-        }
+        clr.ask_for_notification_only();
         if let Some(before) = start.before.take() {
             let clr = &clr;
             std::thread::scope(|scope| _ = scope.spawn(move || before(clr)));

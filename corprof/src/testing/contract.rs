@@ -32,7 +32,7 @@ pub(crate) enum Entry {
 pub(crate) struct Call {
     pub(crate) name: &'static str,
     pub(crate) slot: usize,
-    /// The first release with its interface.
+    /// The first supported release with its interface.
     pub(crate) since: Release,
     pub(crate) entry: Entry,
     /// Whether it may start a collection.
@@ -67,8 +67,6 @@ pub(crate) enum SyncInfo {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     pub(crate) event: Event,
-    /// The first release with its interface.
-    pub(crate) since: Release,
     pub(crate) sync_info: SyncInfo,
     /// Whether a collection waits until it returns.
     pub(crate) cooperative: bool,

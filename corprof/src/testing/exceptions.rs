@@ -12,8 +12,8 @@ impl FakeClr {
     /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
     /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
     /// `ExceptionUnwindFunctionLeave`; in the catching frame, `ExceptionCatcherEnter` and `ExceptionCatcherLeave` replace the
-    /// end of the unwinding. As seen on .NET Core 3.1 and .NET 8, two handles hold the exception meanwhile: `HandleCreated`
-    /// before all other callbacks, `HandleDestroyed` after them.
+    /// end of the unwinding. As seen on .NET 8, two handles hold the exception meanwhile: `HandleCreated` before all
+    /// other callbacks, `HandleDestroyed` after them.
     ///
     /// # Panics
     /// If there is no such class.

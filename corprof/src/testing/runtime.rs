@@ -191,7 +191,7 @@ impl Runtime {
         let alternatives = ALTERNATIVES.get(event as usize).copied().unwrap_or_default();
         let mask = self.mask();
         let is_enabled = alternatives.is_empty() || alternatives.iter().any(|&flags| mask.contains(flags));
-        let is_there = delivery.comes && delivery.since <= self.release && (!self.attached || delivery.attach);
+        let is_there = delivery.comes && (!self.attached || delivery.attach);
         let is_time = match self.status() {
             Status::Active => {
                 !matches!(event, Event::Initialize | Event::InitializeForAttach)

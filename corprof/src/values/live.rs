@@ -25,9 +25,6 @@ use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
 /// The most times that a type is followed to another assembly or an enclosing type: more than real code has.
 const MOST_STEPS: usize = 16;
 
-/// The first version of the interface whose runtime shows all registers of a returned struct: .NET 5.
-const SHOWS_ALL_REGISTERS: u8 = 12;
-
 /// Whether the types in the signature of a method are loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Types {
@@ -78,7 +75,6 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             signature: &signature,
             this,
             names: self.parameter_names(info.module, info.token).unwrap_or_default(),
-            shows_one_register: self.shows_one_register(),
         };
         Ok(planner::plan(self, method))
     }
@@ -110,7 +106,6 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             signature: &signature,
             this,
             names: self.parameter_names(module, method).unwrap_or_default(),
-            shows_one_register: false,
         };
         Ok(planner::plan(self, method))
     }
@@ -119,11 +114,6 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     pub(crate) fn core_library_has(&mut self, name: &str) -> Option<bool> {
         let core = self.assembly(CORE_LIBRARY).ok()?;
         self.cx.metadata(core).and_then(|of| of.find_type_def(name, None)).ok().map(|found| found.is_some())
-    }
-
-    /// Only the System V ABI returns results in two kinds of registers.
-    fn shows_one_register(&self) -> bool {
-        cfg!(all(target_arch = "x86_64", not(windows))) && self.cx.version() < SHOWS_ALL_REGISTERS
     }
 
     fn parameter_names(&self, module: ModuleId, method: MethodDef) -> Result<Vec<(u32, String)>> {

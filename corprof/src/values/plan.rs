@@ -97,26 +97,6 @@ impl Node {
             Self::Unreadable(_) => return None,
         })
     }
-
-    /// Whether a value contains a floating-point number or an unknown part.
-    pub(super) fn may_hold_float(&self) -> bool {
-        match self {
-            Self::Primitive(primitive) => matches!(primitive, Primitive::Float32 | Primitive::Float64),
-            Self::Struct(of) => of.fields.is_empty() || of.fields.iter().any(|field| field.node.may_hold_float()),
-            Self::Unreadable(_) => true,
-            Self::Enum { .. } | Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => false,
-        }
-    }
-
-    /// Whether a value contains a part that is neither a floating-point number nor unknown.
-    pub(super) fn holds_integer(&self) -> bool {
-        match self {
-            Self::Primitive(primitive) => !matches!(primitive, Primitive::Float32 | Primitive::Float64),
-            Self::Struct(of) => of.fields.iter().any(|field| field.node.holds_integer()),
-            Self::Unreadable(_) => false,
-            Self::Enum { .. } | Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => true,
-        }
-    }
 }
 
 /// The size of a primitive that is a number.

@@ -82,8 +82,6 @@ pub(super) struct Method<'a> {
     pub(super) this: Owner,
     /// The names of the parameters that have one, with their numbers from 1 on.
     pub(super) names: Vec<(u32, String)>,
-    /// Whether the runtime shows only the first integer register of a struct that is returned in registers.
-    pub(super) shows_one_register: bool,
 }
 
 /// The type that a method belongs to.
@@ -114,18 +112,6 @@ pub(super) fn plan(source: &mut impl Source, method: Method<'_>) -> Plan {
         Type::Primitive(Primitive::Void) => None,
         of => Some(planner.node(of, scope, 0)),
     };
-    let result = result.map(|node| {
-        let is_struct = matches!(node, Node::Struct(_));
-        let is_in_registers = node.size().is_some_and(|size| size <= 2 * size_of::<usize>());
-        // By the System V ABI, eight bytes are in an integer register if any part of them is not a floating-point number.
-        let is_in_integer = !node.may_hold_float() || node.holds_integer();
-        let is_whole = node.size().is_some_and(|size| size <= size_of::<usize>()) && is_in_integer;
-        if method.shows_one_register && is_struct && is_in_registers && !is_whole {
-            Node::Unreadable(Unreadable::ReturnedInRegisters)
-        } else {
-            node
-        }
-    });
     Plan { this, parameters, result, unreadable: None }
 }
 

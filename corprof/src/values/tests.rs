@@ -192,5 +192,5 @@ fn a_result_is_a_value_or_none() {
     assert_eq!(value(&number, Ok(range(&answer))), "42");
     assert_eq!(value(&void, Ok(Range { startAddress: 0, length: 0 })), "void");
     assert_eq!(value(&number, Ok(Range { startAddress: 0, length: 4 })), format!("<{}>", Unreadable::Mismatch));
-    assert_eq!(value(&number, Err(Unreadable::ReturnedInRegisters)), format!("<{}>", Unreadable::ReturnedInRegisters));
+    assert_eq!(value(&number, Err(Unreadable::NoMemory)), format!("<{}>", Unreadable::NoMemory));
 }

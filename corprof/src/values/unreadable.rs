@@ -43,9 +43,6 @@ pub enum Unreadable {
     /// The runtime does not show it for this function.
     #[error("the runtime does not show it: {0}")]
     NotTold(Error),
-    /// Of a struct returned in registers, .NET Core 3.1 shows one register only, on Linux and macOS.
-    #[error("this runtime shows only a part of structs that are returned in registers: .NET 5 and later show all")]
-    ReturnedInRegisters,
     /// An object behind a by-ref. Such references may point past the end of an array or block, where there is no object: see
     /// [`ByRef::value_unchecked`](super::ByRef::value_unchecked).
     #[error("it is an object reference behind a by-ref, and nothing proves that there is an object")]

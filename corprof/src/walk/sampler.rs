@@ -109,7 +109,7 @@ pub enum SamplerError {
          purposes"
     )]
     AlreadyRunning,
-    /// The runtime cannot do what the strategy needs.
+    /// This system cannot do what the strategy needs.
     #[error("the threads cannot be stopped: {0}")]
     Strategy(#[source] Error),
     /// The event flags that the sampler needs could not be set.
@@ -212,7 +212,7 @@ impl Sampler {
     ) -> Result<(), SamplerError> {
         let strategy = match self.strategy {
             Some(strategy) => strategy::check(strategy, cx).map(|()| strategy).map_err(SamplerError::Strategy)?,
-            None => strategy::best(self.mode, cx).map_err(SamplerError::Strategy)?,
+            None => strategy::best(self.mode, cx),
         };
         let lock = SamplerLock::get().ok_or(SamplerError::AlreadyRunning)?;
         cx.add_events(flags(strategy)).map_err(SamplerError::Flags)?;

@@ -115,7 +115,6 @@ fn exceptions_are_pinned_on_9_and_10_however_they_were_asked_for() {
     assert!(is_pinned_while_searched_for::<Mask>(on(10)));
     assert!(!is_pinned_while_searched_for::<Catchers>(on(11)));
     assert!(!is_pinned_while_searched_for::<Catchers>(FakeClr::builder().info_version(14)));
-    assert!(!is_pinned_while_searched_for::<Catchers>(FakeClr::builder().info_version(11)));
 }
 
 #[test]

@@ -83,25 +83,54 @@ fn without_shutdown_the_last_reference_drops_it() {
     assert_eq!(Arc::strong_count(&life), 1);
 }
 
-/// Wants a runtime of 2023.
+static INITIALIZED: AtomicUsize = AtomicUsize::new(0);
+
+/// Loads at start-up and by an attach, and counts how often it is initialized.
 #[derive(Default, Profiler)]
-#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0007", min_info = 14, no_export)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0017", no_export)]
+struct Counts;
+
+#[callbacks]
+impl Callbacks for Counts {
+    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        INITIALIZED.fetch_add(1, SeqCst);
+        Ok(())
+    }
+    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+        INITIALIZED.fetch_add(1, SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_runtime_older_than_net_8_is_refused_before_the_profiler_is_initialized() {
+    for newest_info in 1..14 {
+        let on = || FakeClr::builder().info_version(newest_info);
+        assert_eq!(on().load::<Counts>().unwrap_err().code(), E_NOINTERFACE, "{newest_info}");
+        assert_eq!(on().attach(&[]).load::<Counts>().unwrap_err().code(), E_NOINTERFACE, "{newest_info}");
+    }
+    assert_eq!(INITIALIZED.load(SeqCst), 0);
+    let clr = FakeClr::builder().info_version(14).load::<Counts>().unwrap();
+    assert_eq!(INITIALIZED.load(SeqCst), 1);
+    assert!(clr.info().cast::<sys::ICorProfilerInfo14>().is_ok());
+}
+
+/// Wants a runtime of 2024.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0007", min_info = 15, no_export)]
 struct Modern;
 
 #[callbacks]
 impl Callbacks for Modern {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        assert!(cx.version() >= 14);
+        assert!(cx.version() >= 15);
         Ok(())
     }
 }
 
 #[test]
 fn an_old_runtime_is_refused_by_min_info() {
-    assert_eq!(FakeClr::builder().info_version(11).load::<Modern>().unwrap_err().code(), E_FAIL);
-    let clr = FakeClr::builder().info_version(14).load::<Modern>().unwrap();
-    assert_eq!(clr.info().cast::<sys::ICorProfilerInfo15>().unwrap_err().code(), E_NOINTERFACE);
-    assert!(clr.info().cast::<sys::ICorProfilerInfo14>().is_ok());
+    assert_eq!(FakeClr::builder().info_version(14).load::<Modern>().unwrap_err().code(), E_FAIL);
     assert!(FakeClr::load::<Modern>().is_ok());
 }
 

@@ -69,7 +69,7 @@ impl Callbacks for Reckless {
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         self.ask("class", cx);
     }
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
         self.ask("collection", cx);
     }
     fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_id: u32) {

@@ -234,16 +234,6 @@ fn there_is_one_sampler_in_a_process() {
     end(clr);
 }
 
-#[test]
-fn an_older_runtime_is_refused_by_name() {
-    let _turn = turn();
-    let clr = FakeClr::builder().info_version(9).load::<Starts>().unwrap();
-    let outcome = clr.profiler::<Starts>().unwrap().0.lock().unwrap().take().unwrap();
-    let text = outcome.unwrap_err().to_string();
-    assert!(text.contains("SuspendRuntime(ICorProfilerInfo10)") && text.contains(".NET Core 3.0"), "{text}");
-    end(clr);
-}
-
 static CLR: OnceLock<FakeClr> = OnceLock::new();
 static HAS_CALLED: AtomicBool = AtomicBool::new(false);
 

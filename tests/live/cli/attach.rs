@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_profiler_is_attached_and_a_second_one_is_refused_with_a_reason() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id().to_string();
         let library = library(&runtime, "attached")?;
@@ -35,7 +35,7 @@ fn a_profiler_is_attached_and_a_second_one_is_refused_with_a_reason() -> Result<
 
 #[test]
 fn what_cannot_be_loaded_is_not_sent() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let program = diagnosed(&runtime, None)?;
         let pid = program.child.id().to_string();
         let output = corprof()?.args(["attach", &pid, "no-such.so"]).output()?;
@@ -55,7 +55,7 @@ fn what_cannot_be_loaded_is_not_sent() -> Result<()> {
 /// Two commands at the same time, which a storm of collections and exceptions slows down.
 #[test]
 fn one_of_two_that_attach_at_once_is_refused() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         program.tell("storm")?;
         let pid = program.child.id().to_string();
@@ -81,7 +81,7 @@ fn one_of_two_that_attach_at_once_is_refused() -> Result<()> {
 
 #[test]
 fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id().to_string();
         let library = library(&runtime, "leaver")?;

@@ -9,7 +9,7 @@ fn detach(pid: &str) -> Result<(Option<i32>, String)> {
 
 #[test]
 fn the_example_samples_and_detaches_on_command_again_and_again() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id().to_string();
         let folder = tempfile::tempdir()?;
@@ -40,7 +40,7 @@ fn the_example_samples_and_detaches_on_command_again_and_again() -> Result<()> {
 
 #[test]
 fn a_profiler_that_cannot_detach_says_why_and_listens_on() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id().to_string();
         // A process that was killed has left its socket, and then its id was given to this one.
@@ -71,7 +71,7 @@ fn a_profiler_that_cannot_detach_says_why_and_listens_on() -> Result<()> {
 
 #[test]
 fn a_profiler_comes_late_and_leaves_early() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let out = folder.path().join("late.folded");
         let mut command = corprof()?;
@@ -98,7 +98,7 @@ fn a_profiler_comes_late_and_leaves_early() -> Result<()> {
 
 #[test]
 fn a_profiler_waits_for_the_runtime() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let mut command = corprof()?;
         command.args(["attach", "--wait", "--data", "ab"]).arg(library(&runtime, "attached")?).arg("--");
         // A launcher in between.

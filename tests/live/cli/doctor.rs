@@ -19,7 +19,7 @@ fn of(program: &Program, wait: &str) -> Result<(Vec<String>, Option<i32>)> {
 
 #[test]
 fn a_process_is_diagnosed() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         ensure!(of(&diagnosed(&runtime, None)?, "120")? == (vec!["not-configured".into()], Some(1)), "{runtime}");
         ensure!(of(&diagnosed(&runtime, Some("attached"))?, "120")? == (Vec::new(), Some(0)), "{runtime}");
         let start = |name: &str, value: &str| {
@@ -42,7 +42,7 @@ fn a_process_is_diagnosed() -> Result<()> {
 
 #[test]
 fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let start = |name: &str, value: &str| {
             let prepared = Run::new(&runtime, "Hello").profiler("attached").command()?;
             let mut command = corprof()?;
@@ -64,7 +64,7 @@ fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
 
 #[test]
 fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let program = diagnosed(&runtime, None)?;
         program.stop()?;
         let found = of(&program, "1")?;
@@ -78,7 +78,7 @@ fn a_process_that_is_stopped_is_said_not_to_answer() -> Result<()> {
 
 #[test]
 fn a_library_that_the_runtime_has_let_go_of_is_missed() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let mut command = Run::new(&runtime, "Diagnosed").command()?;
         command.env("CORECLR_ENABLE_PROFILING", "1").env("CORECLR_PROFILER_PATH", refusing(folder.path())?);
@@ -98,7 +98,7 @@ fn containers_are_diagnosed() -> Result<()> {
         println!("SKIPPED: this system lets nobody make namespaces (unshare -rmpf true)");
         return Ok(());
     }
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let plain = Run::new(&runtime, "Diagnosed").command()?;
         let mut command = Command::new("unshare");
         command.args(["-rm", "sh", "-c", r#"mount -t tmpfs -o ro none "$TMPDIR" && exec "$@""#, "sh"]);

@@ -27,7 +27,7 @@ fn until_seen(program: &mut Program, events: &Program, command: &str, is_it: imp
 
 #[test]
 fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
-    for runtime in runtimes(Runtime::all_and_smoke()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let events = started(program.child.id(), &["--set", "gc,exceptions", "--json"])?;
         let is = |name: &'static str| move |line: &str| line.contains(&format!("\"event\":\"{name}\""));
@@ -50,7 +50,7 @@ fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
 
 #[test]
 fn events_are_chosen_by_name_and_end_with_the_process() -> Result<()> {
-    for runtime in runtimes(Runtime::all_and_smoke()?) {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let events = started(program.child.id(), &["--event", "GCEnd"])?;
         let line = until_seen(&mut program, &events, "collect 1", |_| true)?;
@@ -69,7 +69,7 @@ fn events_are_chosen_by_name_and_end_with_the_process() -> Result<()> {
 
 #[test]
 fn a_session_ends_after_its_duration() -> Result<()> {
-    for runtime in runtimes(Runtime::all_and_smoke()?) {
+    for runtime in runtimes()? {
         let program = diagnosed(&runtime, None)?;
         let events = started(program.child.id(), &["--duration", "0.5", "--provider", "No-Such-Provider:0x3:verbose"])?;
         let end = Instant::now() + PATIENCE;
@@ -83,7 +83,7 @@ fn a_session_ends_after_its_duration() -> Result<()> {
 
 #[test]
 fn events_of_a_profiler_are_printed_with_their_fields() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let run = Run::new(&runtime, "Diagnosed").profiler_named("own_events", "Tells");
         let mut program = Program::start(run.command()?)?;
         program.expect("ready")?;

@@ -53,7 +53,7 @@ fn report(file: &Path) -> Result<Value> {
 
 #[test]
 fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let dir = tempfile::tempdir()?;
         let program = heap(&runtime, NODES)?;
         let json = dir.path().join("heap.json");
@@ -96,7 +96,7 @@ fn a_heap_of_known_shape_is_told_as_it_is() -> Result<()> {
 
 #[test]
 fn a_second_snapshot_tells_what_has_grown() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let dir = tempfile::tempdir()?;
         let mut program = heap(&runtime, 1000)?;
         let [before, after] = ["before.heap", "after.heap"].map(|name| dir.path().join(name));
@@ -129,7 +129,7 @@ fn a_second_snapshot_tells_what_has_grown() -> Result<()> {
 
 #[test]
 fn a_dump_is_whole_or_an_error() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let dir = tempfile::tempdir()?;
         let program = heap(&runtime, NODES)?;
         let file = dir.path().join("heap.json");
@@ -175,7 +175,7 @@ fn is_of_the_tools(class: &str) -> bool {
 
 #[test]
 fn both_ways_tell_the_same() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let dir = tempfile::tempdir()?;
         let program = heap(&runtime, 1000)?;
         let [inside, session] = ["inside.heap", "session.heap"].map(|name| dir.path().join(name));
@@ -250,7 +250,7 @@ fn can_attach(program: &Program) -> Result<()> {
 
 #[test]
 fn a_process_may_end_while_its_heap_is_written() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let mut program = heap(&runtime, MANY)?;
         let (child, folder) = under_way(&program)?;
         program.child.kill()?;
@@ -267,7 +267,7 @@ fn a_process_may_end_while_its_heap_is_written() -> Result<()> {
 
 #[test]
 fn a_process_under_a_profiler_sends_its_heap() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("heap.json");
         let run = Run::new(&runtime, "Heap").profiler("attached").args(["1000"]);
@@ -292,7 +292,7 @@ mod long {
 
     #[test]
     fn a_snapshot_can_be_interrupted() -> Result<()> {
-        for runtime in speaking()? {
+        for runtime in runtimes()? {
             let program = heap(&runtime, MANY)?;
             let (child, folder) = under_way(&program)?;
             signal(child.id(), "-INT")?;

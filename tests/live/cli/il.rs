@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn compiled_programs_pass_and_a_broken_body_is_refused() -> Result<()> {
-    for runtime in speaking()?.into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let app = PathBuf::from(runtime.app("Hello")?);
         let output = corprof()?.args(["il", "check", "--json"]).arg(&app).output()?;
         let (stdout, stderr) = texts(&output);

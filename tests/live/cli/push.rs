@@ -95,7 +95,7 @@ fn record(runtime: &Runtime, options: &[&str], milliseconds: u64) -> Result<Comm
 
 #[test]
 fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
-    patiently(speaking()?, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         for engine in ["pyroscope", "otlp"] {
             let server = Server::start(|_| Reply::Good);
             let folder = tempfile::tempdir()?;
@@ -165,7 +165,7 @@ fn the_sampler_sends_by_itself() -> Result<()> {
 
 #[test]
 fn a_process_that_runs_is_pushed_and_runs_on() -> Result<()> {
-    patiently(speaking()?, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let server = Server::start(|_| Reply::Good);
         let folder = tempfile::tempdir()?;
         let mut program = diagnosed(runtime, None)?;
@@ -206,7 +206,7 @@ fn a_process_that_runs_is_pushed_and_runs_on() -> Result<()> {
 
 #[test]
 fn a_server_that_is_not_there_is_said_and_costs_the_application_nothing() -> Result<()> {
-    patiently(speaking()?, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let silent = Server::start(|_| Reply::Never);
         for (url, said) in
             [("pyroscope+http://127.0.0.1:1".to_owned(), "refused"), (silent.url("parca"), "not sent within 3.0 s")]
@@ -227,7 +227,7 @@ fn a_server_that_is_not_there_is_said_and_costs_the_application_nothing() -> Res
 
 #[test]
 fn settings_are_checked_before_the_application_runs() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         for (variable, value, said) in [
             ("SAMPLER_PUSH", "http://localhost:4040", "pyroscope+http://HOST:4040"),
             ("SAMPLER_PUSH", "parca+https://localhost", "an agent beside the application"),

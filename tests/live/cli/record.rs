@@ -38,7 +38,7 @@ fn appears(folder: &Path, ending: &str) -> Result<String> {
 
 #[test]
 fn an_application_is_recorded_under_the_name_that_was_asked_for() -> Result<()> {
-    patiently(speaking()?, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         for (file, option) in [("a b%p.folded", "cpu"), ("page.html", "wall")] {
             let file = folder.path().join(file);
@@ -60,7 +60,7 @@ fn an_application_is_recorded_under_the_name_that_was_asked_for() -> Result<()> 
 
 #[test]
 fn the_exit_code_is_the_applications_and_the_ending_chooses_the_format() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?) {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         for (name, begin) in [("p.pb.gz", &[0x1f, 0x8b][..]), ("p.svg", b"<?xml"), ("p.speedscope.json", b"{")] {
             let file = folder.path().join(name);
@@ -75,7 +75,7 @@ fn the_exit_code_is_the_applications_and_the_ending_chooses_the_format() -> Resu
 
 #[test]
 fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let mut program = Program::start(record(&runtime, &file, &[], "Diagnosed")?)?;
@@ -94,7 +94,7 @@ fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> 
 /// `corprof` looks seldom for new processes once the application is some seconds old.
 #[test]
 fn an_interrupt_right_after_a_late_start_does_not_cost_the_profile() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let words = application(&runtime, "Diagnosed")?;
@@ -120,7 +120,7 @@ fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
         println!("SKIPPED: there is no `script`, which makes a terminal");
         return Ok(());
     }
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let mut program = Program::start(in_terminal(&record(&runtime, &file, &[], "Diagnosed")?))?;
@@ -140,7 +140,7 @@ fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
 
 #[test]
 fn sampling_ends_before_the_application_does() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let options = ["--delay", "0.2", "--duration", "0.2", "--rate", "50"];
@@ -158,7 +158,7 @@ fn sampling_ends_before_the_application_does() -> Result<()> {
 
 #[test]
 fn each_process_has_a_file_of_its_own() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let mut command = record(&runtime, &file, &[], "Family")?;
@@ -180,7 +180,7 @@ fn each_process_has_a_file_of_its_own() -> Result<()> {
 /// A shell, which is no .NET process, starts two applications one after the other.
 #[test]
 fn a_script_is_recorded() -> Result<()> {
-    for runtime in speaking()?.into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let folder = tempfile::tempdir()?;
         let quoted: Vec<_> =
             application(&runtime, "Hello")?.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
@@ -197,7 +197,7 @@ fn a_script_is_recorded() -> Result<()> {
 #[test]
 fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> {
     // The command is built for this system only.
-    if speaking()?.is_empty() {
+    if runtimes()?.is_empty() {
         return Ok(());
     }
     for (options, said) in [
@@ -218,7 +218,7 @@ fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> 
 
 #[test]
 fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let event_readers = ["pauses", "locks", "starvation", "leaks"];
         for name in
@@ -248,7 +248,7 @@ fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
 
 #[test]
 fn a_process_that_runs_is_recorded_and_runs_on() -> Result<()> {
-    patiently(speaking()?, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
         let mut program = diagnosed(runtime, None)?;
@@ -290,7 +290,7 @@ fn rest(mut stderr: BufReader<std::process::ChildStderr>) -> Result<String> {
 
 #[test]
 fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id();
@@ -317,7 +317,7 @@ fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
 
 #[test]
 fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id();
@@ -349,7 +349,7 @@ fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
 
 #[test]
 fn a_process_may_end_while_it_is_recorded() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let program = diagnosed(&runtime, None)?;
         let (mut command, says) = recording(program.child.id(), &folder.path().join("ended.svg"))?;

@@ -33,7 +33,7 @@ fn frames(thread: &Value) -> Result<Vec<String>> {
 
 #[test]
 fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let program = standing(&runtime)?;
         let pid = program.child.id().to_string();
         let mut runs = false;
@@ -88,7 +88,7 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
 
 #[test]
 fn what_cannot_be_looked_at_is_said() -> Result<()> {
-    for runtime in runtimes(Runtime::all()?).into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let refused = |pid: &str, code: i32, said: &str| -> Result<()> {
             let output = stacks(pid, &[])?;
             ensure!(output.status.code() == Some(code) && output.stdout.is_empty(), "{said}: {output:?}");

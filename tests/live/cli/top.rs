@@ -59,7 +59,7 @@ fn times(table: &Value, method: &str) -> (f64, f64) {
 
 #[test]
 fn the_shares_of_methods_are_shown() -> Result<()> {
-    patiently(speaking()?, |runtime, longer| {
+    patiently(runtimes()?, |runtime, longer| {
         let program = pool(runtime)?;
         let pid = program.child.id();
         // A loaded machine suspends slowly: without its budget the sampler sees enough there, too.
@@ -87,7 +87,7 @@ fn the_shares_of_methods_are_shown() -> Result<()> {
 
 #[test]
 fn exceptions_allocations_and_collections_are_counted() -> Result<()> {
-    patiently(speaking()?, |runtime, longer| {
+    patiently(runtimes()?, |runtime, longer| {
         let mut program = diagnosed(runtime, None)?;
         let duration = (5 * longer).to_string();
         let mut command = top(program.child.id(), &["--json", "--duration", &duration])?;
@@ -117,7 +117,7 @@ fn exceptions_allocations_and_collections_are_counted() -> Result<()> {
 
 #[test]
 fn an_interrupt_or_the_end_of_the_process_ends_the_count() -> Result<()> {
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let program = diagnosed(&runtime, None)?;
         let (interrupted, mut says) = counting(program.child.id())?;
         // The first numbers come after a second; without any, there is nothing to print.
@@ -237,7 +237,7 @@ fn a_key_ends_the_live_table_and_restores_the_terminal() -> Result<()> {
         println!("SKIPPED: there is no `script`, which makes a terminal");
         return Ok(());
     }
-    for runtime in speaking()? {
+    for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;
         let pid = program.child.id();
         let terminal = Terminal::start(&top(pid, &[])?)?;
@@ -265,7 +265,7 @@ fn a_signal_ends_the_live_table_and_restores_the_terminal() -> Result<()> {
         println!("SKIPPED: there is no `script`, which makes a terminal");
         return Ok(());
     }
-    for runtime in speaking()?.into_iter().take(1) {
+    for runtime in runtimes()?.into_iter().take(1) {
         let program = diagnosed(&runtime, None)?;
         for name in ["-TERM", "-HUP", "-INT"] {
             let terminal = Terminal::start(&top(program.child.id(), &[])?)?;
@@ -285,7 +285,7 @@ mod long {
 
     #[test]
     fn the_profiler_leaves_when_the_command_is_killed_or_stopped() -> Result<()> {
-        for runtime in speaking()? {
+        for runtime in runtimes()? {
             let (mut first, mut second) = (diagnosed(&runtime, None)?, diagnosed(&runtime, None)?);
             let (mut killed, _) = counting(first.child.id())?;
             let (mut stopped, mut says) = counting(second.child.id())?;

@@ -348,7 +348,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "thread_name_changed");
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations<'_>, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
         modes::collection_started();
         in_callback(cx, "garbage_collection_started");
     }

@@ -115,7 +115,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
     .unwrap();
     // So that the event that a row writes is wanted.
     let session = cx.event_pipe_start_session(&[provider_config("Corprof-Matrix")], false);
-    assert!(session.is_ok() || cx.version() < 12, "{session:?}");
+    assert!(session.is_ok(), "{session:?}");
     let _ = SUBJECTS.set(subjects(cx).unwrap());
     let trial = |method: &str, ask: &dyn Fn(&Facts)| {
         let mut faults = 0;

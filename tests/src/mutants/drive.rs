@@ -79,7 +79,7 @@ impl Batch<'_> {
     fn one_process(&self, first: usize) -> Result<Told> {
         let run = Run::new(self.runtime, "Mutants")
             .profiler("mutants")
-            .env("COMPlus_TieredCompilation", if self.is_optimised { "0" } else { "1" })
+            .env("DOTNET_TieredCompilation", if self.is_optimised { "0" } else { "1" })
             .args([first.to_string()])
             .args(self.files);
         let mut stderr = tempfile::tempfile()?;

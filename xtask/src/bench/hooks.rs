@@ -123,8 +123,7 @@ pub(super) fn measure(bed: &Bed, hooks: &HookProfilers, rounds: u32, calls: u64)
 fn run(bed: &Bed, watcher: Watcher<'_>, slices: u64, directory: &Path, measured: &mut Measured) -> Result<()> {
     let mut command = bed.command(&bed.bench, watcher.profiler)?;
     command.args(["call", &slices.to_string(), &SLICE.to_string()]);
-    // .NET Core 3.1 knows the older of the two names only.
-    command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    command.env("DOTNET_TieredCompilation", "0");
     command.envs(watcher.settings.iter().copied()).env("TRACER_OUT", directory.join("calls.pftrace"));
     let (stdout, stderr) = output(&mut command)?;
     let made = numbers(&stdout, "calls=")?;

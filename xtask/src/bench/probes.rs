@@ -63,7 +63,7 @@ pub(super) fn measure(bed: &Bed, probes: &ProbeProfilers, rounds: u32, calls: u6
 fn run(bed: &Bed, profiler: Option<&Built>, slices: u64, measured: &mut Samples) -> Result<()> {
     let mut command = bed.command(&bed.bench, profiler)?;
     command.args(["call", &slices.to_string(), &SLICE.to_string()]);
-    command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    command.env("DOTNET_TieredCompilation", "0");
     let (stdout, stderr) = output(&mut command)?;
     ensure!(!stderr.contains("not edited"), "{stderr}");
     let made = numbers(&stdout, "calls=")?;

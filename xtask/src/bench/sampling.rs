@@ -92,8 +92,7 @@ fn run(bed: &Bed, rate: Option<&str>, threads: usize) -> Result<Vec<f64>> {
     let mut command = bed.command(&bed.bench, rate.map(|_| &bed.sampler))?;
     command.args(["spin", SLICES, SLICE, &threads.to_string()]);
     command.envs(rate.map(|rate| ("SAMPLER_HZ", rate))).env("SAMPLER_OUT", out.path());
-    // .NET Core 3.1 knows the older of the two names only.
-    command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    command.env("DOTNET_TieredCompilation", "0");
     let (stdout, stderr) = output(&mut command)?;
     ensure!(rate.is_none() || stderr.contains(" samples written to "), "the sampler wrote nothing: {stderr}");
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64).collect())

@@ -58,8 +58,7 @@ fn run(bed: &Bed, side: Side, profiler: Option<&Built>, slices: u64) -> Result<V
     // A row for each class.
     command.env("ALLOCATIONS_TOP", "1000000");
     command.args(["alloc", &slices.to_string(), &SLICE.to_string()]);
-    // .NET Core 3.1 knows the older of the two names only.
-    command.envs([("DOTNET_TieredCompilation", "0"), ("COMPlus_TieredCompilation", "0")]);
+    command.env("DOTNET_TieredCompilation", "0");
     let (stdout, stderr) = output(&mut command)?;
     if side != Side::Bare {
         let (allocated, mut counted) = (numbers(&stdout, "objects=")?, numbers(&stderr, "counted=")?);

@@ -113,7 +113,7 @@ impl Prepared {
 
     /// Passes the inputs to the tests that `command` runs.
     pub(super) fn pass_to(&self, command: &mut Command) {
-        command.env("CORPROF_TEST_RUNTIMES", self.lines()).env("CORPROF_SMOKE_RUNTIMES", "");
+        command.env("CORPROF_TEST_RUNTIMES", self.lines());
         command.env("CORPROF_APPS", &self.apps).env("CORPROF_PROFILERS", &self.profilers);
         command.env(REPETITIONS, if self.tier == Tier::All { "many" } else { "few" });
         // Cargo puts examples into a subfolder of the folder of programs.

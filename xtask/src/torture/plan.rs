@@ -83,18 +83,18 @@ impl Ending {
     }
 }
 
-/// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and results, from
-/// .NET 5 on; `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux. On
+/// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and results;
+/// `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux. On
 /// other systems these have no effect.
 pub(super) const PARTS: [&str; 10] =
     ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded", "signals"];
 
-/// Settings of the runtime; older runtimes know them by the prefix `COMPlus_` only.
+/// Settings of the runtime.
 const SETTINGS: [(&str, &str); 4] = [
-    ("COMPlus_gcServer", "1"),
-    ("COMPlus_gcConcurrent", "0"),
-    ("COMPlus_TieredCompilation", "0"),
-    ("COMPlus_ReadyToRun", "0"),
+    ("DOTNET_gcServer", "1"),
+    ("DOTNET_gcConcurrent", "0"),
+    ("DOTNET_TieredCompilation", "0"),
+    ("DOTNET_ReadyToRun", "0"),
 ];
 
 /// One run of the program under the profiler.
@@ -134,7 +134,7 @@ pub(super) fn arguments(ending: Ending, after: Duration, patience: Duration) -> 
     vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after, patience]
 }
 
-/// `return after 0.9 s, keeps, hooks, COMPlus_gcServer=1`.
+/// `return after 0.9 s, keeps, hooks, DOTNET_gcServer=1`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.ending.name())?;

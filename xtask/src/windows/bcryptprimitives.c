@@ -7,7 +7,7 @@
  *    under an older name.
  *
  * 2. It mends Wine's list of exception frames. While Wine calls a handler, it keeps a frame on the stack and in a list that
- *    begins in the thread's environment block. .NET 6 and later leave a handler by setting the registers themselves, not
+ *    begins in the thread's environment block. The runtime leaves a handler by setting the registers themselves, not
  *    by RtlRestoreContext, so Wine does not learn that the frame is gone, and at the next exception it calls whatever lies
  *    there by then: the second exception of any program hangs it or crashes it. So before each exception is dispatched,
  *    and before the runtime unwinds, frames that are no longer on the stack are taken out of the list; and before it does call

@@ -4,7 +4,7 @@
  *     corprof-dotnet.exe ROOT\dotnet.exe ARGUMENTS
  *
  * A 64-bit process on Windows has libraries and data far above the lowest 2 GB. Wine fills these first. There the compiler of
- * .NET (3.1 as well as 8) meets addresses that it can reach in two ways, which it does not expect: it gives up, and compiles
+ * .NET meets addresses that it can reach in two ways, which it does not expect: it gives up, and compiles
  * each method that uses such data, a static variable say, once more without optimizing it. Nothing is inlined into it then,
  * and its variables live to its end. So these addresses are reserved before the runtime is loaded.
  *

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::context::{Heap, InCallback};
 use crate::event_mask::Event;
 use crate::id::ObjectId;
-use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo, RuntimeKind};
+use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo};
 use crate::lock::unpoisoned;
 
 use stack::Stack;
@@ -102,7 +102,7 @@ pub(crate) fn is_at_work() -> bool {
 
 /// Whether a runtime may move an exception that it is about to pass to a filter.
 fn has_fault(runtime: RuntimeInfo) -> bool {
-    runtime.kind == RuntimeKind::Core && matches!(runtime.major, 9 | 10)
+    matches!(runtime.major, 9 | 10)
 }
 
 fn is_switched_off(value: Option<&OsStr>) -> bool {
@@ -114,7 +114,7 @@ impl ExceptionPins {
     pub(super) fn for_runtime(info: &Info) -> Option<Self> {
         static LAST_KEY: AtomicU64 = AtomicU64::new(0);
         // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap.
-        let cx = unsafe { InCallback::new(info, Heap::Moves, 0) };
+        let cx = unsafe { InCallback::new(info, Heap::Moves) };
         let runtime = cx.runtime_info().ok()?;
         let is_wanted = has_fault(runtime) && !is_switched_off(std::env::var_os(SWITCH).as_deref());
         is_wanted.then(|| Self {
@@ -152,7 +152,7 @@ impl ExceptionPins {
             stack.leave(stack_pointer);
             // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no collection
             // moves objects until a call leaves that mode; the calls made here do not.
-            let cx = unsafe { InCallback::new(info, Heap::Still, 0) };
+            let cx = unsafe { InCallback::new(info, Heap::Still) };
             let pin = |object: ObjectId<'_>| cx.create_handle(object, HandleKind::Pinned).ok();
             // SAFETY: the object of `ExceptionThrown`, in that callback; as above.
             let handles = match unsafe { ObjectId::from_raw(exception) } {
@@ -237,10 +237,9 @@ mod tests {
 
     #[test]
     fn runtimes_with_the_fault_are_9_and_10() {
-        let runtime = |kind, major| RuntimeInfo { kind, major, minor: 0, build: 0 };
-        let faulty: Vec<u16> = (4..13).filter(|&major| has_fault(runtime(RuntimeKind::Core, major))).collect();
+        let runtime = |major| RuntimeInfo { major, minor: 0, build: 0 };
+        let faulty: Vec<u16> = (8..13).filter(|&major| has_fault(runtime(major))).collect();
         assert_eq!(faulty, [9, 10]);
-        assert!(!has_fault(runtime(RuntimeKind::Framework, 10)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How compiled code calls a probe: without a transition, so that the thread stays in cooperative mode and no object moves.
 //!
-//! From .NET 6 on that is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in
-//! handlers), the runtime loads this type; a trimmed application may lack it. Older runtimes and such applications get a call by
-//! the managed convention: in 64-bit processes it passes integers as the native one does, and makes no transition either.
+//! That is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in handlers), the
+//! runtime loads this type. A trimmed application may lack it, and gets a call by the managed convention: in 64-bit processes it
+//! passes integers as the native one does, and makes no transition either.
 
 use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type};
 

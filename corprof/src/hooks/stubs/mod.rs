@@ -31,8 +31,8 @@ use x86_64_windows as abi;
 pub(super) const PLAIN_ARGUMENTS: usize = 1;
 /// No part of the result is in a vector register.
 pub(super) const PLAIN_RESULT: usize = 2;
-/// The tag of all numbers of ours. The runtime's own have no tags: they are addresses that are multiples of 8. .NET Core 3.1
-/// passes them after Shutdown, when it still compiles with hooks without asking.
+/// The tag of all numbers of ours. The runtime's own have no tags: they are addresses that are multiples of 8. It passes them if
+/// it compiles with hooks after Shutdown, without asking (seen on .NET Core 3.1 only).
 pub(super) const OURS: usize = 4;
 /// All tags: without them a client's number is aligned to more.
 pub(super) const TAGS: usize = PLAIN_ARGUMENTS | PLAIN_RESULT | OURS;
@@ -71,7 +71,7 @@ pub(crate) type Stub = unsafe extern "C-unwind" fn();
 pub(crate) type SlowStub = unsafe extern "C-unwind" fn(usize, usize);
 
 /// The slow-path hooks: the runtime's wrapper saves the necessary registers and calls them as C does. So they are the functions
-/// of the [`SlowTarget`] themselves, plus additions for some ABIs.
+/// of the [`SlowTarget`] themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowStubs {
     pub(crate) enter: SlowStub,
@@ -82,11 +82,7 @@ pub(crate) struct SlowStubs {
 /// The hooks of the slow path for this processor and system, if there are any.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows))))]
 pub(crate) fn slow_of<T: SlowTarget>() -> Option<SlowStubs> {
-    #[cfg(all(target_arch = "x86_64", not(windows)))]
-    let enter: SlowStub = abi::slow_enter::<T>;
-    #[cfg(not(all(target_arch = "x86_64", not(windows))))]
-    let enter: SlowStub = T::enter;
-    Some(SlowStubs { enter, leave: T::leave, tailcall: T::tailcall })
+    Some(SlowStubs { enter: T::enter, leave: T::leave, tailcall: T::tailcall })
 }
 
 /// This processor and system have no stubs.

@@ -10,7 +10,7 @@
 
 use std::arch::naked_asm;
 
-use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, SlowTarget, Target};
+use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Target};
 
 /// A stub that saves the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
 ///
@@ -84,39 +84,4 @@ stub! {
     tailcall, NEVER in "dil", arguments {},
     general ["rax" at 0, "rdx" at 8, "rcx" at 16, "r8" at 24] in 40,
     vectors ["xmm0" at 32, "xmm1" at 48, "xmm2" at 64, "xmm3" at 80] in 104
-}
-
-/// A stub that saves these registers and passes its arguments on.
-macro_rules! slow_stub {
-    (
-        $(#[$doc:meta])*
-        $name:ident calls $target:ident, vectors [$($vector:literal at $spot:literal),*] in $frame:literal
-    ) => {
-        $(#[$doc])*
-        #[unsafe(naked)]
-        pub(super) unsafe extern "C-unwind" fn $name<T: SlowTarget>(_client: usize, _elt: usize) {
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("sub rsp, ", $frame),
-                concat!(".cfi_adjust_cfa_offset ", $frame),
-                $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
-                "call {target}",
-                $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
-                concat!("add rsp, ", $frame),
-                concat!(".cfi_adjust_cfa_offset -", $frame),
-                "ret",
-                ".cfi_endproc",
-                target = sym <T as SlowTarget>::$target,
-            )
-        }
-    };
-}
-
-slow_stub! {
-    /// Enter on the slow path: the wrapper of .NET Core 3.1 saves the first two vector registers only, and the method's other
-    /// arguments are still in the rest. Compared with the wrapper's own work, saving them costs nothing.
-    slow_enter calls enter,
-    vectors [
-        "xmm0" at 0, "xmm1" at 16, "xmm2" at 32, "xmm3" at 48, "xmm4" at 64, "xmm5" at 80, "xmm6" at 96, "xmm7" at 112
-    ] in 136
 }

@@ -24,7 +24,7 @@ pub struct EventPipeField<'a> {
     pub name: &'a str,
     /// Its type, or the type of its elements.
     pub kind: FieldType,
-    /// Whether it is an array. Needs .NET 6.
+    /// Whether it is an array.
     pub is_array: bool,
 }
 

@@ -80,7 +80,6 @@ impl Source for World {
 const CORE: [Primitive; 3] = [Primitive::Int32, Primitive::Float64, Primitive::String];
 
 const INT: Type = Type::Primitive(Primitive::Int32);
-const FLOAT: Type = Type::Primitive(Primitive::Float32);
 const DOUBLE: Type = Type::Primitive(Primitive::Float64);
 
 fn named(row: u32) -> Type {
@@ -102,7 +101,7 @@ fn signature(result: Type, parameters: Vec<Type>) -> MethodSignature {
 fn plan_of(world: &mut World, signature: &MethodSignature, class_args: &[ClassId]) -> Plan {
     let scope = Scope { module: module(), class_args, method_args: &[] };
     let this = Owner::Class(id(7));
-    plan(world, Method { scope, signature, this, names: Vec::new(), shows_one_register: false })
+    plan(world, Method { scope, signature, this, names: Vec::new() })
 }
 
 /// The node of the only parameter, which has this type.
@@ -214,7 +213,7 @@ fn this_is_an_object_or_a_place() {
     let this = |world: &mut World, this: Owner| {
         let scope = Scope { module: module(), class_args: &[], method_args: &[] };
         let signature = MethodSignature { has_this: true, ..signature(INT, vec![]) };
-        plan(world, Method { scope, signature: &signature, this, names: Vec::new(), shows_one_register: false }).this
+        plan(world, Method { scope, signature: &signature, this, names: Vec::new() }).this
     };
     assert_eq!(this(&mut world, Owner::Class(id(2))), Some(Node::Object));
     let Some(Node::ByRef(of)) = this(&mut world, Owner::Class(id(1))) else { panic!("no by-ref") };
@@ -234,32 +233,6 @@ fn other_conventions_tell_nothing() {
         assert_eq!(plan.unreadable, Some(Unreadable::CallingConvention));
         assert_eq!((plan.ranges(), plan.result), (0, Some(Node::Unreadable(Unreadable::CallingConvention))));
     }
-}
-
-#[test]
-fn a_runtime_that_shows_one_register_tells_structs_that_fit_it() {
-    let two = vec![("A", 0, INT), ("B", 8, INT)];
-    let classes = [
-        (1, Class::Struct(4, vec![("A", 0, INT)])),
-        (2, Class::Struct(8, vec![("D", 0, DOUBLE)])),
-        (3, Class::Struct(16, two.clone())),
-        (4, Class::Struct(24, two)),
-        (5, Class::Enum(Primitive::Int64)),
-        (6, Class::Struct(8, vec![("F", 0, FLOAT), ("I", 4, INT)])),
-        (7, Class::Struct(8, vec![("F", 0, FLOAT), ("G", 4, FLOAT)])),
-        (8, Class::Struct(8, vec![("In", 0, named(9)), ("I", 4, INT)])),
-        (9, Class::Struct(4, vec![("F", 0, FLOAT)])),
-    ];
-    let mut world = World::with(classes);
-    let mut result = |of: Type| {
-        let scope = Scope { module: module(), class_args: &[], method_args: &[] };
-        let (signature, this) = (signature(of, vec![]), Owner::Class(id(1)));
-        let method = Method { scope, signature: &signature, this, names: Vec::new(), shows_one_register: true };
-        plan(&mut world, method).result.is_some_and(|node| !matches!(node, Node::Unreadable(_)))
-    };
-    assert!(result(named(1)) && result(named(4)) && result(named(5)) && result(DOUBLE) && result(INT));
-    assert!(!result(named(2)) && !result(named(3)));
-    assert!(result(named(6)) && result(named(8)) && !result(named(7)) && !result(named(9)));
 }
 
 #[test]

@@ -33,7 +33,7 @@ use super::sampler::{Mode, Sampler};
 #[non_exhaustive]
 pub enum Strategy {
     /// The runtime suspends all managed threads at once, as for a collection, and they are walked one after another. Works on
-    /// every system, from .NET Core 3.0 on. Threads stop at safepoints: code between two of them is never on top of a stack.
+    /// every system. Threads stop at safepoints: code between two of them is never on top of a stack.
     #[default]
     SuspendedRuntime,
     /// Single threads are stopped at whatever instruction they run, and walked from there. Only on Windows, on x86-64. It sees
@@ -121,12 +121,12 @@ pub(crate) enum Running<'i> {
     One(Box<dyn Hands>),
 }
 
-/// Checks that this runtime and system support the strategy.
-pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
+/// Checks that this system supports the strategy.
+pub(crate) fn check(strategy: Strategy, _info: &Info) -> Result<()> {
     match strategy {
-        Strategy::SuspendedRuntime => suspended::check(info),
+        Strategy::SuspendedRuntime => Ok(()),
         #[cfg(all(windows, target_arch = "x86_64"))]
-        Strategy::Seeded => seeded::check(info),
+        Strategy::Seeded => seeded::check(_info),
         #[cfg(not(all(windows, target_arch = "x86_64")))]
         Strategy::Seeded => Err(not_here()),
         #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -141,16 +141,16 @@ pub(crate) fn check(strategy: Strategy, info: &Info) -> Result<()> {
 /// Signals see the work where it is done and suspend nothing, but only in threads that start after the sampler: after
 /// `initialize` the application has threads already. On Windows one thread a round is stopped; stopping all of them took so long
 /// on a full machine that the budget allowed ten rounds a second at most (under Wine).
-pub(crate) fn best(_mode: Mode, info: &Info) -> Result<Strategy> {
+pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    if _mode == Mode::Cpu && info.phase() == Phase::Initialize && signals::check().is_ok() {
-        return Ok(Strategy::Signals);
+    if _mode == Mode::Cpu && _info.phase() == Phase::Initialize && signals::check().is_ok() {
+        return Strategy::Signals;
     }
     #[cfg(all(windows, target_arch = "x86_64"))]
-    if _mode == Mode::Cpu && seeded::check(info).is_ok() {
-        return Ok(Strategy::Seeded);
+    if _mode == Mode::Cpu && seeded::check(_info).is_ok() {
+        return Strategy::Seeded;
     }
-    check(Strategy::SuspendedRuntime, info).map(|()| Strategy::SuspendedRuntime)
+    Strategy::SuspendedRuntime
 }
 
 /// Called when the sampler is about to begin, on any thread: from then on threads can be prepared for it.

@@ -10,7 +10,6 @@ use windows_core::HRESULT;
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ThreadId};
-use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
@@ -100,11 +99,6 @@ unsafe extern "system" fn compare(
     search.frames += 1;
     search.is_found = function == search.wanted;
     if search.is_found { S_FALSE } else { S_OK }
-}
-
-/// Checks that the runtime can be suspended at all.
-pub(super) fn check(info: &Info) -> Result<()> {
-    info.as_version::<sys::ICorProfilerInfo10>(SUSPEND).map(drop)
 }
 
 impl<'i> Suspender<'i> {

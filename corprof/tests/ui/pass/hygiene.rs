@@ -17,7 +17,7 @@ const events: () = ();
 const fn callbacks_come_from_many_threads_at_once() {}
 
 #[derive(::corprof::Profiler, ::std::default::Default)]
-#[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0", min_info = 12)]
+#[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0", min_info = 15)]
 struct MANIFEST(bool);
 
 #[::corprof::callbacks]

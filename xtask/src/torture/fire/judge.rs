@@ -28,7 +28,6 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "GetFunctionFromTokenAndTypeArgs", NO_THREAD, "the same"),
     ("*", "GetGenerationBounds", "E_FAIL", "without MONITOR_GC .NET 8 keeps no bounds"),
     ("*", "GetObjectGeneration", "CORPROF_E_NOT_GC_OBJECT", "the object is frozen"),
-    ("*", "GetObjectGeneration", "E_FAIL", "the object is frozen: .NET Core 3.1 has no better word"),
     ("thread_destroyed", "EventPipeAddProviderToSession", NOT_ALLOWED, "the thread can no longer run managed code"),
     ("thread_destroyed", "EventPipeStartSession", NOT_ALLOWED, "the same"),
     ("thread_destroyed", "EventPipeStopSession", NOT_ALLOWED, "the same"),

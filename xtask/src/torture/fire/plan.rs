@@ -53,19 +53,14 @@ pub(super) struct Plan {
 }
 
 /// Settings of the runtime; the runs of [`Plan::fill`] have one each.
-fn settings(major: u32, is_windows: bool) -> Vec<(&'static str, &'static str)> {
-    let mut settings = vec![("COMPlus_gcServer", "1"), ("COMPlus_TieredCompilation", "0")];
-    // From .NET 7 on the runtime includes another collector.
-    if major >= 7 {
-        settings.push(("COMPlus_GCName", if is_windows { "clrgc.dll" } else { "libclrgc.so" }));
-    }
-    settings
+fn settings(is_windows: bool) -> [(&'static str, &'static str); 3] {
+    // Another collector, which the runtime includes.
+    let collector = if is_windows { "clrgc.dll" } else { "libclrgc.so" };
+    [("DOTNET_gcServer", "1"), ("DOTNET_TieredCompilation", "0"), ("DOTNET_GCName", collector)]
 }
 
 impl Plan {
-    fn new(number: u64, condition: Condition, hooks: &'static str, target: u64, major: u32) -> Self {
-        // .NET Core 3.1 has a fault with values: see `FunctionHooks::VALUES_BEFORE_NET_5`.
-        let hooks = if major < 5 && hooks == "values" { "fast" } else { hooks };
+    fn new(number: u64, condition: Condition, hooks: &'static str, target: u64) -> Self {
         let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
         Self { number, condition, hooks, settings, target, time: (1, LONGEST), panic_at: None, without }
     }
@@ -85,7 +80,7 @@ impl Plan {
     /// The condition with no setting of the runtime, until each cell has had `target` calls.
     pub(super) fn fill(number: u64, condition: Condition, target: u64, major: u32) -> Self {
         let hooks = if condition == Condition::Lock { "fast" } else { "values" };
-        let mut plan = Self::new(number, condition, hooks, target, major);
+        let mut plan = Self::new(number, condition, hooks, target);
         plan.spare_net_8(major, false);
         plan
     }
@@ -99,17 +94,17 @@ impl Plan {
         is_windows: bool,
     ) -> Vec<Self> {
         let mut plans = vec![Self::fill(number, condition, target, major)];
-        for setting in settings(major, is_windows) {
+        for setting in settings(is_windows) {
             let before = &plans[plans.len() - 1];
             // In turn, so that each condition has both.
             let hooks = if before.hooks == "fast" { "values" } else { "fast" };
-            let mut plan = Self::new(before.number + 1, condition, hooks, target, major);
+            let mut plan = Self::new(before.number + 1, condition, hooks, target);
             plan.settings.push(setting);
-            plan.spare_net_8(major, setting.0 == "COMPlus_TieredCompilation");
+            plan.spare_net_8(major, setting.0 == "DOTNET_TieredCompilation");
             plans.push(plan);
         }
         if condition == Condition::Unload {
-            let mut panics = Self::new(number + plans.len() as u64, condition, "values", target, major);
+            let mut panics = Self::new(number + plans.len() as u64, condition, "values", target);
             panics.panic_at = Some(Rng::with_seed(number).u64(100..5000));
             panics.time = (3, 3);
             panics.spare_net_8(major, false);
@@ -123,10 +118,9 @@ impl Plan {
         let mut random = Rng::with_seed(number);
         let condition = Condition::ALL[(number % 3) as usize];
         let hooks = ["values", "fast", "values", "none"][random.usize(..4)];
-        let mut plan = Self::new(number, condition, hooks, ENDLESS, major);
-        let mut all = settings(major, is_windows);
-        all.extend([("COMPlus_ReadyToRun", "0"), ("COMPlus_gcConcurrent", "0"), ("COMPlus_TieredPGO", "0")]);
-        plan.settings = all.into_iter().filter(|_| random.u8(..4) == 0).collect();
+        let mut plan = Self::new(number, condition, hooks, ENDLESS);
+        let more = [("DOTNET_ReadyToRun", "0"), ("DOTNET_gcConcurrent", "0"), ("DOTNET_TieredPGO", "0")];
+        plan.settings = settings(is_windows).into_iter().chain(more).filter(|_| random.u8(..4) == 0).collect();
         plan.time = (30, 30);
         if random.u8(..12) == 0 {
             plan.panic_at = Some(random.u64(..20_000));
@@ -182,7 +176,7 @@ impl Plan {
     }
 }
 
-/// `lock, values, COMPlus_gcServer=1, without MONITOR_GC`.
+/// `lock, values, DOTNET_gcServer=1, without MONITOR_GC`.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, hooks: {}", self.condition.name(), self.hooks)?;
@@ -205,7 +199,7 @@ mod tests {
             assert_eq!(filling.len(), 4);
             assert!(["values", "fast"].iter().all(|hooks| filling.iter().any(|plan| plan.hooks == *hooks)));
             let has = |setting: &(&str, &str)| filling.iter().any(|plan| plan.settings == [*setting]);
-            assert!(settings(10, false).iter().all(has));
+            assert!(settings(false).iter().all(has));
             assert!(plans.iter().map(|plan| plan.number).eq(7..7 + plans.len() as u64));
             panics += plans.len() - filling.len();
         }

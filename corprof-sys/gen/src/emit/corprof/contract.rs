@@ -5,7 +5,6 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
-use super::runtime;
 use crate::contracts::{Contracts, Entry, InfoRow, InfoVersion};
 
 pub(super) fn emit(contracts: &Contracts) -> TokenStream {
@@ -38,10 +37,7 @@ fn text(row: &InfoRow) -> String {
     });
     let mut lines = vec![class];
     lines.extend(row.versions.iter().map(version));
-    let number = row.interface.trim_start_matches("ICorProfilerInfo").parse().unwrap_or(1);
-    if number > 2 {
-        lines.push(format!("Needs `{}` ({}).", row.interface, runtime(&row.since)));
-    }
+    lines.extend(row.since.as_ref().map(|since| format!("Needs `{}` (.NET {since}).", row.interface)));
     if row.requires.is_some() {
         lines.push("Only where a collection runs, or on a managed thread in cooperative mode.".to_owned());
     }
@@ -62,7 +58,6 @@ fn text(row: &InfoRow) -> String {
 }
 
 fn version(version: &InfoVersion) -> String {
-    let runtime = if version.max == 3 { ".NET Core 3.1".to_owned() } else { format!(".NET {}", version.max) };
     let entry = version.entry.map(|entry| match entry {
         Entry::Async => "async",
         Entry::Sync => "sync",
@@ -71,20 +66,15 @@ fn version(version: &InfoVersion) -> String {
     });
     let triggers = version.triggers.map(|triggers| if triggers { "may start a GC" } else { "never starts a GC" });
     let what: Vec<&str> = entry.into_iter().chain(triggers).collect();
-    if what.is_empty() { String::new() } else { format!("Up to {runtime}: {}.", what.join(", ")) }
+    if what.is_empty() { String::new() } else { format!("Up to .NET {}: {}.", version.max, what.join(", ")) }
 }
 
 fn errors(row: &InfoRow) -> String {
     let mut codes: Vec<String> = row.errors.iter().chain(&row.macro_errors).map(|code| format!("`{code}`")).collect();
     codes.sort_unstable();
     codes.dedup();
-    let mut text = match codes.as_slice() {
+    match codes.as_slice() {
         [] => "None are known.".to_owned(),
         codes => format!("{}.", codes.join(", ")),
-    };
-    if !row.errors_only_3_1.is_empty() {
-        let old: Vec<String> = row.errors_only_3_1.iter().map(|code| format!("`{code}`")).collect();
-        text.push_str(&format!(" In .NET Core 3.1 also {}.", old.join(", ")));
     }
-    text
 }

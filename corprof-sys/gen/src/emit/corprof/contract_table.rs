@@ -9,13 +9,16 @@ use crate::callbacks::Callback;
 use crate::contracts::{Contracts, Entry, FlagKind, InfoRow, Mode, SyncInfo, Wrapper};
 use crate::error::Error;
 
+/// The oldest release that corprof supports.
+const OLDEST: &str = "8.0";
+
 pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<TokenStream, Error> {
     let mut rows: Vec<&InfoRow> = contracts.info.iter().collect();
     rows.sort_by_key(|row| row.slot);
     let calls = rows.iter().map(|row| call(row)).collect::<Result<Vec<_>, _>>()?;
-    let deliveries = callbacks.iter().map(delivery).collect::<Result<Vec<_>, _>>()?;
+    let deliveries = callbacks.iter().map(delivery);
     let flags = flags(contracts);
-    let (call_count, delivery_count) = (calls.len(), deliveries.len());
+    let (call_count, delivery_count) = (calls.len(), callbacks.len());
     Ok(quote! {
         use crate::event_mask::{Event, EventMask};
         use crate::testing::contract::{Call, Delivery, Earlier, Entry, FlagRule, Lifted, Release, SyncInfo};
@@ -32,7 +35,8 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<
 }
 
 fn call(row: &InfoRow) -> Result<TokenStream, Error> {
-    let (name, slot, since, entry) = (&row.method, row.slot, release(&row.since)?, entry(row.entry));
+    let (name, slot, entry) = (&row.method, row.slot, entry(row.entry));
+    let since = release(row.since.as_deref().unwrap_or(OLDEST))?;
     let (triggers, attach) = (row.triggers, row.attach_effective);
     let (inspects, main_only) = (row.requires.as_deref() == Some("object-inspection"), row.main_profiler_only);
     let earlier = row.versions.iter().filter(|version| version.entry.is_some() || version.triggers.is_some());
@@ -58,9 +62,9 @@ fn entry(entry: Entry) -> TokenStream {
     }
 }
 
-fn delivery(callback: &Callback<'_>) -> Result<TokenStream, Error> {
+fn delivery(callback: &Callback<'_>) -> TokenStream {
     let row = callback.row;
-    let (event, since) = (event(callback), release(row.made_since.as_ref().unwrap_or(&row.since))?);
+    let event = event(callback);
     let sync_info = match row.sync_info {
         SyncInfo::All => quote!(SyncInfo::All),
         SyncInfo::NoTrigger => quote!(SyncInfo::NoTrigger),
@@ -68,10 +72,10 @@ fn delivery(callback: &Callback<'_>) -> Result<TokenStream, Error> {
     };
     let (attach, cooperative) = (row.allowed_for_attach, row.mode == Mode::Cooperative);
     let (during_gc, comes) = (row.during_gc, row.fired_by_runtime && row.wrapper == Wrapper::Calls);
-    Ok(quote!(Delivery {
-        event: Event::#event, since: #since, sync_info: #sync_info, cooperative: #cooperative, during_gc: #during_gc,
-        attach: #attach, comes: #comes,
-    }))
+    quote!(Delivery {
+        event: Event::#event, sync_info: #sync_info, cooperative: #cooperative, during_gc: #during_gc, attach: #attach,
+        comes: #comes,
+    })
 }
 
 fn flags(contracts: &Contracts) -> impl Iterator<Item = TokenStream> {
@@ -93,7 +97,7 @@ fn flags(contracts: &Contracts) -> impl Iterator<Item = TokenStream> {
     })
 }
 
-/// `"3.1"` as a `Release`.
+/// `"9.0"` as a `Release`.
 fn release(text: &str) -> Result<TokenStream, Error> {
     let numbers = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     let Some((major, minor)) = numbers else {

@@ -151,7 +151,6 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
     }
     let mut more: Vec<String> = Vec::new();
     more.extend(row.blocking.as_ref().map(|blocking| format!("Blocking: {blocking}.")));
-    more.extend(row.made_since.as_ref().map(|since| format!("Runtimes before {} never make it.", runtime(since))));
     more.extend(row.platform.as_ref().filter(|platform| !platform.is_empty()).map(|name| format!("Only on: {name}.")));
     if !row.allowed_for_attach {
         more.push("Not made to a profiler that attached.".to_owned());
@@ -163,16 +162,8 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
     for line in more {
         lines.extend([line, String::new()]);
     }
-    lines.push(format!("Since {} (`{}::{}`).", runtime(&row.since), row.interface, row.method));
+    lines.push(format!("In the IDL: `{}::{}`.", row.interface, row.method));
     lines
-}
-
-fn runtime(since: &str) -> String {
-    match since {
-        "2.0" => ".NET Core 2.0 or earlier".to_owned(),
-        "2.1" | "3.0" | "3.1" => format!(".NET Core {since}"),
-        newer => format!(".NET {newer}"),
-    }
 }
 
 fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {

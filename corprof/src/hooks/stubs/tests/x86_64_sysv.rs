@@ -3,8 +3,7 @@
 use std::arch::naked_asm;
 use std::ops::Range;
 
-use super::super::{SlowStub, SlowTarget, slow_of};
-use super::{CLIENT, Kind, Overwrites, Registers, SEEN, STACK, Stub, Target, see_enter, see_leave, see_tailcall};
+use super::{Kind, Overwrites, Registers, Stub, Target, see_enter, see_leave, see_tailcall};
 
 /// The stack pointer's remainder by 16 when a function begins.
 pub(super) const ENTRY_ALIGNMENT: usize = 8;
@@ -219,47 +218,4 @@ impl Target for Overwrites {
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn overwrite() {
     overwrite!(see_leave)
-}
-
-impl SlowTarget for Overwrites {
-    #[unsafe(naked)]
-    extern "C-unwind" fn enter(_client: usize, _elt: usize) {
-        overwrite!(see_enter)
-    }
-
-    #[unsafe(naked)]
-    extern "C-unwind" fn leave(_client: usize, _elt: usize) {
-        overwrite!(see_leave)
-    }
-
-    #[unsafe(naked)]
-    extern "C-unwind" fn tailcall(_client: usize, _elt: usize) {
-        overwrite!(see_tailcall)
-    }
-}
-
-/// The runtime's wrapper calls a slow hook as C does. The wrapper of .NET Core 3.1 leaves the method's other floating-point
-/// arguments in their registers when it calls Enter.
-#[test]
-fn slow_hooks_are_called_as_c_does_and_enter_keeps_the_vectors_of_arguments() {
-    let stubs = slow_of::<Overwrites>().unwrap();
-    let slow =
-        [(Kind::Enter, stubs.enter, 0..8), (Kind::Leave, stubs.leave, 0..0), (Kind::Tailcall, stubs.tailcall, 0..0)];
-    for (kind, stub, kept) in slow {
-        // SAFETY: only the address matters: `call` calls it as compiled code would.
-        let stub = unsafe { std::mem::transmute::<SlowStub, Stub>(stub) };
-        // Their arguments are in the registers of the first two words in C.
-        let (before, after) = Registers::call(stub, Kind::Leave, CLIENT, STACK);
-        let (seen, client, elt, own_stack) = SEEN.take().unwrap();
-        assert_eq!((seen, client, elt), (kind, CLIENT, STACK));
-        assert_eq!(own_stack % 16, ENTRY_ALIGNMENT, "{kind:?}: the stack is not aligned for C");
-        for place in 0..8 {
-            let is_kept = before.vectors[place] == after.vectors[place];
-            assert_eq!(is_kept, kept.contains(&place), "{kind:?}: vector {place}");
-        }
-        for name in ["rbx", "rbp", "r12", "r13", "r14", "r15"] {
-            assert_eq!(before.general[self::place(name)], after.general[self::place(name)], "{kind:?}: {name}");
-        }
-        assert_eq!(before.around, after.around, "{kind:?}: the caller's stack");
-    }
 }
