@@ -119,21 +119,19 @@ fn summary(source: &Path) -> String {
 
 /// Has `command`, which builds the workspace for this system, embed the built-in profilers into the command `corprof`.
 ///
-/// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This builds them in
-/// the folder of all other builds.
+/// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This builds them
+/// with all other examples (examples/bundle).
 ///
 /// # Errors
 /// If they cannot be built; the compiler has printed its messages on standard error.
 pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     let mut build = cargo();
-    build.args(["rustc", "-p", "corprof-examples", "--lib", "--crate-type", "cdylib", "--features", "bundle"]);
-    build.args(is_release.then_some("--release")).args(["--", "--cfg", "corprof_bundle"]);
-    // A library for users.
-    build.args(["-C", "strip=symbols"]);
-    process::run_as_progress(&mut build)?;
-    let file = format!("{}corprof_examples{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let profile = if is_release { "release" } else { "debug" };
-    command.env("CORPROF_BUNDLE", Metadata::load()?.target_directory.join(profile).join(file));
+    build.args(["build", "--workspace", "--features", "corprof-tests/live", "--examples"]);
+    build.args(is_release.then_some("--release"));
+    let libraries = build_examples(&mut build)?;
+    let bundle = libraries.into_iter().find(|(name, _)| name == "corprof_bundle");
+    let (_, library) = bundle.context("the library of the built-in profilers was not built")?;
+    command.env("CORPROF_BUNDLE", library);
     Ok(())
 }
 

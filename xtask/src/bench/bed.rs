@@ -226,13 +226,15 @@ impl Bed {
         let of_examples = ["logger", "timer", "tracer", "sampler", "allocations"];
         // One after the other: together the examples would get what the tests want of corprof as well, its feature `testing`, and
         // be slower than those that users build.
-        let build = |package: &str, names: &[&str]| {
+        let build = |package: &[&str], names: &[&str]| {
             let mut build = cargo::cargo();
-            build.args(["build", "--release", "--package", package]);
+            build.args(["build", "--release", "--package"]).args(package);
             build.args(names.iter().flat_map(|name| ["--example", name]));
             cargo::build_examples(&mut build)
         };
-        let libraries = [build("corprof-tests", &of_tests)?, build("corprof-examples", &of_examples)?].concat();
+        let libraries =
+            [build(&["corprof-tests", "--features", "bench"], &of_tests)?, build(&["corprof-examples"], &of_examples)?];
+        let libraries = libraries.concat();
         let library = |name: &str| {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
             library.with_context(|| format!("cargo built no library for the example `{name}`"))
