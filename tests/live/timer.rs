@@ -23,8 +23,8 @@ pub(crate) const KNOWN_CALLS: [(&str, u64); 7] = [
 type Totals = [u64; 4];
 
 /// The timer's report: methods by name from its CSV file, and callers with callees from standard error, in calls.
-pub(crate) struct Times {
-    pub(crate) outcome: Outcome,
+struct Times {
+    outcome: Outcome,
     methods: BTreeMap<String, Totals>,
     edges: BTreeMap<(String, String), (u64, f64)>,
 }
@@ -41,7 +41,7 @@ impl Times {
         self.edges.iter().find(|(edge, _)| is_it(edge)).map_or((0, 0.0), |(_, totals)| *totals)
     }
 
-    pub(crate) fn calls_are(&self, expected: &[(&str, u64)]) -> Result<()> {
+    fn calls_are(&self, expected: &[(&str, u64)]) -> Result<()> {
         for &(name, calls) in expected {
             ensure!(self.of(name)?[0] == calls, "{name}: {} calls, not {calls}: {}", self.of(name)?[0], self.outcome);
         }
@@ -58,7 +58,7 @@ impl Times {
 }
 
 /// Runs a program under the timer, which writes a CSV file.
-pub(crate) fn time(run: Run) -> Result<Times> {
+fn time(run: Run) -> Result<Times> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("times.csv");
     let outcome = run.profiler("timer").env("TIMER_OUT", &path).env("TIMER_CALLERS", "*").run()?;

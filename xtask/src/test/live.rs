@@ -31,7 +31,7 @@ pub(super) enum Tier {
 
 impl Tier {
     /// The condition that tests of the tier meet, for nextest; and what a test program has to be told.
-    fn condition(self) -> (&'static str, &'static [&'static str]) {
+    pub(super) fn condition(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Smoke => ("test(/^smoke::/)", &["smoke::"]),
             Self::Quick => ("not test(/(^|::)long::/)", &["--skip", "long::"]),
@@ -39,9 +39,6 @@ impl Tier {
         }
     }
 }
-
-/// The examples that the tests of [`Tier::Smoke`] run.
-const SMOKE_PROFILERS: [&str; 3] = ["logger", "sampler", "timer"];
 
 /// How many times tests repeat what they do: see tests/src/repetitions.rs.
 const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
@@ -75,8 +72,7 @@ impl Prepared {
 
         announce("Building the profilers");
         if tier == Tier::Smoke && runtimes.iter().any(|runtime| runtime.emulator.is_some()) {
-            build.args(["-p", "corprof-examples"]);
-            build.args(SMOKE_PROFILERS.iter().flat_map(|name| ["--example", name]));
+            build.args(["-p", "corprof-smoke", "--examples"]);
         } else {
             if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
                 cargo::embed_profilers(&mut build, args.release)?;

@@ -1,0 +1,1 @@
+//! Nothing: see the example of this package.
