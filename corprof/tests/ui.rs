@@ -10,26 +10,11 @@ use std::process::Command;
 /// Set to anything, it leaves out the comparison of messages, for work with another compiler.
 const ANY_COMPILER: &str = "CORPROF_ANY_COMPILER";
 
-#[test]
-fn what_is_right_compiles() {
-    trybuild::TestCases::new().pass("tests/ui/pass/*.rs");
-}
-
 /// All at once: without a case that must compile, trybuild only checks.
 #[test]
 fn what_is_forbidden_does_not_compile() {
     if messages_are_of_this_compiler() {
         trybuild::TestCases::new().compile_fail("tests/ui/fail/*.rs");
-    }
-}
-
-/// Errors that come of generating code. The case that compiles makes trybuild build.
-#[test]
-fn what_is_forbidden_does_not_link() {
-    if messages_are_of_this_compiler() {
-        let cases = trybuild::TestCases::new();
-        cases.pass("tests/ui/pass/minimal.rs");
-        cases.compile_fail("tests/ui/link/*.rs");
     }
 }
 
@@ -76,7 +61,7 @@ fn another_compiler_is_told_what_to_do() {
     assert!(Command::new("sh").args(["-c", write]).arg(&rustc).status().unwrap().success());
     let run = |any_compiler: Option<&str>| {
         let mut test = Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", "what_is_forbidden_does_not_link", "--nocapture"]).env("RUSTC", &rustc);
+        test.args(["--exact", "what_is_forbidden_does_not_compile", "--nocapture"]).env("RUSTC", &rustc);
         test.env_remove(ANY_COMPILER).envs(any_compiler.map(|value| (ANY_COMPILER, value)));
         let output = test.output().unwrap();
         let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
@@ -87,4 +72,24 @@ fn another_compiler_is_told_what_to_do() {
     assert!(!passed && said.contains(&what) && said.contains("cargo +"), "{said}");
     let (passed, said) = run(Some("1"));
     assert!(passed && said.contains("skipped, by CORPROF_ANY_COMPILER") && said.contains(&what), "{said}");
+}
+
+/// Cases that are built, not only checked.
+mod long {
+    use super::*;
+
+    #[test]
+    fn what_is_right_compiles() {
+        trybuild::TestCases::new().pass("tests/ui/pass/*.rs");
+    }
+
+    /// Errors that come of generating code. The case that compiles makes trybuild build.
+    #[test]
+    fn what_is_forbidden_does_not_link() {
+        if messages_are_of_this_compiler() {
+            let cases = trybuild::TestCases::new();
+            cases.pass("tests/ui/pass/minimal.rs");
+            cases.compile_fail("tests/ui/link/*.rs");
+        }
+    }
 }

@@ -35,6 +35,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 mod unix {
     use std::os::unix::process::CommandExt;
     use std::process::{self, Command, ExitCode};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -52,6 +53,9 @@ mod unix {
     /// How long those of one process may take.
     const OF_ONE: Duration = Duration::from_secs(15);
 
+    /// A signal is about to end this process.
+    static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
     pub(super) fn run(mut command: Command) -> Result<ExitCode> {
         family::adopt_orphans();
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("cannot wait for signals")?;
@@ -60,10 +64,15 @@ mod unix {
         let test = child.id();
         thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
+                IS_ENDING.store(true, Ordering::SeqCst);
                 end_everything(test, signal);
             }
         });
         let status = child.wait().context("cannot wait for the test")?;
+        while IS_ENDING.load(Ordering::SeqCst) {
+            // The other thread has killed it, and ends this process.
+            thread::park();
+        }
         for left in family::of(process::id()) {
             eprintln!("guard: the test has left a process behind, which is ended now: {left}");
             left.kill();

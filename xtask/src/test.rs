@@ -16,7 +16,7 @@ use crate::cargo;
 use crate::known;
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
-use crate::{book, package, release, viewers};
+use crate::{book, clippy, package, release, viewers};
 use foreign::{Arm64, Windows};
 use live::{PROGRAMS, Prepared, Tier};
 use nextest::Selection;
@@ -79,6 +79,7 @@ pub struct Args {
 /// A phase of `--all`, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
+    Clippy,
     Unit,
     #[value(name = "live-10")]
     Live10,
@@ -99,6 +100,7 @@ enum Part {
 impl Part {
     fn name(self) -> &'static str {
         match self {
+            Self::Clippy => "clippy",
             Self::Unit => "unit",
             Self::Live10 => "live-10",
             Self::Live8 => "live-8",
@@ -202,6 +204,7 @@ fn everything(args: &Args, phases: &mut Phases) {
             continue;
         }
         phases.run(part.name(), || match part {
+            Part::Clippy => succeeded(clippy::run(&clippy::Args { all: true })?),
             Part::Unit => unit_tests(args),
             Part::Live10 => live_on("10", args),
             Part::Live8 => live_on("8", args),
@@ -249,12 +252,13 @@ fn windows_lacks() -> Option<String> {
 
 /// The tests without .NET, and those in documentation.
 fn unit_tests(args: &Args) -> Result<Results> {
+    let (long, skipped) = tier(args).condition();
     let selection = Selection {
         // With the feature, so that nothing is built again for the live tests.
         cargo: &["--workspace", "--features", "corprof-tests/live"],
-        expression: "not (package(corprof-tests) and (binary(live) or binary(com)))",
+        expression: &format!("not (package(corprof-tests) and (binary(live) or binary(com))) and {long}"),
         otherwise: &["--workspace", "--all-targets"],
-        skipped: &[],
+        skipped,
         filter: &args.filter,
         is_release: args.release,
         is_emulated: false,

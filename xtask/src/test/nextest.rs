@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -113,10 +114,12 @@ fn guard(command: &mut Command, target: &Path) -> Result<()> {
         // There nextest itself ends whatever a test has started.
         return Ok(());
     }
-    // A name of its own: the build that follows may replace this program's file.
-    let program = env::current_exe().context("this program has no path")?;
+    // A name of its own, and once: the builds of the tests may replace this program's file.
+    static IS_LINKED: AtomicBool = AtomicBool::new(false);
     let link = target.join("xtask-guard");
-    link_to(&program, &link)?;
+    if !IS_LINKED.swap(true, Ordering::Relaxed) {
+        link_to(&env::current_exe().context("this program has no path")?, &link)?;
+    }
     let runner = serde_json::json!([link, "guard"]);
     command.arg("--config").arg(format!("target.'cfg(unix)'.runner={runner}"));
     Ok(())

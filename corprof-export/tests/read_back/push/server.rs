@@ -124,15 +124,11 @@ fn serve(mut stream: TcpStream, reply: Reply, seen: &Seen) -> Option<TcpStream> 
     stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
     let request = read(&mut stream)?;
     let path = request.path.clone();
-    let keep = |request| {
-        seen.requests.lock().unwrap().push(request);
-        seen.changed.notify_all();
-    };
+    // Before the answer: whoever has received it looks for the request.
+    seen.requests.lock().unwrap().push(request);
+    seen.changed.notify_all();
     let bytes = match reply {
-        Reply::Never => {
-            keep(request);
-            return Some(stream);
-        }
+        Reply::Never => return Some(stream),
         Reply::Close => return None,
         Reply::Bytes(bytes) => bytes,
         Reply::Good => {
@@ -148,7 +144,6 @@ fn serve(mut stream: TcpStream, reply: Reply, seen: &Seen) -> Option<TcpStream> 
         Reply::Http(status, headers, body) => http(status, headers, &body),
     };
     let _ = stream.write_all(&bytes);
-    keep(request);
     None
 }
 
