@@ -5,14 +5,13 @@ use std::process::{Command, ExitCode};
 use anyhow::Result;
 use corprof_launch::exit;
 
-use crate::cargo::{self, Metadata};
+use crate::cargo;
 use crate::process::{self, announce, note};
 use crate::target::{System, Target};
 
 /// Lint all code by clippy, for this system and for Windows. A warning is an error.
 ///
-/// Where rustup has no standard library for Windows, the clippy of Debian's `rust-web-clippy` lints with the library that it
-/// builds. If that cannot be had either, the lints for Windows are skipped, with a note.
+/// The lints for Windows need Rust's standard library for it, which rustup brings; if it cannot, they are skipped, with a note.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// For Windows, lint all crates with their tests, not only those that have code for Windows
@@ -31,15 +30,14 @@ const EVERYTHING: [&str; 2] = ["--workspace", "--all-targets"];
 /// If clippy does not start. What it finds is in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let here = lint(cargo::cargo().arg("clippy").args(EVERYTHING))?;
-    let target = Target::prepare(System::Windows, &Metadata::load()?.target_directory);
-    let windows = match target.and_then(|target| target.clippy()) {
-        Ok(mut command) if args.all => lint(command.args(EVERYTHING))?,
-        Ok(mut command) => lint(command.args(FOR_WINDOWS.iter().flat_map(|name| ["-p", name])))?,
-        Err(error) => {
-            note(format_args!("SKIPPED: lints for Windows: {error:#}"));
-            0
-        }
+    let Some(windows) = Target::by_rustup(System::Windows)? else {
+        note("SKIPPED: lints for Windows: rustup cannot bring the standard library for it");
+        return Ok(here.into());
     };
+    let mut windows = windows.cargo("clippy");
+    let crates: Vec<_> = FOR_WINDOWS.iter().flat_map(|name| ["-p", name]).collect();
+    windows.args(if args.all { &EVERYTHING[..] } else { &crates });
+    let windows = lint(&mut windows)?;
     Ok(here.max(windows).into())
 }
 

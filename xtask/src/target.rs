@@ -14,13 +14,8 @@ use crate::tools::{self, Packages};
 const PACKAGES: Packages =
     Packages { what: "a Rust compiler with the sources of its library", names: &["rustc-web", "rust-web-src"] };
 
-/// The lints of that compiler.
-const CLIPPY: Packages = Packages { what: "clippy for that compiler", names: &["rust-web-clippy"] };
-
 /// The path of that compiler.
 const PACKAGED_RUSTC: &str = "/usr/bin/rustc";
-/// The path of its `cargo clippy`.
-const PACKAGED_CLIPPY: &str = "/usr/bin/cargo-clippy";
 /// The path of its sources.
 const PACKAGED_SOURCES: &str = "/usr/lib/rustlib/src/rust/library/std";
 
@@ -82,11 +77,28 @@ impl Target {
     /// # Errors
     /// If neither way works here; the error says what to type.
     pub fn prepare(system: System, target_directory: &Path) -> Result<Self> {
-        let installed = Self { system, built_in: None };
-        let triple = system.triple();
-        if system.is_installed()? {
+        if let Some(installed) = Self::by_rustup(system)? {
             return Ok(installed);
         }
+        let triple = system.triple();
+        note(format_args!("building it instead, from Debian's sources by Debian's compiler"));
+        if !process::is_executable(Path::new(PACKAGED_RUSTC)) || !Path::new(PACKAGED_SOURCES).is_dir() {
+            tools::install_packages(&PACKAGES)
+                .with_context(|| format!("no standard library for {triple}: `rustup target add {triple}`, or"))?;
+        }
+        Ok(Self { system, built_in: Some(target_directory.join(system.folder())) })
+    }
+
+    /// The system with the library for the compiler that cargo uses here, which rustup brings if it is missing; none if it cannot.
+    ///
+    /// # Errors
+    /// If the compiler does not say where its libraries are.
+    pub fn by_rustup(system: System) -> Result<Option<Self>> {
+        let installed = Self { system, built_in: None };
+        if system.is_installed()? {
+            return Ok(Some(installed));
+        }
+        let triple = system.triple();
         announce(format_args!("Rust's standard library for {triple} is missing: having rustup bring it"));
         let added = match find_on_path("rustup") {
             // One retry is enough: a machine without access should not wait for minutes.
@@ -99,48 +111,18 @@ impl Target {
             None => Err(anyhow::anyhow!("there is no rustup on PATH")),
         };
         match added {
-            Ok(()) if system.is_installed()? => return Ok(installed),
+            Ok(()) if system.is_installed()? => return Ok(Some(installed)),
             Ok(()) => note("rustup brought it, but not for the compiler that cargo uses here"),
             Err(error) => note(format_args!("that does not work: {error:#}")),
         }
-        note(format_args!("building it instead, from Debian's sources by Debian's compiler"));
-        if !process::is_executable(Path::new(PACKAGED_RUSTC)) || !Path::new(PACKAGED_SOURCES).is_dir() {
-            tools::install_packages(&PACKAGES)
-                .with_context(|| format!("no standard library for {triple}: `rustup target add {triple}`, or"))?;
-        }
-        Ok(Self { system, built_in: Some(target_directory.join(system.folder())) })
+        Ok(None)
     }
 
     /// `cargo SUBCOMMAND` for the system.
     #[must_use]
     pub fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo::cargo();
-        command.arg(subcommand);
-        self.build_for_it(&mut command);
-        command
-    }
-
-    /// `cargo clippy` for the system.
-    ///
-    /// # Errors
-    /// If the compiler that has the library has no clippy, and it cannot be installed; the error says what to type.
-    pub fn clippy(&self) -> Result<Command> {
-        let mut command = cargo::cargo();
-        if self.built_in.is_some() {
-            if !process::is_executable(Path::new(PACKAGED_CLIPPY)) {
-                tools::install_packages(&CLIPPY)?;
-            }
-            let cargo = command.get_program().to_owned();
-            command = Command::new(PACKAGED_CLIPPY);
-            command.env("CARGO", cargo).current_dir(cargo::workspace_root());
-        }
-        command.arg("clippy");
-        self.build_for_it(&mut command);
-        Ok(command)
-    }
-
-    fn build_for_it(&self, command: &mut Command) {
-        command.args(["--target", self.system.triple()]);
+        command.args([subcommand, "--target", self.system.triple()]);
         // The command's built-in profilers are a separate build; there the command is tested with others.
         command.env("CORPROF_BUNDLE", "");
         if self.system == System::Arm64 {
@@ -149,7 +131,8 @@ impl Target {
         if let Some(folder) = &self.built_in {
             command.arg("--target-dir").arg(folder);
         }
-        self.choose_compiler(command);
+        self.choose_compiler(&mut command);
+        command
     }
 
     /// Has `command`, which is a cargo or starts one, use the compiler that has the library.
