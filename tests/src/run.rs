@@ -16,10 +16,14 @@ use corprof_launch::running::Running;
 use xtask::emulator::Emulator;
 use xtask::managed;
 use xtask::runtime::profiler_environment;
+use xtask::stacks;
 use xtask::torture::PRELOADED;
 
 /// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(240);
+
+/// How long it may take to find out where the threads of a program stand.
+const STACKS: Duration = Duration::from_secs(20);
 
 /// So much longer may everything take where each instruction is emulated.
 const EMULATED: u32 = 5;
@@ -283,7 +287,7 @@ impl Run {
             Some(Emulator::Wine(_)) => self.timeout * UNDER_WINE,
             None => self.timeout,
         };
-        let (status, timed_out) = wait(child, timeout)?;
+        let (status, stacks) = wait(child, timeout)?;
         // Windows ends lines differently, and the tests are about their contents.
         let lines = |text: String| if self.runtime.is_windows() { text.replace("\r\n", "\n") } else { text };
         let outcome = Outcome {
@@ -293,8 +297,12 @@ impl Run {
             status,
             duration: start.elapsed(),
         };
-        ensure!(!timed_out, "not done after {timeout:?}, so it was killed: {outcome}");
-        Ok(outcome)
+        match stacks {
+            None => Ok(outcome),
+            Some(stacks) => {
+                bail!("not done after {timeout:?}, so it was killed: {outcome}\nits threads stood:\n{stacks}")
+            }
+        }
     }
 
     /// The command that [`run`](Self::run) starts, for callers that watch it themselves.
@@ -338,12 +346,15 @@ impl Run {
     }
 }
 
-/// Waits for the end of `child`, and kills it when the time is over; returns whether it had to.
-fn wait(child: Child, timeout: Duration) -> Result<(ExitStatus, bool)> {
+/// Waits for the end of `child`. When the time is over, kills it, and returns where its threads stood.
+fn wait(child: Child, timeout: Duration) -> Result<(ExitStatus, Option<String>)> {
     let mut running = Running::new(child).context("cannot watch the program")?;
     match running.wait_for(timeout).context("cannot wait for the program")? {
-        Some(status) => Ok((status, false)),
-        None => Ok((running.kill().context("cannot kill the program")?, true)),
+        Some(status) => Ok((status, None)),
+        None => {
+            let stacks = stacks::of_in_short(running.id(), STACKS);
+            Ok((running.kill().context("cannot kill the program")?, Some(stacks)))
+        }
     }
 }
 

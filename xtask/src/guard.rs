@@ -102,9 +102,7 @@ mod unix {
                 eprintln!("guard: no time is left for the stacks of {one}");
                 continue;
             }
-            let stacks = stacks::of(one.id, rest.min(OF_ONE));
-            let short = stacks::in_short(&stacks);
-            eprintln!("guard: {one}\n{}", if short.is_empty() { stacks } else { short });
+            eprintln!("guard: {one}\n{}", stacks::of_in_short(one.id, rest.min(OF_ONE)));
         }
     }
 }

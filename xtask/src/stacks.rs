@@ -10,6 +10,14 @@ use corprof_launch::running::Running;
 
 use crate::process::find_on_path;
 
+/// [`of`], in the short form of [`in_short`] where a debugger has shown them.
+#[must_use]
+pub fn of_in_short(process: u32, limit: Duration) -> String {
+    let stacks = of(process, limit);
+    let short = in_short(&stacks);
+    if short.is_empty() { stacks } else { short }
+}
+
 /// The stacks of all threads of a process, by a debugger if there is one that answers within `limit`, otherwise from the system.
 #[must_use]
 pub fn of(process: u32, limit: Duration) -> String {
