@@ -61,10 +61,8 @@ fn name(told: Option<(sys::COR_PRF_RUNTIME_TYPE, RuntimeInfo)>, newest: u8) -> S
         Some((sys::COR_PRF_DESKTOP_CLR, RuntimeInfo { major, minor, build })) => {
             format!(".NET Framework {major}.{minor}.{build}")
         }
-        // Up to .NET Core 3.1 the runtime tells a version of its own, not the product's.
-        Some((_, RuntimeInfo { major, minor, build })) if major < 5 => {
-            format!("{} (CoreCLR {major}.{minor}.{build})", first_runtime_with(newest))
-        }
+        // Up to .NET Core 3.1 the answer is always 4.0.30319, the version of .NET Framework.
+        Some((_, info)) if info.major < 5 => first_runtime_with(newest).to_owned(),
         Some((_, info)) => info.to_string(),
         None => format!("older than that: it has ICorProfilerInfo{newest}"),
     }
@@ -222,8 +220,8 @@ mod tests {
     fn a_runtime_that_is_refused_has_a_name_and_a_version() {
         let info = |major, minor, build| RuntimeInfo { major, minor, build };
         let core = |major, minor, build| Some((sys::COR_PRF_CORE_CLR, info(major, minor, build)));
-        assert_eq!(name(core(4, 700, 22), 11), ".NET Core 3.1 (CoreCLR 4.700.22)");
-        assert_eq!(name(core(4, 6, 28619), 9), ".NET Core 2.1 (CoreCLR 4.6.28619)");
+        assert_eq!(name(core(4, 0, 30319), 11), ".NET Core 3.1");
+        assert_eq!(name(core(4, 0, 30319), 9), ".NET Core 2.1");
         assert_eq!(name(core(6, 0, 36), 12), ".NET 6.0.36");
         assert_eq!(name(core(7, 0, 20), 13), ".NET 7.0.20");
         assert_eq!(name(Some((sys::COR_PRF_DESKTOP_CLR, info(4, 0, 30319))), 10), ".NET Framework 4.0.30319");
