@@ -1,0 +1,1 @@
+//! Nothing: see the test of this package.
