@@ -1,6 +1,5 @@
 //! The workspace as cargo sees it: its folder, its packages, and the output of builds.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +52,6 @@ pub struct Package {
     pub(crate) documentation: Option<String>,
     pub(crate) keywords: Vec<String>,
     pub(crate) categories: Vec<String>,
-    pub(crate) features: BTreeMap<String, Vec<String>>,
     /// The registries it may be published to; all if absent.
     publish: Option<Vec<String>>,
     pub(crate) manifest_path: PathBuf,

@@ -1,29 +1,21 @@
-//! `cargo xtask package`: packs the crates as for crates.io, and builds a profiler with the packed crates outside the
-//! workspace.
+//! `cargo xtask package`: packs the crates as for crates.io. Cargo (1.90 or later) builds each packed crate with the packed others.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
-use corprof_launch::{bundled, profiler};
+use anyhow::{Context, Result, ensure};
 
 use crate::cargo::{self, Metadata, Package, workspace_root};
-use crate::process::{self, announce, note};
+use crate::process::{self, announce, env_path, note};
 
-/// Pack every published crate, and build the README's profiler with the packed ones.
+/// Pack every published crate, and have cargo (1.90 or later) build each with the packed others.
 ///
 /// Everything goes to a folder in `target`.
 #[derive(Debug, Default, clap::Args)]
-pub struct Args {
-    /// Build the profiler as `cargo build --release` does
-    #[arg(long)]
-    release: bool,
-}
-
-/// A crate that no other crate uses as a library: it has entry points of its own. The command's build script builds it.
-const EXAMPLES: &str = "corprof-examples";
+pub struct Args {}
 
 /// Part of an address that no repository can have: `.example` is reserved (RFC 2606).
 const PLACEHOLDER: &str = ".example/";
@@ -34,8 +26,8 @@ const LICENCES: [&str; 2] = ["LICENSE-MIT", "LICENSE-APACHE"];
 /// Runs the command.
 ///
 /// # Errors
-/// If a crate lacks something, cannot be packed, or does not build outside the workspace.
-pub fn run(args: &Args) -> Result<ExitCode> {
+/// If a crate lacks something, cannot be packed, or does not build from what was packed.
+pub fn run(_args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let target = metadata.target_directory.join("packed");
     let packages = metadata.published();
@@ -43,7 +35,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for package in &packages {
         package.check_for_readers()?;
     }
-
     let is_placeholder =
         |package: &&&Package| package.repository.as_deref().is_some_and(|url| url.contains(PLACEHOLDER));
     let placeholders = packages.iter().filter(is_placeholder).count();
@@ -52,59 +43,60 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "{placeholders} crates name a placeholder as their repository: set it in Cargo.toml before publishing"
         ));
     }
-    announce(format_args!("Packing {} crates into {}", packages.len(), target.display()));
+
+    forget_last_run(&packages, &target)?;
+    let packed = target.join("package");
+    patch_crates_io(&packages, &packed)?;
+    announce(format_args!("Packing {} crates into {}, and building each", packages.len(), target.display()));
     let mut pack = cargo::cargo();
-    // The packed crates are built below, all at once; cargo would build each alone, one after the other.
-    pack.args(["package", "--quiet", "--no-verify", "--allow-dirty"]).arg("--target-dir").arg(&target);
+    pack.args(["package", "--quiet", "--allow-dirty", "--all-features"]).arg("--target-dir").arg(&target);
     pack.args(packages.iter().flat_map(|package| ["-p", &package.name]));
     process::run_as_progress(&mut pack)?;
 
-    let outside = target.join("outside");
-    if outside.exists() {
-        fs::remove_dir_all(&outside).with_context(|| format!("cannot empty {}", outside.display()))?;
-    }
-    fs::create_dir_all(&outside)?;
     for package in &packages {
-        let folder = unpack(package, &target.join("package"), &outside)?;
+        let folder = packed.join(package.folder());
         check_files(&folder, &package.sources_beside())?;
     }
-
-    write_profiler(&packages, &outside)?;
-    announce("Building a profiler with them, and the command");
-    let mut build = cargo::cargo();
-    // A folder of its own, so that a build of the workspace does not see other flags in its folder.
-    build.args(["build", "-p", "outside", "-p", "corprof-cli"]).current_dir(&outside);
-    build.arg("--target-dir").arg(target.join("build"));
-    build.args(args.release.then_some("--release"));
-    process::run_as_progress(&mut build)?;
-    let built = target.join("build").join(if args.release { "release" } else { "debug" });
-    let library = built.join(format!("{}outside{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX));
-    let found = profiler::pick(&library, None)?;
-    let size = fs::metadata(&library).with_context(|| library.display().to_string())?.len();
-    note(format_args!("{} exports {} and has {} kB", library.display(), found.name, size / 1000));
-    check_command(&built.join(format!("corprof{}", std::env::consts::EXE_SUFFIX)), &target.join("cache"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that the packed command contains its profilers.
-pub(crate) fn check_command(command: &Path, cache: &Path) -> Result<()> {
-    if cache.exists() {
-        fs::remove_dir_all(cache).with_context(|| format!("cannot empty {}", cache.display()))?;
+/// Deletes the packed crates of the last run and what was built with them. Cargo takes a packed crate for a dependency from
+/// crates.io, which never changes without a new version, so it would neither unpack nor build a changed one again.
+fn forget_last_run(packages: &[&Package], target: &Path) -> Result<()> {
+    let home = env_path("CARGO_HOME").or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let unpacked = home.context("there is no home folder")?.join("registry").join("src");
+    let mut old = vec![target.to_owned()];
+    for registry in fs::read_dir(unpacked).into_iter().flatten().flatten() {
+        // The folder of a registry is named after its host, and that of the packed crates has none.
+        if registry.file_name().to_string_lossy().starts_with('-') {
+            old.extend(packages.iter().map(|package| registry.path().join(package.folder())));
+        }
     }
-    // It unpacks them before it looks at the application, which is no .NET application here.
-    let mut run = Command::new(command);
-    run.args(["run", "sampler", "--"]).arg(command).arg("exit-codes").env("CORPROF_CACHE", cache);
-    process::output(&mut run)?;
-    let folder = cache.join("profilers");
-    let library = fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next();
-    let library = library.context("the command has unpacked no profilers")??.path();
-    let found: Vec<_> = profiler::profilers(&library)?.into_iter().map(|profiler| profiler.name).collect();
-    ensure!(found.len() == bundled::ALL.len(), "{} has only {}", library.display(), found.join(", "));
-    note(format_args!("{} brings {}", command.display(), found.join(", ")));
+    for folder in old.iter().filter(|folder| folder.exists()) {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot delete {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// Has a cargo that runs in one of the packed crates take the others from here: the build script of the command runs one.
+fn patch_crates_io(packages: &[&Package], packed: &Path) -> Result<()> {
+    let mut config = "[patch.crates-io]\n".to_owned();
+    for package in packages {
+        let folder = packed.join(package.folder());
+        config += &format!("{} = {{ path = {:?} }}\n", package.name, folder.display().to_string());
+    }
+    let folder = packed.join(".cargo");
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("config.toml"), config)?;
     Ok(())
 }
 
 impl Package {
+    /// The name of its folder once it is unpacked.
+    fn folder(&self) -> PathBuf {
+        format!("{}-{}", self.name, self.version).into()
+    }
+
     /// The names of the source files in the package's own folder.
     fn sources_beside(&self) -> Vec<OsString> {
         let folder = self.manifest_path.parent();
@@ -130,21 +122,8 @@ impl Package {
             self.name,
             missing.join(", ")
         );
-        if self.repository.as_ref().is_some_and(|address| address.contains(".example")) {
-            note(format_args!("{}: its repository is a name that stands for one: see Cargo.toml", self.name));
-        }
         Ok(())
     }
-}
-
-/// Unpacks a packed crate, and returns its folder.
-fn unpack(package: &Package, packed: &Path, into: &Path) -> Result<PathBuf> {
-    let name = format!("{}-{}", package.name, package.version);
-    let file = packed.join(format!("{name}.crate"));
-    // Packed files all have one date: without -m, cargo would take the last run's build for current.
-    process::run_as_progress(Command::new("tar").arg("-xzmf").arg(&file).arg("-C").arg(into))
-        .with_context(|| format!("cannot unpack {}", file.display()))?;
-    Ok(into.join(name))
 }
 
 /// Checks that a packed crate has the necessary files and no others.
@@ -167,33 +146,6 @@ fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
         let is_known = known.iter().chain(&LICENCES).any(|known| name == *known) || is_source;
         ensure!(is_known, "{} was packed too: see `include`", folder.join(name).display());
     }
-    Ok(())
-}
-
-/// Writes a package outside the workspace: the first profiler of the README, with all packed crates as its dependencies, with
-/// all of their features.
-fn write_profiler(packages: &[&Package], folder: &Path) -> Result<()> {
-    // All are members, so that the command's build script, which builds one of them by itself, finds the others too.
-    let mut manifest = "[package]\nname = \"outside\"\nedition = \"2024\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n\
-                        [workspace]\nmembers = [\"corprof-*\"]\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n"
-        .to_owned();
-    for Package { name, version, features, .. } in packages.iter().filter(|package| package.name != EXAMPLES) {
-        let features: Vec<_> = features.keys().collect();
-        manifest += &format!("{name} = {{ version = \"={version}\", features = {features:?} }}\n");
-    }
-    manifest += "\n[patch.crates-io]\n";
-    for Package { name, version, .. } in packages {
-        manifest += &format!("{name} = {{ path = \"{name}-{version}\" }}\n");
-    }
-    let readme = fs::read_to_string(workspace_root().join("README.md"))?;
-    let Some((code, _)) = readme.split_once("```rust\n").and_then(|(_, rest)| rest.split_once("```")) else {
-        bail!("README.md begins with no profiler");
-    };
-    fs::write(folder.join("Cargo.toml"), manifest)?;
-    // Uses the versions that the workspace is tested with, without a request to a registry.
-    fs::copy(workspace_root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
-    fs::create_dir(folder.join("src"))?;
-    fs::write(folder.join("src").join("lib.rs"), code)?;
     Ok(())
 }
 

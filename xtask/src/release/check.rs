@@ -10,11 +10,11 @@ use object::{Architecture, BinaryFormat};
 
 use super::build::Built;
 use super::system::{GLIBC, System};
+use crate::arm64;
 use crate::cache::Cache;
 use crate::process::{self, note};
 use crate::tools::{self, Packages};
 use crate::windows::Wine;
-use crate::{arm64, package};
 
 /// The C library of Alpine.
 const MUSL: Packages = Packages { what: "musl, the C library of Alpine", names: &["musl"] };
@@ -77,7 +77,7 @@ pub(super) fn check(system: System, built: &Built, cache: &Cache, target_directo
     ensure!(found.len() == bundled::ALL.len(), "{} lacks profilers", built.library.display());
     let scratch = target_directory.join("release-check");
     match system {
-        System::LinuxX64 => package::check_command(&built.command, &scratch),
+        System::LinuxX64 => check_command(&built.command, &scratch),
         System::LinuxMuslX64 => load_with_musl(built, &found, cache, &scratch),
         System::LinuxArm64 => {
             if let Some(why) = arm64::lacks() {
@@ -95,6 +95,24 @@ pub(super) fn check(system: System, built: &Built, cache: &Cache, target_directo
             starts(Wine::install(cache)?.command(&built.command))
         }
     }
+}
+
+/// Checks that the command contains its profilers.
+fn check_command(command: &Path, cache: &Path) -> Result<()> {
+    if cache.exists() {
+        std::fs::remove_dir_all(cache).with_context(|| format!("cannot empty {}", cache.display()))?;
+    }
+    // It unpacks them before it looks at the application, which is no .NET application here.
+    let mut run = Command::new(command);
+    run.args(["run", "sampler", "--"]).arg(command).arg("exit-codes").env("CORPROF_CACHE", cache);
+    process::output(&mut run)?;
+    let folder = cache.join("profilers");
+    let library = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next();
+    let library = library.context("the command has unpacked no profilers")??.path();
+    let found: Vec<_> = profiler::profilers(&library)?.into_iter().map(|profiler| profiler.name).collect();
+    ensure!(found.len() == bundled::ALL.len(), "{} has only {}", library.display(), found.join(", "));
+    note(format_args!("{} brings {}", command.display(), found.join(", ")));
+    Ok(())
 }
 
 /// Checks what the loader will look for.
