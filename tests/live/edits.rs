@@ -1,6 +1,6 @@
 //! Edited bodies: the program's output shows that they run, once, in both modes of the compiler; refused ones are not run.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
 const LIBRARY: &str = "edits";
@@ -61,4 +61,20 @@ fn methods_are_edited_by_rejit() -> Result<()> {
         ensure!(!outcome.stderr.contains("not compiled"), "{outcome}");
         Ok(())
     })
+}
+
+#[test]
+fn calls_are_redirected_only_where_arguments_and_results_fit() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let bare = Run::new(runtime, "Calls").args(["1"]).run()?;
+        let outcome = Run::new(runtime, "Calls").args(["1"]).profiler_named(LIBRARY, "Redirects").run()?;
+        outcome.exited_with(0)?;
+        // Fifteen steps down are 15.
+        let expected = bare.stdout.replace("fib 610 deep", "fib 15 deep");
+        ensure!(outcome.stdout == expected && bare.stdout.contains("fib 610"), "without: {bare}; with: {outcome}");
+        let told = outcome.stderr.lines().find_map(|line| line.strip_prefix("edits| refused="));
+        let (refused, redirected) = told.and_then(|told| told.split_once(" redirected=")).context("no counts")?;
+        ensure!(redirected == "1" && refused.parse::<u32>()? > 190, "{outcome}");
+    }
+    Ok(())
 }

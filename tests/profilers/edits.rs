@@ -9,8 +9,8 @@ use std::time::Duration;
 use corprof::args::FunctionControl;
 use corprof::edit::{CallCounter, CheckedBody, EditError, MethodEdit};
 use corprof::id::ReJitId;
-use corprof::metadata::MethodDef;
 use corprof::metadata::signature::{Primitive, Type};
+use corprof::metadata::{MethodDef, Token};
 use corprof::prelude::*;
 use corprof_il::Opcode;
 
@@ -93,6 +93,50 @@ impl Callbacks for WhenCompiled {
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
         eprintln!("edits| {} calls", CALLS.get());
+    }
+}
+
+/// Redirects the calls in `Calls.Main`, and everything to everything else.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1221", no_export)]
+struct Redirects;
+
+#[callbacks]
+impl Callbacks for Redirects {
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        if !cx.names().function(function).starts_with("Calls.Main(") {
+            return;
+        }
+        let edited = cx.edit_once(function, |edit| {
+            let known = edit.metadata().find_type_def("Known", None)?.unwrap();
+            let methods = edit.metadata().methods(known)?;
+            let named = |name: &str| edit.metadata().methods_named(known, name).unwrap()[0];
+            let (fib, deep, filter) = (named("Fib"), named("Deep"), named("Filter"));
+            let mut refused = 0;
+            // SAFETY: `Fib` and `Deep` take and return a number, and any number will do.
+            let mut redirect = |from: Token, to: Token| unsafe { edit.redirect(from, to) };
+            // Nothing of this changes a call: the body makes none to `Filter`, or the signatures differ.
+            for (from, to) in [(fib, filter), (filter, deep), (MethodDef::NIL, deep), (fib, MethodDef::NIL)] {
+                refused += u32::from(redirect(from.into(), to.into()).is_err());
+            }
+            for table in 0..64_u32 {
+                for row in [0, 1, 0xFF_FFFF] {
+                    let nonsense = Token::from_raw(table << 24 | row);
+                    refused += u32::from(redirect(fib.into(), nonsense).is_err());
+                }
+            }
+            for from in &methods {
+                for to in methods.iter().filter(|to| *to != from) {
+                    let is_known = [*from, *to].iter().all(|method| [fib, deep].contains(method));
+                    if !is_known && ![fib, deep].contains(from) {
+                        refused += u32::from(redirect((*from).into(), (*to).into()).is_err());
+                    }
+                }
+            }
+            eprintln!("edits| refused={refused} redirected={}", redirect(fib.into(), deep.into())?);
+            Ok(())
+        });
+        edited.unwrap();
     }
 }
 
@@ -198,4 +242,4 @@ impl Callbacks for ByReJit {
     }
 }
 
-corprof::export!(WhenCompiled, ByReJit);
+corprof::export!(WhenCompiled, ByReJit, Redirects);

@@ -38,8 +38,9 @@
 //! # What is safe
 //!
 //! Edits whose types are known by construction are safe: [replacing a string](MethodEdit::replace_string),
-//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe), which can also wrap the whole body,
-//! [redirecting calls](MethodEdit::redirect) between equal signatures. The verifier proves how many values of which kinds are on
+//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe), which can also wrap the whole body. What another method
+//! does with arguments that were meant for the first is unknown, so [redirecting calls](MethodEdit::redirect) is `unsafe`. The
+//! verifier proves how many values of which kinds are on
 //! the stack, but not that an object is of the class that an instruction expects, as it knows no class hierarchy. That remains
 //! the responsibility of who writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
 //!

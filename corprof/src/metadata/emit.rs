@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
+use super::handed_over;
 use super::raw::{Loaded, Metadata, length, wide};
 use super::references::NO_DATA;
 use super::{
@@ -18,9 +19,9 @@ use crate::session::liveness::Lifeline;
 /// Adds to the metadata of one module.
 ///
 /// Get it from [`InCallback::metadata_emit`](crate::context::InCallback::metadata_emit). Rows are added and never removed.
-/// Names and signatures are copied, and not checked: errors in them appear when code that refers to them is compiled. The
-/// runtime's own reader and [`import`](Self::import) see a new row at once; types that the runtime has already loaded do not
-/// change.
+/// Names and signatures are copied. That they name what exists is not checked: such errors appear when code that refers to them
+/// is compiled. The runtime's own reader and [`import`](Self::import) see a new row at once; types that the runtime has already
+/// loaded do not change.
 ///
 /// # The effect on existing code
 ///
@@ -67,7 +68,7 @@ use crate::session::liveness::Lifeline;
 ///
 /// # Errors
 /// Of all methods: `E_INVALIDARG` for a name that has a NUL inside or more than 4,095 UTF-16 units, or a blob of more than
-/// 4 GiB, `CLDB_E_…` for a token that the module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
+/// 4 GiB or one that is not a signature or contains a type handle (`Type::Internal`), `CLDB_E_…` for a token that the module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
 pub struct MetadataEmit<'cb> {
     metadata: Metadata<sys::IMetaDataEmit2>,
     _cb: PhantomData<&'cb ()>,
@@ -121,8 +122,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "GetTokenFromSig")]
     pub fn define_signature(&self, signature: &[u8]) -> Result<StandAloneSignature> {
-        let raw = self.raw()?;
         const CALL: &str = "GetTokenFromSig";
+        handed_over::check_any(CALL, signature)?;
+        let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, StandAloneSignature::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
@@ -136,8 +138,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "GetTokenFromTypeSpec")]
     pub fn define_type_spec(&self, signature: &[u8]) -> Result<TypeSpec> {
-        let raw = self.raw()?;
         const CALL: &str = "GetTokenFromTypeSpec";
+        handed_over::check_type(CALL, signature)?;
+        let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, TypeSpec::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
@@ -167,8 +170,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineMemberRef")]
     pub fn define_member_ref(&self, parent: impl Into<Token>, name: &str, signature: &[u8]) -> Result<MemberRef> {
-        let raw = self.raw()?;
         const CALL: &str = "DefineMemberRef";
+        handed_over::check_any(CALL, signature)?;
+        let raw = self.raw()?;
         let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MemberRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
@@ -182,8 +186,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// See [`MetadataEmit`].
     #[doc(alias = "DefineMethodSpec")]
     pub fn define_method_spec(&self, parent: impl Into<Token>, signature: &[u8]) -> Result<MethodSpec> {
-        let raw = self.raw()?;
         const CALL: &str = "DefineMethodSpec";
+        handed_over::check_method_spec(CALL, signature)?;
+        let raw = self.raw()?;
         let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
         define(CALL, MethodSpec::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither.

@@ -9,6 +9,7 @@ mod attributes;
 mod constant;
 mod emit;
 mod generics;
+mod handed_over;
 mod import;
 mod members;
 mod of_runtime;

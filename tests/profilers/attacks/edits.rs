@@ -6,52 +6,9 @@ use std::time::Duration;
 
 use corprof::edit::{CallCounter, CheckedBody, InProbe, Probe};
 use corprof::id::Inert;
-use corprof::metadata::{MethodDef, Token};
 use corprof::prelude::*;
 
 static CALLS: CallCounter = CallCounter::new();
-
-/// Redirects the calls in `Calls.Main`, and everything to everything else.
-#[derive(Default, Profiler)]
-#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1221", no_export)]
-pub(crate) struct Redirects;
-
-#[callbacks]
-impl Callbacks for Redirects {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        if !cx.names().function(function).starts_with("Calls.Main(") {
-            return;
-        }
-        let edited = cx.edit_once(function, |edit| {
-            let known = edit.metadata().find_type_def("Known", None)?.unwrap();
-            let methods = edit.metadata().methods(known)?;
-            let named = |name: &str| edit.metadata().methods_named(known, name).unwrap()[0];
-            let (fib, deep, filter) = (named("Fib"), named("Deep"), named("Filter"));
-            let mut refused = 0;
-            // Nothing of this changes a call: the body makes none to `Filter`, or the signatures differ.
-            for (from, to) in [(fib, filter), (filter, deep), (MethodDef::NIL, deep), (fib, MethodDef::NIL)] {
-                refused += u32::from(edit.redirect(from, to).is_err());
-            }
-            for table in 0..64_u32 {
-                for row in [0, 1, 0xFF_FFFF] {
-                    let nonsense = Token::from_raw(table << 24 | row);
-                    refused += u32::from(edit.redirect(fib, nonsense).is_err());
-                }
-            }
-            for from in &methods {
-                for to in methods.iter().filter(|to| *to != from) {
-                    let is_known = [*from, *to].iter().all(|method| [fib, deep].contains(method));
-                    if !is_known && ![fib, deep].contains(from) {
-                        refused += u32::from(edit.redirect(*from, *to).is_err());
-                    }
-                }
-            }
-            eprintln!("attacks| refused={refused} redirected={}", edit.redirect(fib, deep)?);
-            Ok(())
-        });
-        edited.unwrap();
-    }
-}
 
 struct Sees;
 

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]
 
+mod blobs;
 mod edits;
+mod failing;
 mod nonsense;
 mod outlives;
 mod pipes;
@@ -11,8 +13,9 @@ mod recursion;
 mod rewriters;
 
 corprof::export!(
+    blobs::Blobs,
     edits::KeepsBodies,
-    edits::Redirects,
+    failing::Failing,
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,

@@ -1,0 +1,79 @@
+//! Starts what it can in `initialize`, and fails then.
+
+use std::time::Duration;
+
+use corprof::events::Level;
+use corprof::hooks::{FunctionHooks, Hook};
+use corprof::info::EventPipeProviderConfig;
+use corprof::prelude::*;
+use corprof::walk::Sampler;
+
+/// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`, `instrumentation`,
+/// `clone`; and whether it `panics`, `succeeds`, or else returns an error.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1241", no_export)]
+pub(crate) struct Failing;
+
+struct Hooks;
+
+impl FunctionHooks for Hooks {
+    type Function = ();
+    type Thread = ();
+
+    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+        Hook::Yes(())
+    }
+
+    fn thread_started(&self) {}
+}
+
+#[callbacks]
+impl Callbacks for Failing {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        let told = std::env::var("ATTACKS_FAILING")?;
+        let is_told = |word| told.split(' ').any(|one| one == word);
+        // It has to come first.
+        let detacher = if is_told("detach") { Some(cx.detacher()?) } else { None };
+        if is_told("session") {
+            let name = "Microsoft-Windows-DotNETRuntime";
+            let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
+            cx.event_pipe_start_session(&[config], false)?;
+        }
+        if is_told("provider") {
+            cx.event_pipe_create_provider("Corprof-Failing")?;
+        }
+        if is_told("thread") {
+            cx.spawn_profiler_thread("asks", |cx| {
+                while cx.wait(Duration::from_millis(1)).is_continue() {
+                    std::hint::black_box(cx.enum_modules().is_ok());
+                }
+            })?;
+        }
+        if is_told("sampler") {
+            Sampler::every(Duration::from_millis(1)).start(cx, |round| _ = round.samples().count())?;
+        }
+        if is_told("hooks") {
+            cx.hook_functions(Hooks)?;
+        }
+        if is_told("instrumentation") {
+            cx.start_instrumentation()?;
+        }
+        if is_told("clone") {
+            let info = Info::clone(cx);
+            std::thread::Builder::new().spawn(move || while info.current_thread().is_ok() {})?;
+        }
+        if let Some(detacher) = detacher {
+            eprintln!("attacks| detach: {}", detacher.detach().is_ok());
+        }
+        eprintln!("attacks| started");
+        if is_told("succeeds") {
+            return Ok(());
+        }
+        assert!(!is_told("panics"), "as told");
+        Err("as told".into())
+    }
+
+    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, _module: ModuleId, _status: Result<()>) {}
+
+    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, _event: corprof::args::EventPipeEvent<'_>) {}
+}
