@@ -135,6 +135,7 @@ impl<P: Profiler> Adapter<P> {
         let Some(runtime) = runtime else { return E_POINTER };
         let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
         self.state.ending.set_object(Some(self.as_object()));
+        self.state.ending.initializing();
         let start = || -> Result<(), (HRESULT, String)> {
             // Formatting and dropping an error runs the user's code as well.
             let told = |error: BoxError| {
@@ -148,23 +149,35 @@ impl<P: Profiler> Adapter<P> {
             user(unsafe { self.profiler() }, info).map_err(told)
         };
         let (code, why) = match catch(start, || self.state.note_panic()) {
-            Some(Ok(())) => return S_OK,
+            Some(Ok(())) => {
+                self.state.ending.loaded();
+                return S_OK;
+            }
             Some(Err(why)) => why,
             None => (E_FAIL, "it panicked".to_owned()),
         };
         self.state.gate.disable();
         self.end_profiler_threads();
-        if let Some(info) = self.info.get() {
-            info.profiler_threads().join(); // a joined thread has dropped its `Info`
-        }
         report::line(format_args!("the profiler {} is not loaded; the application runs without it: {why}", P::NAME));
-        // After a failure the runtime deletes the object behind `Info`, which must not happen while a clone exists. In that
-        // case the runtime gets a success, and all events are turned off.
-        if self.info.get().is_some_and(|info| info.is_shared() && info.silence().is_ok()) {
+        if self.info.get().is_some_and(|info| Self::stays(info)) {
+            self.state.ending.loaded();
             return S_OK;
         }
         self.state.ending.not_loaded();
         code
+    }
+
+    /// Ends what a profiler that failed has started. Returns whether something of it is left: after a failure the runtime deletes the
+    /// object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all events are turned off, as far as
+    /// the runtime turns them off; the gate keeps the others from the profiler.
+    fn stays(info: &Info) -> bool {
+        info.profiler_threads().join(); // a joined thread has dropped its `Info`
+        let has_sessions = info.stop_event_pipe_sessions().is_err();
+        let is_left = has_sessions || info.is_shared();
+        if is_left {
+            let _ = info.silence();
+        }
+        is_left
     }
 
     fn prepare(&self, info: Info) -> Result<&Info, BoxError> {

@@ -85,8 +85,8 @@ impl Detacher {
     /// detaching: after two seconds corprof reports what it waits for, and waits on. So do not wait in a callback for the
     /// [`state`](Self::state) to change.
     ///
-    /// It may be called in `initialize`, and before the runtime has started: then it begins there, and completes as soon as
-    /// possible.
+    /// It may be called in `initialize`, and before the runtime has started: it begins once `initialize` has succeeded, and completes
+    /// as soon as possible. If `initialize` fails, it is given up.
     #[doc = contract!(RequestProfilerDetach)]
     ///
     /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the named call, after which the

@@ -13,6 +13,7 @@ use corprof_sys as sys;
 use super::{profiler_threads, slot};
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::lock::unpoisoned;
+use crate::report;
 use crate::suspension;
 
 /// The name of the call that requests a detach.
@@ -34,6 +35,10 @@ struct State {
     process_ends: bool,
     /// Whether the runtime detaches a profiler that has set flags which older runtimes do not allow for a detach.
     is_lenient: bool,
+    /// Whether the runtime waits for the profiler's `initialize`: until that has succeeded, a detach only waits to begin.
+    is_initializing: bool,
+    /// Whether a detach waits for that.
+    is_waiting: bool,
 }
 
 /// The stages of the end.
@@ -97,7 +102,13 @@ impl Drop for Reference {
 
 impl Ending {
     pub(super) fn new() -> Self {
-        let state = State { stage: Stage::Running, process_ends: false, is_lenient: false };
+        let state = State {
+            stage: Stage::Running,
+            process_ends: false,
+            is_lenient: false,
+            is_initializing: false,
+            is_waiting: false,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new(), object: Mutex::new(None) }
     }
 
@@ -130,6 +141,22 @@ impl Ending {
         *unpoisoned(self.object.lock()) = object;
     }
 
+    /// The profiler's `initialize` begins.
+    pub(crate) fn initializing(&self) {
+        self.state().is_initializing = true;
+    }
+
+    /// The profiler is loaded: a detach that was requested meanwhile begins.
+    pub(crate) fn loaded(&self) {
+        let mut state = self.state();
+        state.is_initializing = false;
+        let is_waiting = std::mem::take(&mut state.is_waiting);
+        drop(state);
+        if is_waiting && let Err(error) = self.object().and_then(|reference| self.begin(reference)) {
+            report::line(format_args!("a detach that was requested in `initialize` cannot begin: {error}"));
+        }
+    }
+
     fn object(&self) -> Result<Reference> {
         let object = unpoisoned(self.object.lock());
         // SAFETY: the object is alive: its last Release empties this field first, under the lock.
@@ -137,7 +164,7 @@ impl Ending {
         held.map(Reference).ok_or_else(|| Self::refusal(Stage::Over))
     }
 
-    /// Begins a detach, on a new thread.
+    /// Begins a detach, on a new thread; during the profiler's `initialize`, once that has succeeded.
     ///
     /// # Errors
     /// If the runtime would refuse, if a detach has begun before, or if the system cannot make a thread.
@@ -146,11 +173,18 @@ impl Ending {
         let object = reference.0;
         // SAFETY: `Reference` holds the object.
         unsafe { (object.functions.check)(object.this)? };
-        let state = self.state();
+        let mut state = self.state();
         if state.stage != Stage::Running {
             return Err(Self::refusal(state.stage));
         }
+        let is_initializing = state.is_initializing;
+        state.is_waiting = is_initializing;
         self.set(state, Stage::Draining);
+        if is_initializing { Ok(()) } else { self.begin(reference) }
+    }
+
+    /// Starts the thread of a detach, whose stage has been set.
+    fn begin(&self, reference: Reference) -> Result<()> {
         let run = move || {
             IS_DETACHING.set(true);
             let reference = reference;
