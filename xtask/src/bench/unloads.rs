@@ -16,7 +16,8 @@ use super::table::Line;
 const ROW: &str = "unloading";
 /// The assemblies of one slice.
 const CONTEXTS: u32 = 50;
-const SLICES: u32 = 10;
+/// So many that a cost which grows with each of them would show.
+const SLICES: u32 = 60;
 const TARGET: f64 = 1.2;
 
 /// Measures the row.

@@ -1,11 +1,10 @@
-//! Proves by its address that shared code cannot be unloaded.
+//! Proves by its address that shared code which was compiled just in time cannot be unloaded.
 //!
 //! Before .NET 10 the runtime does not say which class shared code belongs to: `Cell<__Canon>` stays, `Pair<SomeStruct,
 //! __Canon>` is unloaded with the module of the struct. The address of the code can tell. The runtime keeps the code of each
 //! collectible loader allocator in separate heaps, and deletes these whole with the allocator (`EEJitManager::Unload` in
-//! vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes); and it uses no precompiled code of collectible modules
-//! (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp). So code on a page with code of a function that cannot die is not in
-//! such a heap, and cannot die either.
+//! vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes). So code on a page with code of a function that cannot die is not
+//! in such a heap, and cannot die either.
 
 /// The smallest unit of memory that can be mapped, and so part of one heap only. Where pages are larger, this is a part of a
 /// page.

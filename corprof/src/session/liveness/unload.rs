@@ -327,30 +327,41 @@ impl Liveness {
             });
             records.uncertain.extract_if(.., |it| it.born >= load).map(|it| it.dependent).collect()
         };
-        let mut is_code_in_doubt = false;
-        for dependent in in_doubt {
+        let code_of = |dependent: &Dependent| {
             let function = FunctionId::from_raw(dependent.id).filter(|_| dependent.kind == Kind::Function);
-            let code = function.and_then(|function| runtime.ask_code(function));
-            if code.is_some_and(|code| self.is_in_immortal_heap(runtime, code)) {
+            function.and_then(|function| runtime.ask_code(function))
+        };
+        let in_doubt: Vec<_> = in_doubt.into_iter().map(|dependent| (dependent, code_of(&dependent))).collect();
+        let is_any_code = in_doubt.iter().any(|(_, code)| code.is_some());
+        // Listed later than the code was found: what has code and is not listed is precompiled, and the runtime uses no
+        // precompiled code of collectible modules (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp).
+        let jitted = is_any_code.then(|| runtime.ask_jitted_functions().ok()).flatten();
+        let jitted: Option<BTreeSet<usize>> = jitted.map(BTreeSet::from_iter);
+        let is_precompiled = |id| jitted.as_ref().is_some_and(|jitted| !jitted.contains(&id));
+        let begin = Instant::now();
+        let mut is_code_in_doubt = false;
+        for (dependent, code) in in_doubt {
+            let Some(code) = code else {
+                self.end_life(dependent, State::Dead);
+                continue;
+            };
+            if is_precompiled(dependent.id) || self.is_in_immortal_heap(runtime, code, begin) {
                 self.settle_as_immortal(dependent);
                 continue;
             }
-            if let Some(code) = code {
-                self.records().code_in_doubt.insert(dependent.id, code);
-            }
-            self.end_life(dependent, if code.is_some() { State::Doubtful } else { State::Dead });
-            is_code_in_doubt |= code.is_some();
+            self.records().code_in_doubt.insert(dependent.id, code);
+            self.end_life(dependent, State::Doubtful);
+            is_code_in_doubt = true;
         }
         is_code_in_doubt
     }
 
-    /// Whether code lies among code of functions that cannot die. Call it on the unloading thread.
+    /// Whether code that was compiled just in time lies among code of functions that cannot die. Call it on the unloading thread.
     ///
-    /// Among precompiled code it may search thousands of addresses in vain, for a third of a second (seen on .NET 8), while the
-    /// application waits for the finalizer thread. So it gives up after a limit, and the function stays in doubt.
-    fn is_in_immortal_heap(&self, runtime: &Runtime, code: usize) -> bool {
+    /// It may search thousands of addresses in vain, while the application waits for the finalizer thread. So all searches that began
+    /// at `begin` give up after a limit, and the functions stay in doubt.
+    fn is_in_immortal_heap(&self, runtime: &Runtime, code: usize, begin: Instant) -> bool {
         const PATIENCE: Duration = Duration::from_millis(5);
-        let begin = Instant::now();
         let function_at = |at| {
             let may_ask = begin.elapsed() < PATIENCE;
             may_ask.then(|| runtime.ask_function_at(at).ok().flatten()).flatten()
