@@ -8,6 +8,8 @@
 //     Signals exec                                          becomes another program, in the middle of work on other threads
 //     Signals overflow                                      overflows its stack
 //     Signals replace [MILLISECONDS = 1000]                 ignores SIGURG from the half of the time on
+//     Signals own [MILLISECONDS = 1000]                     handles SIGURG by managed code from the half of the time on, and dies
+//                                                           if one comes in the middle of managed code
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
@@ -76,9 +78,24 @@ static class Signals
                 worker.Join();
                 Console.WriteLine("replaced");
                 return 0;
+            case "own":
+                Handler handler = signal => Interlocked.Increment(ref heard);
+                Thread busy = Start(() => { while (!isOver) Work(1); });
+                Thread.Sleep(number / 2);
+                Handle(Urgent, Marshal.GetFunctionPointerForDelegate(handler));
+                Thread.Sleep(number / 2);
+                isOver = true;
+                busy.Join();
+                GC.KeepAlive(handler);
+                Console.WriteLine("heard {0}", heard);
+                return 0;
             default: return 2;
         }
     }
+
+    delegate void Handler(int signal);
+
+    static int heard;
 
     static Thread Start(ThreadStart run)
     {

@@ -43,9 +43,6 @@ use threads::{Threads, Watched};
 /// The most frames in a slot: 16 KB of memory for each thread, most of it never touched.
 const MOST_FRAMES: usize = 2048;
 
-/// How often the sampler checks that its handler is still installed.
-const CHECK: Duration = Duration::from_millis(100);
-
 /// How long a thread that handled a fault is left alone: on a stack overflow it runs on a small stack while it reports that.
 const REST: Duration = Duration::from_millis(50);
 
@@ -162,7 +159,7 @@ impl Sampling<'_> {
         see: &mut dyn FnMut(&mut Round<'_, '_>),
     ) -> Result<(), &'static str> {
         let start = Instant::now();
-        let (mut last, mut checked) = (start, start);
+        let mut last = start;
         loop {
             let mut is_over = cx.wait(self.schedule.due().saturating_duration_since(Instant::now())).is_break();
             let now = Instant::now();
@@ -180,12 +177,6 @@ impl Sampling<'_> {
             }
             if is_over {
                 return Ok(());
-            }
-            if now.saturating_duration_since(checked) > CHECK {
-                checked = now;
-                if !signals::is_installed() {
-                    return Err(REPLACED);
-                }
             }
             self.ask(cx, now)?;
         }
@@ -279,6 +270,7 @@ impl Sampling<'_> {
                 }
                 Sending::NotNow => {}
                 Sending::Forbidden => return Err(FORBIDDEN),
+                Sending::Replaced => return Err(REPLACED),
             }
         }
         if self.sees_running && has_moved {
