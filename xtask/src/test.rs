@@ -261,7 +261,7 @@ fn unit_tests(args: &Args) -> Result<Results> {
         skipped,
         filter: &args.filter,
         is_release: args.release,
-        is_emulated: false,
+        profile: "default",
     };
     let results = nextest::run(&selection, |_| {});
     let mut doc = cargo::cargo();
@@ -313,7 +313,7 @@ fn viewers_read_back(args: &Args) -> Result<Results> {
         skipped: &[],
         filter: &args.filter,
         is_release: args.release,
-        is_emulated: false,
+        profile: "default",
     };
     let viewers = viewers::environment();
     nextest::run(&selection, |command| {

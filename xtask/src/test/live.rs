@@ -102,7 +102,7 @@ impl Prepared {
             skipped,
             filter: &args.filter,
             is_release: args.release,
-            is_emulated: self.emulator().is_some(),
+            profile: self.profile(),
         };
         nextest::run(&selection, |command| self.pass_to(command))
     }
@@ -119,6 +119,14 @@ impl Prepared {
             command.env("CORPROF_COMMAND", programs.join(format!("corprof{suffix}")));
         }
         Emulator::name_to(self.emulator(), command);
+    }
+
+    fn profile(&self) -> &'static str {
+        match (self.emulator(), self.tier) {
+            (Some(_), _) => "emulated",
+            (None, Tier::All) => "all",
+            (None, _) => "default",
+        }
     }
 
     fn emulator(&self) -> Option<&Emulator> {

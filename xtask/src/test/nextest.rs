@@ -27,7 +27,8 @@ pub(super) struct Selection<'a> {
     /// The user's own arguments of test programs: parts of names, `--nocapture`, ….
     pub(super) filter: &'a [String],
     pub(super) is_release: bool,
-    pub(super) is_emulated: bool,
+    /// A profile of nextest's: how long a test may take.
+    pub(super) profile: &'a str,
 }
 
 /// Runs the tests of `selection` in the environment that `prepare` sets.
@@ -43,7 +44,7 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
         process::run(&mut command)?;
         return Ok(Results::default());
     };
-    let profile = if selection.is_emulated { "emulated" } else { "default" };
+    let profile = selection.profile;
     command.args(["run", "--profile", profile, "--no-tests", "pass"]).args(selection.cargo);
     command.args(selection.is_release.then_some("--release"));
     command.args(["-E", selection.expression]);
