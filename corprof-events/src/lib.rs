@@ -24,12 +24,13 @@
 //!
 //! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
 //! ([`runtime_events`]); a newer runtime appends fields, so the known ones stay readable. Events of EventSources describe
-//! themselves ([`Description`]). Other events are bytes only ([`Event::payload`]).
+//! themselves ([`Description`]), but not always as they are written: the widths of their values are found by trying which of those
+//! that EventSources use fit the payload. What no description accounts for ([`Event::is_exact`]) is bytes ([`Event::payload`]).
 //!
 //! # Cost
 //!
 //! Nothing is allocated, and only requested fields are decoded. A typed view costs some nanoseconds
-//! (`examples/cost.rs`); a field by its name, those before it.
+//! (`examples/cost.rs`); a field by its name, those before it, and all of them once where the event describes itself.
 //!
 //! # Hostile bytes
 //!
