@@ -5,7 +5,7 @@ use corprof_events::views::{
 };
 use corprof_events::{
     DecodeError, Description, Event, FieldList, GcKind, GcReason, KeywordSet, Keywords, Layout, Level, Provider, Value,
-    rundown_events, runtime_events,
+    private_events, rundown_events, runtime_events, sample_profiler_events,
 };
 
 /// Bytes in the order of a payload.
@@ -283,8 +283,9 @@ fn what_is_not_known_is_bytes() {
 #[test]
 fn the_tables_have_every_event_of_the_manifest_in_order() {
     let rows = include_str!("../manifest/events.tsv").lines().count();
-    assert_eq!(runtime_events().len() + rundown_events().len(), rows);
-    for events in [runtime_events(), rundown_events()] {
+    let lists = [runtime_events(), rundown_events(), private_events(), sample_profiler_events()];
+    assert_eq!(lists.iter().map(|events| events.len()).sum::<usize>(), rows);
+    for events in lists {
         assert!(events.is_sorted_by_key(|event| (event.id(), event.version())));
         assert!(events.iter().all(|event| !event.name().is_empty()));
     }
@@ -292,6 +293,26 @@ fn the_tables_have_every_event_of_the_manifest_in_order() {
     assert_eq!((tick.name(), tick.version(), tick.level()), ("GCAllocationTick", 4, 5));
     assert_eq!(tick.keywords(), Keywords::GC);
     assert_eq!(tick.fields().last(), Some("ObjectSize"));
+}
+
+#[test]
+fn the_private_provider_and_the_sampler_of_the_runtime_have_names_and_fields() {
+    let payload = Bytes::default().u64(0x7f00).u64(0x10).u32(2).u32(1).u64(0).u16(9).0;
+    let event = Event::new(Provider::of("Microsoft-Windows-DotNETRuntimePrivate"), 194, 0, &payload, true);
+    assert_eq!((event.provider(), event.name().to_string()), (Provider::PRIVATE, "PrvSetGCHandle".into()));
+    let fields = "HandleID=0x7f00 ObjectID=0x10 Kind=2 Generation=1 AppDomainID=0 ClrInstanceID=9";
+    assert_eq!(shown_and_exact(&event), (fields.into(), true));
+    // Another event than the runtime's of this number.
+    let event = Event::new(Provider::PRIVATE, 1, 1, &[1, 0, 0, 0, 9, 0], true);
+    assert_eq!(
+        (event.name().to_string(), shown(&event)),
+        ("GCDecision".into(), "DoCompact=true ClrInstanceID=9".into())
+    );
+    assert!(event.decode::<GcStart>().is_err());
+
+    let event = Event::new(Provider::of("Microsoft-DotNETCore-SampleProfiler"), 0, 0, &[2, 0, 0, 0], true);
+    assert_eq!((event.provider(), event.name().to_string()), (Provider::SAMPLE_PROFILER, "ThreadSample".into()));
+    assert_eq!(shown_and_exact(&event), ("Type=2".into(), true));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::diagnostics::{PATIENCE, Program, command, runtimes};
 const COMMANDS: [&str; 7] = ["collect", "throw", "compact", "allocate", "contend", "pool", "sleep"];
 
 /// Events that these actions cause.
-const EXPECTED: [&str; 24] = [
+const EXPECTED: [&str; 26] = [
     "ContentionStart",
     "ContentionStop",
     "ExceptionThrown",
@@ -40,6 +40,8 @@ const EXPECTED: [&str; 24] = [
     "AppDomainDCEnd",
     "RuntimeInformationRundown",
     "ThreadPoolWorkerThreadStart",
+    "PrvSetGCHandle",
+    "ThreadSample",
 ];
 
 /// Every keyword, but those that have the runtime dump its heap.
@@ -118,9 +120,12 @@ fn every_event_of_a_runtime_has_the_fields_that_the_tables_give_it() -> Result<(
 fn check(runtime: &Runtime, times: u64) -> Result<()> {
     let mut program = Program::ready(command(runtime)?)?;
     let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
-    let config = SessionConfig::new([Provider::new(Provider::RUNTIME, keywords(), Level::Verbose)])
-        .with_buffer_mb(1024)
-        .with_rundown(Rundown::Default);
+    let providers = [
+        Provider::new(Provider::RUNTIME, keywords(), Level::Verbose),
+        Provider::new(Writer::PRIVATE.name(), u64::MAX, Level::Verbose),
+        Provider::new(Writer::SAMPLE_PROFILER.name(), u64::MAX, Level::Informational),
+    ];
+    let config = SessionConfig::new(providers).with_buffer_mb(1024).with_rundown(Rundown::Default);
     let mut session = client.start_session(&config)?;
     session.set_read_timeout(Some(PATIENCE));
     for what in COMMANDS {
@@ -132,7 +137,7 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     let mut wrong = BTreeMap::<String, String>::new();
     while let Some(event) = reader.next_event()? {
         let event = event.decoded();
-        if ![Writer::RUNTIME, Writer::RUNDOWN].contains(&event.provider()) {
+        if ![Writer::RUNTIME, Writer::RUNDOWN, Writer::PRIVATE, Writer::SAMPLE_PROFILER].contains(&event.provider()) {
             continue;
         }
         let name = event.name().to_string();
