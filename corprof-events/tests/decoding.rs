@@ -1,4 +1,5 @@
 //! Events that the tests build, byte by byte.
+#![allow(clippy::unwrap_used, reason = "a test that has no event fails")]
 
 use corprof_events::views::{
     BulkType, ContentionStart, GcBulkNode, GcGlobalHeapHistory, GcStart, ProfilerMessage, WaitHandleWaitStart,
