@@ -264,6 +264,7 @@ logger! {
         runtime_suspend_started(cx, reason: SuspendReason) => "suspension", '+', "for {reason}";
         runtime_suspend_finished(cx) => "suspension", '*', "all threads stopped";
         runtime_suspend_aborted(cx) => "suspension", '-', "aborted";
+        // These two are a pair because the category sets MONITOR_GC; with HIGH_BASIC_GC alone they would not be.
         garbage_collection_started(cx, generations: Generations, reason: GcReason)
             => "gc", '+', "{generations}, {reason}";
         garbage_collection_finished(cx) => "gc", '-', "done";

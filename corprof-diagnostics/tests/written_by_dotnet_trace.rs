@@ -117,7 +117,7 @@ fn trace_event_and_this_reader_agree() -> Result {
 
 #[test]
 fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
-    let (mut ticks, mut methods) = (0, 0);
+    let (mut ticks, mut methods, mut samples) = (0, 0, 0);
     let (mut starts, mut ends) = (BTreeSet::new(), BTreeSet::new());
     for name in ["gc", "sampled"] {
         let bytes = unpacked(name)?;
@@ -125,7 +125,8 @@ fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
         let mut seen = BTreeMap::<String, u64>::new();
         while let Some(event) = reader.next_event()? {
             let event = event.decoded();
-            let is_runtimes = [Provider::RUNTIME, Provider::RUNDOWN].contains(&event.provider());
+            let is_runtimes =
+                [Provider::RUNTIME, Provider::RUNDOWN, Provider::SAMPLE_PROFILER].contains(&event.provider());
             if !is_runtimes {
                 continue;
             }
@@ -152,6 +153,12 @@ fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
                 assert_eq!(event.field("TypeName").and_then(|name| name.as_text()), Some(tick.type_name));
                 ticks += 1;
             }
+            if event.name() == "ThreadSample" {
+                // Of code that is not managed, or of managed code.
+                let kind = event.field("Type").and_then(Value::as_u64);
+                assert!(matches!(kind, Some(1 | 2)), "{kind:?}");
+                samples += 1;
+            }
             if let Ok(method) = event.decode::<MethodDCEndVerbose<'_>>() {
                 assert!(method.start_address > 0 && method.method_size > 0 && !method.method_name.is_empty());
                 methods += 1;
@@ -172,7 +179,7 @@ fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
             assert_eq!(seen.get(name).copied().unwrap_or_default(), of_number(number), "{name}");
         }
     }
-    assert_eq!((starts.len(), ticks), (83, 13_618));
+    assert_eq!((starts.len(), ticks, samples), (83, 13_618, 15_064));
     assert_eq!(starts, ends);
     assert!(methods > 2000, "{methods}");
     assert_eq!(GcReason::SMALL_OBJECTS.to_string(), "small objects allocated");

@@ -1,21 +1,27 @@
 //! Reads little-endian values from a payload.
 
 use crate::text::Text;
+use crate::types::Widths;
 
 /// The payload ended before the value did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncated;
 
-/// The rest of a payload, and the width of its pointers.
+/// The rest of a payload, and the widths of its values.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
     is_64_bit: bool,
+    widths: Widths,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8], is_64_bit: bool) -> Self {
-        Self { rest: bytes, is_64_bit }
+        Self { rest: bytes, is_64_bit, widths: Widths::Described }
+    }
+
+    pub(crate) fn with_widths(self, widths: Widths) -> Self {
+        Self { widths, ..self }
     }
 
     pub(crate) fn rest(&self) -> &'a [u8] {
@@ -24,6 +30,21 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn is_64_bit(&self) -> bool {
         self.is_64_bit
+    }
+
+    pub(crate) fn widths(&self) -> Widths {
+        self.widths
+    }
+
+    /// The bytes of an integer of `size` bytes that is written in `width` bytes. The others must be its extension.
+    pub(crate) fn widened(&mut self, size: usize, is_signed: bool, width: usize) -> Result<Self, Truncated> {
+        let (value, extension) = self.bytes(width)?.split_at_checked(size).ok_or(Truncated)?;
+        let is_negative = is_signed && value.last().is_some_and(|top| *top >= 0x80);
+        let filler = if is_negative { 0xff } else { 0 };
+        if extension.iter().any(|byte| *byte != filler) {
+            return Err(Truncated);
+        }
+        Ok(Self { rest: value, ..*self })
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use crate::description::{Description, FieldList};
 use crate::manifest::{self, ManifestEvent};
 use crate::provider::Provider;
 use crate::text::Text;
-use crate::types::Definitions;
+use crate::types::{Definitions, Widths};
 use crate::value::{Fields, Record, Value};
 use crate::view::{DecodeError, View};
 
@@ -98,28 +98,32 @@ impl<'a> Event<'a> {
         self.manifest().map_or(self.name, |event| Text::from(event.name))
     }
 
-    /// Whether its fields are known, from itself or from the manifest.
+    /// Whether there is a description of its fields, its own or the manifest's. Whether the payload agrees says
+    /// [`is_exact`](Self::is_exact).
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.own_fields().is_some() || self.manifest().is_some() || self.fields.is_some()
     }
 
-    /// Names and values of its fields, in their order. None if they are not known; where the payload ends too early, those before.
+    /// Names and values of its fields, in their order. None if they are not known. Where the payload ends too early, those before;
+    /// where it is not as the event describes it, those before the first that may be wrong. [`is_exact`](Self::is_exact) says
+    /// whether the payload is accounted for; otherwise show it with them.
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         self.record().fields()
     }
 
-    /// The value of the field of this name: the one that the manifest or the event's description gives it.
+    /// The value of the field of this name, if it is among [`fields`](Self::fields).
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
         self.record().field(name)
     }
 
-    /// Whether the payload has the fields, all of them and nothing else.
+    /// Whether the payload has the fields, all of them and nothing else. Not so for an event of a newer runtime, which may have
+    /// further fields at its end, nor for one that is described otherwise than it is written, or as having no fields.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.is_known() && self.record().end().is_ok_and(|end| end.rest().is_empty())
+        self.is_known() && self.record().is_whole()
     }
 
     /// The event as `V`: a type of [`views`](crate::views), or a struct with `#[derive(ProviderEvent)]`.
@@ -142,11 +146,14 @@ impl<'a> Event<'a> {
         self.fields.filter(|fields| !fields.is_empty())
     }
 
+    /// The fields as the payload has them: if it describes them itself, in the widths that fit.
     fn record(&self) -> Record<'a> {
-        let fields = match self.own_fields() {
-            Some(own) => own.definitions(),
-            None => self.manifest().map_or(Definitions::NONE, |event| Definitions::Manifest(event.fields)),
+        let Some(own) = self.own_fields() else {
+            let fields = self.manifest().map_or(Definitions::NONE, |event| Definitions::Manifest(event.fields));
+            return Record::new(fields, self.cursor());
         };
-        Record::new(fields, self.cursor())
+        let with = |widths| Record::new(own.definitions(), self.cursor().with_widths(widths));
+        let fitting = Widths::KNOWN.into_iter().map(with).find(|record| record.is_whole());
+        fitting.unwrap_or_else(|| with(Widths::Unknown))
     }
 }

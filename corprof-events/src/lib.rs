@@ -23,13 +23,14 @@
 //! # Where the knowledge comes from
 //!
 //! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
-//! ([`runtime_events`]); a newer runtime appends fields, so the known ones stay readable. Events of EventSources describe
-//! themselves ([`Description`]). Other events are bytes only ([`Event::payload`]).
+//! ([`runtime_events`] and others); a newer runtime appends fields, so the known ones stay readable. Events of EventSources describe
+//! themselves ([`Description`]), but not always as they are written: the widths of their values are found by trying which of those
+//! that EventSources use fit the payload. What no description accounts for ([`Event::is_exact`]) is bytes ([`Event::payload`]).
 //!
 //! # Cost
 //!
 //! Nothing is allocated, and only requested fields are decoded. A typed view costs some nanoseconds
-//! (`examples/cost.rs`); a field by its name, those before it.
+//! (`examples/cost.rs`); a field by its name, those before it, and all of them once where the event describes itself.
 //!
 //! # Hostile bytes
 //!
@@ -65,7 +66,7 @@ pub use event::Event;
 pub use field::{EventField, FieldType};
 pub use generated::views;
 pub use keywords::{KeywordSet, Keywords, Level};
-pub use manifest::{ManifestEvent, rundown_events, runtime_events};
+pub use manifest::{ManifestEvent, private_events, rundown_events, runtime_events, sample_profiler_events};
 pub use provider::Provider;
 #[doc(hidden)]
 pub use provider_event::Decoder;

@@ -1,6 +1,6 @@
 //! The runtime's events, as its manifest has them.
 
-use crate::generated::events::{EVENTS, RUNDOWN_STARTS};
+use crate::generated::events::{PRIVATE, RUNDOWN, RUNTIME, SAMPLE_PROFILER};
 use crate::keywords::Keywords;
 use crate::provider::Manifest;
 use crate::types::ManifestField;
@@ -35,7 +35,7 @@ impl ManifestEvent {
         self.level.into()
     }
 
-    /// The groups that it belongs to. Those of the rundown have other meanings.
+    /// The groups that it belongs to. Those of the other providers than the runtime's main one have other meanings.
     #[must_use]
     pub fn keywords(&self) -> Keywords {
         Keywords::from_bits(self.keywords)
@@ -56,40 +56,56 @@ impl ManifestEvent {
 /// The events of the runtime, by number and version.
 #[must_use]
 pub fn runtime_events() -> &'static [ManifestEvent] {
-    EVENTS.get(..RUNDOWN_STARTS).unwrap_or_default()
+    RUNTIME
 }
 
 /// The events of the runtime's rundown, by number and version.
 #[must_use]
 pub fn rundown_events() -> &'static [ManifestEvent] {
-    EVENTS.get(RUNDOWN_STARTS..).unwrap_or_default()
+    RUNDOWN
+}
+
+/// The events of the runtime's private provider, by number and version.
+#[must_use]
+pub fn private_events() -> &'static [ManifestEvent] {
+    PRIVATE
+}
+
+/// The events of the runtime's sampler, by number and version.
+#[must_use]
+pub fn sample_profiler_events() -> &'static [ManifestEvent] {
+    SAMPLE_PROFILER
 }
 
 /// Above all numbers of events.
 const NUMBERS: usize = 512;
 
 /// Where in a list of events, sorted by number, those of each number begin; one more, where the last end.
-const fn starts(events: &[ManifestEvent], first: usize, end: usize) -> [u16; NUMBERS + 1] {
+const fn starts(events: &[ManifestEvent]) -> [u16; NUMBERS + 1] {
     let mut starts = [0; NUMBERS + 1];
-    let (mut number, mut at) = (0, first);
+    let (mut number, mut at) = (0, 0);
     while number <= NUMBERS {
-        while at < end && (events[at].id as usize) < number {
+        while at < events.len() && (events[at].id as usize) < number {
             at += 1;
         }
-        starts[number] = (at - first) as u16;
+        starts[number] = at as u16;
         number += 1;
     }
     starts
 }
 
-static RUNTIME_NUMBERS: [u16; NUMBERS + 1] = starts(EVENTS, 0, RUNDOWN_STARTS);
-static RUNDOWN_NUMBERS: [u16; NUMBERS + 1] = starts(EVENTS, RUNDOWN_STARTS, EVENTS.len());
+static RUNTIME_NUMBERS: [u16; NUMBERS + 1] = starts(RUNTIME);
+static RUNDOWN_NUMBERS: [u16; NUMBERS + 1] = starts(RUNDOWN);
+static PRIVATE_NUMBERS: [u16; NUMBERS + 1] = starts(PRIVATE);
+static SAMPLE_PROFILER_NUMBERS: [u16; NUMBERS + 1] = starts(SAMPLE_PROFILER);
 
 /// The event in this version, or in the newest before it: newer ones have more fields at their end.
 pub(crate) fn event(manifest: Manifest, id: u32, version: u32) -> Option<&'static ManifestEvent> {
     let (events, starts) = match manifest {
-        Manifest::Runtime => (runtime_events(), &RUNTIME_NUMBERS),
-        Manifest::Rundown => (rundown_events(), &RUNDOWN_NUMBERS),
+        Manifest::Runtime => (RUNTIME, &RUNTIME_NUMBERS),
+        Manifest::Rundown => (RUNDOWN, &RUNDOWN_NUMBERS),
+        Manifest::Private => (PRIVATE, &PRIVATE_NUMBERS),
+        Manifest::SampleProfiler => (SAMPLE_PROFILER, &SAMPLE_PROFILER_NUMBERS),
         Manifest::None => return None,
     };
     let number = usize::try_from(id).ok()?;

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Debug, Display, Formatter};
 
-/// The provider of an event: the runtime, whose events the manifest describes, or another one, whose events describe themselves.
+/// The provider of an event: one of the runtime's, whose events the manifest describes, or another one, whose events describe
+/// themselves.
 ///
 /// ```
 /// use corprof_events::Provider;
@@ -21,6 +22,8 @@ pub struct Provider<'a> {
 pub enum Manifest {
     Runtime,
     Rundown,
+    Private,
+    SampleProfiler,
     None,
 }
 
@@ -34,10 +37,20 @@ impl<'a> Provider<'a> {
     pub const RUNDOWN: Provider<'static> =
         Provider { name: "Microsoft-Windows-DotNETRuntimeRundown", manifest: Manifest::Rundown };
 
+    /// The runtime's events for those who work on it: steps of collections and of the start-up, handles, bindings.
+    /// `Microsoft-Windows-DotNETRuntimePrivate`.
+    pub const PRIVATE: Provider<'static> =
+        Provider { name: "Microsoft-Windows-DotNETRuntimePrivate", manifest: Manifest::Private };
+
+    /// The runtime's own sampler, which writes an event with a stack for each thread: `Microsoft-DotNETCore-SampleProfiler`.
+    pub const SAMPLE_PROFILER: Provider<'static> =
+        Provider { name: "Microsoft-DotNETCore-SampleProfiler", manifest: Manifest::SampleProfiler };
+
     /// The provider of this name.
     #[must_use]
     pub fn of(name: &'a str) -> Self {
-        let known = [Self::RUNTIME, Self::RUNDOWN].into_iter().find(|known| known.name == name);
+        let known = [Self::RUNTIME, Self::RUNDOWN, Self::PRIVATE, Self::SAMPLE_PROFILER];
+        let known = known.into_iter().find(|known| known.name == name);
         known.unwrap_or(Self { name, manifest: Manifest::None })
     }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use crate::cursor::{Cursor, Truncated};
 use crate::text::Text;
-use crate::types::{Count, DEEPEST, Definitions, Scalar, Shape, Type, Walk};
+use crate::types::{Count, DEEPEST, Definitions, Scalar, Shape, Type, Walk, Widths};
 
 /// The value of a field. It borrows from the payload.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +85,21 @@ impl<'a> Value<'a> {
         if let Self::Record(record) = self { Some(record) } else { None }
     }
 
+    /// The value that the description calls `scalar`, as wide as the cursor has it.
     fn scalar(scalar: Scalar, cursor: &mut Cursor<'a>) -> Result<Self, Truncated> {
+        let widths = cursor.widths();
+        if widths == Widths::Unknown && !scalar.has_certain_width() {
+            return Err(Truncated);
+        }
+        match scalar.convertible() {
+            Some((size, is_signed)) if size < widths.least() => {
+                Self::read_scalar(scalar, &mut cursor.widened(size, is_signed, widths.least())?)
+            }
+            _ => Self::read_scalar(widths.written(scalar), cursor),
+        }
+    }
+
+    fn read_scalar(scalar: Scalar, cursor: &mut Cursor<'a>) -> Result<Self, Truncated> {
         Ok(match scalar {
             Scalar::Bool32 => Self::Bool(cursor.boolean()?),
             Scalar::Bool8 => Self::Bool(cursor.u8()? != 0),
@@ -125,6 +139,11 @@ impl<'a> Value<'a> {
                 Ok(Self::Record(record))
             }
             Shape::List(element, count) => {
+                let widths = walk.cursor.widths();
+                if !matches!(widths, Widths::SelfDescribing | Widths::Described) {
+                    // `WriteEvent` has no lists, and writers disagree about the width of their counts.
+                    return Err(Truncated);
+                }
                 let count = match count {
                     Count::Before => walk.count,
                     Count::Fixed(count) => count,
@@ -218,7 +237,7 @@ impl<'a> List<'a> {
     fn end(self) -> Result<Cursor<'a>, Truncated> {
         let mut walk = Walk { cursor: self.payload, count: 0 };
         if let Shape::Scalar(scalar) = self.element.shape()?
-            && let Some(size) = scalar.size(walk.cursor.is_64_bit())
+            && let Some(size) = walk.cursor.widths().written(scalar).size(walk.cursor.is_64_bit())
         {
             walk.cursor.bytes(size.checked_mul(self.len()).ok_or(Truncated)?)?;
             return Ok(walk.cursor);
@@ -260,6 +279,11 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn field(self, name: &str) -> Option<Value<'a>> {
         self.fields().find(|(field, _)| field == name).map(|(_, value)| value)
+    }
+
+    /// Whether the payload has all fields and nothing after them.
+    pub(crate) fn is_whole(self) -> bool {
+        self.end().is_ok_and(|end| end.rest().is_empty())
     }
 
     /// The bytes after the fields.

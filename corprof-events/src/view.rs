@@ -32,7 +32,7 @@ pub enum DecodeError {
         /// The event.
         event: &'static str,
     },
-    /// It has no such field; nor is it in the payload, if this ends too early.
+    /// It has no such field; or the payload, which ends too early or is not as described, does not have it for certain.
     NoField {
         /// The event.
         event: &'static str,

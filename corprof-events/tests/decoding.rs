@@ -1,11 +1,12 @@
 //! Events that the tests build, byte by byte.
+#![allow(clippy::unwrap_used, reason = "a test that has no event fails")]
 
 use corprof_events::views::{
     BulkType, ContentionStart, GcBulkNode, GcGlobalHeapHistory, GcStart, ProfilerMessage, WaitHandleWaitStart,
 };
 use corprof_events::{
-    DecodeError, Description, Event, FieldList, GcKind, GcReason, KeywordSet, Keywords, Level, Provider, Value,
-    rundown_events, runtime_events,
+    DecodeError, Description, Event, FieldList, GcKind, GcReason, KeywordSet, Keywords, Layout, Level, Provider, Value,
+    private_events, rundown_events, runtime_events, sample_profiler_events,
 };
 
 /// Bytes in the order of a payload.
@@ -162,6 +163,111 @@ fn an_event_of_an_event_source_describes_itself_in_the_second_layout() {
     assert!(list.is_some_and(FieldList::is_empty));
 }
 
+/// Codes of types in descriptions.
+const OBJECT: u32 = 1;
+const BOOL: u32 = 3;
+const CHAR: u32 = 4;
+const I8: u32 = 5;
+const U8: u32 = 6;
+const I32: u32 = 9;
+const I64: u32 = 11;
+const DECIMAL: u32 = 15;
+const TEXT: u32 = 18;
+const ARRAY: u32 = 19;
+
+/// An event of an EventSource with such fields, in the first layout.
+fn with_fields<T>(fields: &[(u32, &str)], payload: &[u8], look: impl FnOnce(&Event<'_>) -> T) -> T {
+    let description = Bytes::default().u32(1).text("Order").u64(0).u32(0).u32(4).u32(fields.len() as u32);
+    let description = fields.iter().fold(description, |bytes, (ty, name)| bytes.u32(*ty).text(name)).0;
+    let description = Description::read(&description).unwrap();
+    look(&Event::described(Provider::of("Shop"), &description, payload, true))
+}
+
+/// The fields, and whether they are the whole payload.
+fn shown_and_exact(event: &Event<'_>) -> (String, bool) {
+    (shown(event), event.is_exact())
+}
+
+#[test]
+fn a_bool_has_one_byte_in_a_self_describing_event_and_four_in_another() {
+    let fields = [(I32, "n"), (BOOL, "a"), (TEXT, "s"), (BOOL, "c")];
+    let narrow = Bytes::default().u32(5).u8(1).text("text").u8(0).0;
+    let wide = Bytes::default().u32(5).u32(1).text("text").u32(0).0;
+    for payload in [narrow, wide] {
+        let found = with_fields(&fields, &payload, shown_and_exact);
+        assert_eq!(found, ("n=5 a=true s=\"text\" c=false".into(), true));
+    }
+    // Four bytes from the beginning would be two bools and the text "t".
+    let fields = [(BOOL, "a"), (BOOL, "b"), (TEXT, "s")];
+    let narrow = Bytes::default().u8(0).u8(1).text("text").0;
+    let wide = Bytes::default().u32(0).u32(1).text("text").0;
+    for payload in [narrow, wide] {
+        assert_eq!(with_fields(&fields, &payload, shown_and_exact), ("a=false b=true s=\"text\"".into(), true));
+    }
+}
+
+#[test]
+fn objects_and_lists_have_narrow_bools_as_well() {
+    let description = Bytes::default().u32(1).text("Nested").u64(0).u32(0).u32(5).u32(1);
+    let description = description.u32(OBJECT).u32(2).u32(OBJECT).u32(2).u32(TEXT).text("Name").u32(BOOL).text("Flag");
+    let description = description.text("i").u32(I32).text("after").text("").0;
+    let description = Description::read(&description).unwrap();
+    let payload = Bytes::default().text("in").u8(1).u32(5).0;
+    let event = Event::described(Provider::of("Shop"), &description, &payload, true);
+    assert_eq!(shown_and_exact(&event), ("={i={Name=\"in\" Flag=true} after=5}".into(), true));
+
+    let field = |bytes: Bytes, name: &str, ty: &[u32]| {
+        let size = 4 + 2 * (name.len() + 1) + 4 * ty.len();
+        ty.iter().copied().fold(bytes.u32(size as u32).text(name), Bytes::u32)
+    };
+    let fields = field(field(Bytes::default().u32(2), "flags", &[ARRAY, BOOL]), "after", &[I32]).0;
+    let payload = Bytes::default().u16(3).u8(1).u8(0).u8(1).u32(4).0;
+    let event = Event::new(Provider::of("Shop"), 1, 0, &payload, true);
+    let event = event.with_description("Lists", Some(FieldList::kept(Layout::V2, &fields)));
+    assert_eq!(shown_and_exact(&event), ("flags=[true, false, true] after=4".into(), true));
+}
+
+#[test]
+fn a_decimal_of_an_event_source_is_a_double() {
+    // Sixteen bytes would be the number and four characters.
+    let payload = Bytes::default().raw(&1.5_f64.to_le_bytes()).text("text").0;
+    let found = with_fields(&[(DECIMAL, "d"), (TEXT, "s")], &payload, shown_and_exact);
+    assert_eq!(found, ("d=1.5 s=\"text\"".into(), true));
+    let sixteen = with_fields(&[(DECIMAL, "d")], &[7; 16], shown_and_exact);
+    assert_eq!(sixteen, (format!("d={}", "07".repeat(16)), true));
+}
+
+#[test]
+fn an_integer_has_the_width_of_the_write_event_that_the_compiler_chose() {
+    let payload = Bytes::default().u32(u32::from('x')).u32(55).0;
+    let found = with_fields(&[(CHAR, "c"), (I32, "after")], &payload, shown_and_exact);
+    assert_eq!(found, ("c=\"x\" after=55".into(), true));
+    let payload = Bytes::default().u32(200).u32(-3_i32 as u32).0;
+    let found = with_fields(&[(U8, "a"), (I8, "b")], &payload, shown_and_exact);
+    assert_eq!(found, ("a=200 b=-3".into(), true));
+    let payload = Bytes::default().u64(-5_i64 as u64).u64(6).0;
+    let found = with_fields(&[(I32, "a"), (I64, "b")], &payload, shown_and_exact);
+    assert_eq!(found, ("a=-5 b=6".into(), true));
+    // No byte is this large.
+    let payload = Bytes::default().u32(300).u32(1).0;
+    assert_eq!(with_fields(&[(U8, "a"), (I8, "b")], &payload, shown_and_exact), (String::new(), false));
+}
+
+#[test]
+fn where_a_description_does_not_fit_fields_end_before_the_first_that_may_be_wrong() {
+    // An enum of bytes is written as an int, the byte after it as a byte.
+    let payload = Bytes::default().u32(1).text("n").u32(200).u8(5).text("text").0;
+    let fields = [(I32, "id"), (TEXT, "name"), (U8, "e"), (U8, "b"), (TEXT, "s")];
+    assert_eq!(with_fields(&fields, &payload, shown_and_exact), ("id=1".into(), false));
+    // A text with a NUL in it: where it ends cannot be known.
+    let payload = Bytes::default().u32(1).text("a\0b").text("c").0;
+    let fields = [(I32, "id"), (TEXT, "name"), (TEXT, "s")];
+    assert_eq!(with_fields(&fields, &payload, shown_and_exact), ("id=1".into(), false));
+    // What is described as nothing, as arrays of bytes, TimeSpan, DateTimeOffset and Nullable are.
+    assert_eq!(with_fields(&[], &[1, 0, 0, 0, 9], shown_and_exact), (String::new(), false));
+    assert_eq!(with_fields(&[], &[], shown_and_exact), (String::new(), true));
+}
+
 #[test]
 fn what_is_not_known_is_bytes() {
     let event = Event::new(Provider::of("Nobody"), 1, 0, &[1, 2, 3], true);
@@ -178,8 +284,9 @@ fn what_is_not_known_is_bytes() {
 #[test]
 fn the_tables_have_every_event_of_the_manifest_in_order() {
     let rows = include_str!("../manifest/events.tsv").lines().count();
-    assert_eq!(runtime_events().len() + rundown_events().len(), rows);
-    for events in [runtime_events(), rundown_events()] {
+    let lists = [runtime_events(), rundown_events(), private_events(), sample_profiler_events()];
+    assert_eq!(lists.iter().map(|events| events.len()).sum::<usize>(), rows);
+    for events in lists {
         assert!(events.is_sorted_by_key(|event| (event.id(), event.version())));
         assert!(events.iter().all(|event| !event.name().is_empty()));
     }
@@ -187,6 +294,26 @@ fn the_tables_have_every_event_of_the_manifest_in_order() {
     assert_eq!((tick.name(), tick.version(), tick.level()), ("GCAllocationTick", 4, 5));
     assert_eq!(tick.keywords(), Keywords::GC);
     assert_eq!(tick.fields().last(), Some("ObjectSize"));
+}
+
+#[test]
+fn the_private_provider_and_the_sampler_of_the_runtime_have_names_and_fields() {
+    let payload = Bytes::default().u64(0x7f00).u64(0x10).u32(2).u32(1).u64(0).u16(9).0;
+    let event = Event::new(Provider::of("Microsoft-Windows-DotNETRuntimePrivate"), 194, 0, &payload, true);
+    assert_eq!((event.provider(), event.name().to_string()), (Provider::PRIVATE, "PrvSetGCHandle".into()));
+    let fields = "HandleID=0x7f00 ObjectID=0x10 Kind=2 Generation=1 AppDomainID=0 ClrInstanceID=9";
+    assert_eq!(shown_and_exact(&event), (fields.into(), true));
+    // Another event than the runtime's of this number.
+    let event = Event::new(Provider::PRIVATE, 1, 1, &[1, 0, 0, 0, 9, 0], true);
+    assert_eq!(
+        (event.name().to_string(), shown(&event)),
+        ("GCDecision".into(), "DoCompact=true ClrInstanceID=9".into())
+    );
+    assert!(event.decode::<GcStart>().is_err());
+
+    let event = Event::new(Provider::of("Microsoft-DotNETCore-SampleProfiler"), 0, 0, &[2, 0, 0, 0], true);
+    assert_eq!((event.provider(), event.name().to_string()), (Provider::SAMPLE_PROFILER, "ThreadSample".into()));
+    assert_eq!(shown_and_exact(&event), ("Type=2".into(), true));
 }
 
 #[test]

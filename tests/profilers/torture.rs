@@ -192,7 +192,7 @@ impl Callbacks for Torture {
                     | EventMask::ENABLE_OBJECT_ALLOCATED,
             ),
             ("keeps", EventMask::MONITOR_ASSEMBLY_LOADS | EventMask::MONITOR_CLASS_LOADS),
-            ("collections", EventMask::MONITOR_GC),
+            ("collections", EventMask::HIGH_BASIC_GC),
             ("suspensions", EventMask::MONITOR_SUSPENDS),
         ] {
             if !has(part) {

@@ -36,6 +36,10 @@ pub fn run(root: &Path, check: bool) -> Result<()> {
     Ok(())
 }
 
+/// The providers of `events.tsv`, and the names of their lists in `events.rs`.
+const PROVIDERS: [(&str, &str); 4] =
+    [("runtime", "RUNTIME"), ("rundown", "RUNDOWN"), ("private", "PRIVATE"), ("sample-profiler", "SAMPLE_PROFILER")];
+
 /// The contents of the folder `manifest`.
 struct Tables {
     events: Vec<Event>,
@@ -124,6 +128,7 @@ impl Tables {
         let mut events = Vec::new();
         for row in rows(dir, "events.tsv", 8)? {
             let (provider, id) = (row[0].clone(), row[1].parse()?);
+            ensure!(PROVIDERS.iter().any(|(known, _)| *known == provider), "events.tsv: no provider {provider}");
             let name = names.get(&(provider.clone(), id)).cloned();
             let name = name.map_or_else(|| name_of(&row[3], &row[4]), Ok).with_context(|| row.join(" "))?;
             let layout = corrections.get(&(provider.clone(), id)).unwrap_or(&row[7]);
@@ -131,8 +136,7 @@ impl Tables {
             let (version, level, keywords) = (row[2].parse()?, row[5].parse()?, hexadecimal(&row[6])?);
             events.push(Event { provider, id, version, name, level, keywords, fields });
         }
-        // The runtime's provider first.
-        events.sort_by_key(|event| (event.provider == "rundown", event.id, event.version));
+        events.sort_by_key(|event| (event.id, event.version));
         let keywords = rows(dir, "keywords.tsv", 2)?.into_iter().map(|row| Ok((hexadecimal(&row[0])?, row[1].clone())));
         let mut views = Vec::new();
         for row in rows(dir, "views.tsv", 5)? {
@@ -158,18 +162,16 @@ impl Tables {
         out += "/// A field that others have as their length.\nconst fn n(name: &'static str, ty: ManifestType) -> ManifestField {\n";
         out += "    ManifestField { name, ty, is_count: true }\n}\n\n";
         out += "/// A value without parts.\nconst fn s(scalar: crate::types::Scalar) -> ManifestType {\n    ManifestType::Scalar(scalar)\n}\n\n";
-        let rundown = self.events.iter().position(|event| event.provider == "rundown").context("no rundown")?;
-        writeln!(
-            out,
-            "/// Where the events of the rundown begin.\npub(crate) const RUNDOWN_STARTS: usize = {rundown};\n"
-        )?;
-        out += "pub(crate) static EVENTS: &[ManifestEvent] = &[\n";
-        for event in &self.events {
-            let Event { id, version, level, keywords, name, .. } = event;
-            let fields = shown_fields(&event.fields).with_context(|| format!("event {id} version {version}"))?;
-            writeln!(out, "    e({id}, {version}, {level}, {keywords:#x}, {name:?}, {fields}),")?;
+        for (provider, name) in PROVIDERS {
+            writeln!(out, "pub(crate) static {name}: &[ManifestEvent] = &[")?;
+            for event in self.events.iter().filter(|event| event.provider == provider) {
+                let Event { id, version, level, keywords, name, .. } = event;
+                let fields = shown_fields(&event.fields).with_context(|| format!("event {id} version {version}"))?;
+                writeln!(out, "    e({id}, {version}, {level}, {keywords:#x}, {name:?}, {fields}),")?;
+            }
+            out += "];\n\n";
         }
-        out += "];\n";
+        out.truncate(out.trim_end().len() + 1);
         Ok(out)
     }
 

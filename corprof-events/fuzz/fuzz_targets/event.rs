@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use corprof_events::{Description, Event, Provider, Value, rundown_events, runtime_events};
+use corprof_events::{Description, Event, Provider, Value, private_events, rundown_events, runtime_events};
 use libfuzzer_sys::fuzz_target;
 
 fn count(value: Value<'_>) -> usize {
@@ -26,7 +26,8 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>, u16, bool)| {
     if let Some(description) = Description::read(&metadata) {
         look_at(&Event::described(Provider::of("Fuzz"), &description, &payload, is_64_bit));
     }
-    let events = [(Provider::RUNTIME, runtime_events()), (Provider::RUNDOWN, rundown_events())];
+    let events = [
+(Provider::RUNTIME, runtime_events()), (Provider::RUNDOWN, rundown_events()), (Provider::PRIVATE, private_events()),];
     for (provider, events) in events {
         if let Some(known) = events.get(usize::from(which) % events.len()) {
             look_at(&Event::new(provider, known.id(), known.version(), &payload, is_64_bit));

@@ -1,6 +1,8 @@
 //! Hostile bytes.
 
-use corprof_events::{Description, Event, FieldList, Layout, Provider, Value, rundown_events, runtime_events, views};
+use corprof_events::{
+    Description, Event, FieldList, Layout, Provider, Value, private_events, rundown_events, runtime_events, views,
+};
 use fastrand::Rng;
 
 /// Numbers at which lengths and counts go wrong.
@@ -119,7 +121,11 @@ fn values(value: Value<'_>) -> u64 {
 pub(crate) fn decode(metadata: &[u8], payload: &[u8]) -> u64 {
     let mut found = 0;
     for is_64_bit in [true, false] {
-        for (provider, events) in [(Provider::RUNTIME, runtime_events()), (Provider::RUNDOWN, rundown_events())] {
+        for (provider, events) in [
+            (Provider::RUNTIME, runtime_events()),
+            (Provider::RUNDOWN, rundown_events()),
+            (Provider::PRIVATE, private_events()),
+        ] {
             // A few, from somewhere: all of them every time would take long.
             for known in events.iter().skip(payload.len() % 7).step_by(7) {
                 let event = Event::new(provider, known.id(), known.version(), payload, is_64_bit);

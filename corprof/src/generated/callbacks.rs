@@ -906,11 +906,13 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
         thread: Inert<ThreadId>,
         name: &str,
     ) {}
-    /// A garbage collection begins.
+    /// A garbage collection begins. With `HIGH_BASIC_GC` alone, not every `garbage_collection_finished` has one of these before it: do not pair them.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
+    ///
+    /// Note: with HIGH_BASIC_GC and no MONITOR_GC there may be fewer than GarbageCollectionFinished: 311 and 313, with background collections, under a profiler in C on .NET 10 and 11 (live).
     ///
     /// In the IDL: `ICorProfilerCallback2::GarbageCollectionStarted`.
     #[doc(alias = "GarbageCollectionStarted")]
@@ -931,13 +933,13 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// In the IDL: `ICorProfilerCallback2::SurvivingReferences`.
     #[doc(alias = "SurvivingReferences")]
     fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
-    /// A garbage collection has ended. With `HIGH_BASIC_GC` alone there can be more of these than of `garbage_collection_started`, because background collections report their two ends differently: count one of the two, not their difference.
+    /// A garbage collection has ended. With `HIGH_BASIC_GC` alone and background collections, the runtime reports a few ends without a `garbage_collection_started`: count one of the two, and do not pair them.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
     ///
     /// Blocking: inside a collection: do not block, do not wait for a managed thread.
     ///
-    /// Note: with HIGH_BASIC_GC and no MONITOR_GC it is also made at the end of a background collection, while the threads run.
+    /// Note: with HIGH_BASIC_GC and no MONITOR_GC it is also made at the end of a background collection, while the threads run; a few then have no GarbageCollectionStarted (live).
     ///
     /// In the IDL: `ICorProfilerCallback2::GarbageCollectionFinished`.
     #[doc(alias = "GarbageCollectionFinished")]
