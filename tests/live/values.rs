@@ -454,3 +454,19 @@ fn all_values_are_read_by_inserted_code_and_the_results_are_the_same() -> Result
     }
     Ok(())
 }
+
+/// A type of the same name in another load context has another layout.
+#[test]
+fn values_are_not_read_as_another_load_context_has_them() -> Result<()> {
+    let app = "TwoContexts";
+    for runtime in Runtime::all_for_modern(app)? {
+        for (profiler, by) in [("WritesValues", ""), ("WritesEitherWay", "il"), ("WritesEitherWay", "il-all")] {
+            let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, profiler).env("VALUES_BY", by).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == "16 bytes in Held\n", "{profiler} {by}: {outcome}");
+            let is_hooked = outcome.stderr.contains("enter Shapes.Size ");
+            ensure!(is_hooked && outcome.stderr.contains("loaded several times"), "{profiler} {by}: {outcome}");
+        }
+    }
+    Ok(())
+}

@@ -47,7 +47,7 @@ use windows_core::IUnknown;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
 
-pub(crate) use assemblies::{Assemblies, ByName};
+pub(crate) use assemblies::{Assemblies, ByName, SoleAssembly};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use catch_up::Attaching;
 use catch_up::CatchUp;

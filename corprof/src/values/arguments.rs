@@ -78,7 +78,7 @@ impl<'h> Arguments<'h> {
     /// For `'h`, the runtime has the arguments of the plan's function in the ranges, and no collection runs. Strings have this
     /// layout.
     pub(crate) unsafe fn new(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
-        let ranges = match (plan.unreadable, ranges) {
+        let ranges = match (plan.unreadable_now(), ranges) {
             (Some(why), _) => Err(why),
             (None, Ok(ranges)) if ranges.len() != plan.ranges() => Err(Unreadable::Mismatch),
             (None, ranges) => ranges,
@@ -92,7 +92,7 @@ impl<'h> Arguments<'h> {
     /// As [`new`](Self::new).
     #[inline]
     pub(crate) unsafe fn new_in_probe(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
-        Self { plan, ranges: plan.unreadable.map_or(ranges, Err), layout }
+        Self { plan, ranges: plan.unreadable_now().map_or(ranges, Err), layout }
     }
 
     #[inline]
@@ -152,7 +152,7 @@ impl<'h> ReturnValue<'h> {
         range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,
         layout: StringLayout,
     ) -> Self {
-        Self { node: plan.result.as_ref(), range, layout }
+        Self { node: plan.result.as_ref(), range: plan.unreadable_now().map_or(range, Err), layout }
     }
 
     /// The value; none if the method returns nothing.

@@ -1,10 +1,12 @@
 //! The [`Source`] of a plan in a running application.
 //!
 //! Signatures name types of other assemblies; the API asks for the module that defines a type. This finds a module by the name
-//! of its assembly among the loaded ones: all types in the signature of a function that is being compiled are loaded. If two
-//! loaded assemblies have the name, the type is ambiguous.
+//! of its assembly among the loaded ones. If two loaded assemblies have the name, the type is ambiguous; so is it if the second is
+//! loaded later, in another load context, since a method may be compiled before its types are loaded
+//! (`RuntimeHelpers.PrepareMethod`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use corprof_sys as sys;
 
@@ -16,7 +18,7 @@ use crate::metadata::{
     AssemblyRef, CORE_LIBRARY, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef,
 };
 
-use crate::session::ByName;
+use crate::session::{ByName, SoleAssembly};
 
 use super::Unreadable;
 use super::plan::{Plan, size_of_number};
@@ -28,7 +30,7 @@ const MOST_STEPS: usize = 16;
 /// Whether the types in the signature of a method are loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Types {
-    /// The method is being compiled: its types are loaded.
+    /// The method is being compiled: its types are loaded, or will be before it is called.
     AreLoaded,
     /// A type of another assembly than the core library may yet come from one of the same name, in another context.
     MayLoad,
@@ -39,6 +41,8 @@ pub(crate) struct Lookup<'a, 'cb> {
     cx: &'a mut InTriggers<'cb>,
     /// The only module, besides the core library, whose types are known to be those meant; none if all types are loaded.
     only: Option<ModuleId>,
+    /// The assemblies that types were found in by name.
+    assemblies: Vec<Arc<SoleAssembly>>,
 }
 
 /// One step in the search for the definition of a type.
@@ -50,7 +54,7 @@ enum Step {
 
 impl<'a, 'cb> Lookup<'a, 'cb> {
     pub(crate) fn new(cx: &'a mut InTriggers<'cb>) -> Self {
-        Self { cx, only: None }
+        Self { cx, only: None, assemblies: Vec::new() }
     }
 
     /// The plan of a function that is being compiled.
@@ -76,7 +80,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             this,
             names: self.parameter_names(info.module, info.token).unwrap_or_default(),
         };
-        Ok(planner::plan(self, method))
+        Ok(self.planned(method))
     }
 
     /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object.
@@ -107,7 +111,12 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             this,
             names: self.parameter_names(module, method).unwrap_or_default(),
         };
-        Ok(planner::plan(self, method))
+        Ok(self.planned(method))
+    }
+
+    fn planned(&mut self, method: planner::Method<'_>) -> Plan {
+        let plan = planner::plan(self, method);
+        Plan { assemblies: std::mem::take(&mut self.assemblies).into(), ..plan }
     }
 
     /// Whether the core library defines a type; none if that library is not loaded yet.
@@ -136,8 +145,20 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
     }
 
-    /// The module of the assembly with this name, if only one has it.
+    /// The module of the assembly with this name, if only one has it. The plan is good as long as that is so.
     fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
+        if name == CORE_LIBRARY {
+            return self.loaded_by_name(name);
+        }
+        let info = self.cx.clone();
+        let (module, sole) = info.loaded_assemblies().rely_on(name, || self.loaded_by_name(name))?;
+        if !self.assemblies.iter().any(|known| Arc::ptr_eq(known, &sole)) {
+            self.assemblies.push(sole);
+        }
+        Ok(module)
+    }
+
+    fn loaded_by_name(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
         let changes = self.cx.liveness().changes();
         {
             let known = self.cx.loaded_assemblies().lock();

@@ -1,8 +1,11 @@
 //! The types of the values in a call of one function: made when it is compiled, read by its hooks.
 
+use std::sync::Arc;
+
 use crate::id::ClassId;
 use crate::metadata::FieldDef;
 use crate::metadata::signature::Primitive;
+use crate::session::SoleAssembly;
 
 use super::Unreadable;
 
@@ -17,6 +20,8 @@ pub(crate) struct Plan {
     pub(super) result: Option<Node>,
     /// The reason if nothing is known about the parameters.
     pub(super) unreadable: Option<Unreadable>,
+    /// The assemblies that types were found in by name.
+    pub(super) assemblies: Box<[Arc<SoleAssembly>]>,
 }
 
 /// A parameter.
@@ -80,10 +85,17 @@ impl Plan {
         self.result.is_some()
     }
 
+    /// The reason if nothing can be read now.
+    #[inline]
+    pub(super) fn unreadable_now(&self) -> Option<Unreadable> {
+        let has_namesakes = self.assemblies.iter().any(|assembly| assembly.has_namesake());
+        self.unreadable.or(has_namesakes.then_some(Unreadable::AmbiguousType))
+    }
+
     /// A plan of which nothing can be read, for this reason.
     pub(super) fn unreadable(why: Unreadable) -> Self {
         let result = Some(Node::Unreadable(why));
-        Self { this: None, parameters: Box::default(), result, unreadable: Some(why) }
+        Self { this: None, parameters: Box::default(), result, unreadable: Some(why), assemblies: Box::default() }
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) fn plan(source: &mut impl Source, method: Method<'_>) -> Plan {
         Type::Primitive(Primitive::Void) => None,
         of => Some(planner.node(of, scope, 0)),
     };
-    Plan { this, parameters, result, unreadable: None }
+    Plan { this, parameters, result, unreadable: None, assemblies: Box::default() }
 }
 
 struct Planner<'s, S> {

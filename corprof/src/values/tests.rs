@@ -20,7 +20,13 @@ fn range<T>(value: &T) -> Range {
 
 fn plan(this: Option<Node>, parameters: impl IntoIterator<Item = Node>) -> Plan {
     let named = |(at, node)| Parameter { name: (at == 0).then(|| "first".into()), node };
-    Plan { this, parameters: parameters.into_iter().enumerate().map(named).collect(), result: None, unreadable: None }
+    Plan {
+        this,
+        parameters: parameters.into_iter().enumerate().map(named).collect(),
+        result: None,
+        unreadable: None,
+        assemblies: Box::default(),
+    }
 }
 
 /// The text of the arguments.
