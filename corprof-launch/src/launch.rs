@@ -54,6 +54,10 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
+/// `dotnet test` (VSTest) kills the process of the tests this many milliseconds after the last one, unless it has ended: 100 without
+/// the variable, in which a profiler cannot write its file.
+const TEST_HOST_TIMEOUT: (&str, &str) = ("VSTEST_TESTHOST_SHUTDOWN_TIMEOUT", "30000");
+
 impl Launch<'_> {
     /// Runs the application to its end, and reports on standard error which processes loaded the profilers.
     ///
@@ -78,6 +82,9 @@ impl Launch<'_> {
         let witness = if is_recording { None } else { Some(Witness::new()?) };
         for (name, value) in witness.iter().flat_map(Witness::variables) {
             changes.insert(name.to_owned(), Some(value));
+        }
+        if value_of(changes, TEST_HOST_TIMEOUT.0).is_none() {
+            changes.insert(TEST_HOST_TIMEOUT.0.to_owned(), Some(TEST_HOST_TIMEOUT.1.into()));
         }
 
         let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
