@@ -54,9 +54,14 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
-/// `dotnet test` (VSTest) kills the process of the tests this many milliseconds after the last one, unless it has ended: 100 without
-/// the variable, in which a profiler cannot write its file.
-const TEST_HOST_TIMEOUT: (&str, &str) = ("VSTEST_TESTHOST_SHUTDOWN_TIMEOUT", "30000");
+/// Gives the process of the tests under `dotnet test` (VSTest) time to end, unless the user has set it. By default it is killed 100 ms
+/// after the last test, in which a profiler cannot write its file.
+fn let_test_host_end(changes: &mut Changes) {
+    const MILLISECONDS: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
+    if value_of(changes, MILLISECONDS).is_none() {
+        changes.insert(MILLISECONDS.to_owned(), Some("30000".into()));
+    }
+}
 
 impl Launch<'_> {
     /// Runs the application to its end, and reports on standard error which processes loaded the profilers.
@@ -83,9 +88,7 @@ impl Launch<'_> {
         for (name, value) in witness.iter().flat_map(Witness::variables) {
             changes.insert(name.to_owned(), Some(value));
         }
-        if value_of(changes, TEST_HOST_TIMEOUT.0).is_none() {
-            changes.insert(TEST_HOST_TIMEOUT.0.to_owned(), Some(TEST_HOST_TIMEOUT.1.into()));
-        }
+        let_test_host_end(changes);
 
         let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
         let mut command = interrupt.command(&program);
@@ -409,6 +412,17 @@ fn shown(pids: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_process_of_tests_has_time_to_end() {
+        const NAME: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
+        let mut changes = Changes::new();
+        let_test_host_end(&mut changes);
+        assert_eq!(changes[NAME], Some("30000".into()));
+        changes.insert(NAME.to_owned(), Some("5".into()));
+        let_test_host_end(&mut changes);
+        assert_eq!(changes[NAME], Some("5".into()), "the user's own");
+    }
 
     #[test]
     fn looks_end_soon_after_a_start() {
