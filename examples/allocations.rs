@@ -30,6 +30,10 @@ use corprof::sync::{Merge, Mutex, ThreadState};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use rustc_hash::FxHashMap;
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
+
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
 
@@ -105,14 +109,14 @@ impl Samples {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by_key(|&(_, count)| Reverse(count));
         let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
-        eprintln!("{:>14} {:>6} {:>10}  class, and the method that allocates it", "bytes, about", "%", "samples");
+        report!("{:>14} {:>6} {:>10}  class, and the method that allocates it", "bytes, about", "%", "samples");
         for ((class, method), Count { bytes, objects }) in rows.into_iter().take(top) {
             let share = 100.0 * *bytes as f64 / total.max(1) as f64;
-            eprintln!("{bytes:>14} {share:>6.1} {objects:>10}  {class} in {method}");
+            report!("{bytes:>14} {share:>6.1} {objects:>10}  {class} in {method}");
         }
         if let Some(output) = &mut self.output {
             output.write(&self.profile)?;
-            eprintln!("allocations: the stacks are in {}", output.path().display());
+            report!("allocations: the stacks are in {}", output.path().display());
         }
         Ok(())
     }
@@ -197,16 +201,16 @@ impl Callbacks for Allocations {
         let Some(&top) = self.top.get() else { return };
         if let Some(samples) = self.by_stack.lock(cx).as_mut() {
             if let Err(error) = samples.report(top) {
-                eprintln!("allocations: {error}");
+                report!("allocations: {error}");
             }
             return;
         }
         self.move_to_names(cx);
         let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
         rows.sort_by_key(|&(_, count)| Reverse(count));
-        eprintln!("{:>14} {:>12}  class", "bytes", "objects");
+        report!("{:>14} {:>12}  class", "bytes", "objects");
         for (name, Count { bytes, objects }) in rows.iter().take(top) {
-            eprintln!("{bytes:>14} {objects:>12}  {name}");
+            report!("{bytes:>14} {objects:>12}  {name}");
         }
     }
 }

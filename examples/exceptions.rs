@@ -24,6 +24,10 @@ use std::mem;
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
+
 const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
 const ON_THREAD: &str = "on thread";
@@ -90,7 +94,9 @@ impl Exceptions {
         let depth = (2 * thread.exceptions.len()).saturating_sub(if event == THROWN { 2 } else { 1 });
         // A single write, because the application writes to the same stream.
         let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
-        let _ = stderr().write_all(line.as_bytes());
+        if !sdk::is_tool() {
+            let _ = stderr().write_all(line.as_bytes());
+        }
         if event == THROWN {
             state.count(ON_THREAD, number.to_string().into());
         }
@@ -183,7 +189,7 @@ impl Callbacks for Exceptions {
             let mut rows: Vec<_> = counts.iter().filter(|((event, _), _)| *event == heading).collect();
             rows.sort_by_key(|&(_, count)| Reverse(count));
             for ((event, name), count) in rows {
-                eprintln!("{count:>8} {event} {name}");
+                report!("{count:>8} {event} {name}");
             }
         }
     }

@@ -26,6 +26,9 @@ use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
 use corprof_heap::report::{Options as Size, Report};
 use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Paths};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
 #[path = "shared/class_assembly.rs"]
 mod class_assembly;
 
@@ -94,8 +97,8 @@ impl Leaks {
         let snapshots = self.snapshots.clone();
         cx.spawn_profiler_thread("leaks", move |cx| {
             match answer(cx, &snapshots, &options) {
-                Ok(answer) => eprintln!("{answer}"),
-                Err(error) => eprintln!("leaks: no answer: {error}"),
+                Ok(answer) => report!("{answer}"),
+                Err(error) => report!("leaks: no answer: {error}"),
             }
             // An attached profiler leaves. The detach waits for the threads of the profiler, so this must not be one of them.
             if let Some(detacher) = detacher {
@@ -124,7 +127,7 @@ fn answer(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, options: &Opti
     let after = Summary::of(&tree, DEFAULT_DEPTH);
     if let Some(out) = &options.out {
         Report::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
-        eprintln!("leaks: {} is written", out.display());
+        report!("leaks: {} is written", out.display());
     }
     Ok(grown(&before, &after, &tree, options.top, seconds)?)
 }
@@ -135,7 +138,7 @@ fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots) -> Result<He
     let file = tempfile::NamedTempFile::new()?;
     let dump = snapshots.take(cx, DEADLINE, BlockFile::create(file.path())?)?;
     let (objects, pause) = (dump.cost.objects, dump.cost.pause);
-    eprintln!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
+    report!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
     let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
     reader.builder().set_taken(taken.as_millis() as u64);

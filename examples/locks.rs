@@ -26,6 +26,10 @@ use corprof::settings::{SettingError, Settings};
 use corprof::walk::{Round, Sampler};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
+
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C")]
@@ -135,8 +139,8 @@ impl Place {
     }
 
     fn print(&self, title: &str, depth: usize) {
-        eprintln!("locks:   {title} thread {}{}", self.os_id, self.name);
-        self.frames.iter().take(depth).for_each(|frame| eprintln!("locks:     {frame}"));
+        report!("locks:   {title} thread {}{}", self.os_id, self.name);
+        self.frames.iter().take(depth).for_each(|frame| report!("locks:     {frame}"));
     }
 }
 
@@ -217,28 +221,24 @@ impl State {
     fn report(&mut self) -> Result<(), BoxError> {
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         if !unfinished.is_empty() {
-            eprintln!("locks: {} waits have not ended", unfinished.len());
+            report!("locks: {} waits have not ended", unfinished.len());
         }
         unfinished.into_iter().for_each(|wait| self.finish(wait));
         let seconds = self.start.elapsed().as_secs_f64();
-        eprintln!(
-            "locks: {} waits in {seconds:.1} s; threads have waited for {} ms in all",
-            self.count,
-            ms(self.total)
-        );
-        eprintln!("locks: {:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
+        report!("locks: {} waits in {seconds:.1} s; threads have waited for {} ms in all", self.count, ms(self.total));
+        report!("locks: {:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
         for (method, sum) in largest(&self.by_waiter, self.options.top) {
-            eprintln!("locks: {:>8} {:>10} {:>10}  {method}", sum.count, ms(sum.total), ms(sum.longest));
+            report!("locks: {:>8} {:>10} {:>10}  {method}", sum.count, ms(sum.total), ms(sum.longest));
         }
-        eprintln!("locks: {:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
+        report!("locks: {:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
         for (owner, sum) in largest(&self.by_owner, self.options.top) {
-            eprintln!("locks: {:>19} {:>10}  {owner}", ms(sum.total), sum.count);
+            report!("locks: {:>19} {:>10}  {owner}", ms(sum.total), sum.count);
         }
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|(time, _)| Reverse(*time));
         for (time, wait) in longest.into_iter().take(self.options.top) {
             let at = wait.start.saturating_duration_since(self.start).as_secs_f64();
-            eprintln!("locks: {} ms at {at:.3} s:", ms(*time));
+            report!("locks: {} ms at {at:.3} s:", ms(*time));
             wait.waiter.print("waiting:", self.options.depth);
             if let Some(owner) = &wait.owner {
                 owner.print("owner of the lock:", self.options.depth);
@@ -246,7 +246,7 @@ impl State {
         }
         if let Some(output) = &mut self.options.output {
             output.write(&self.profile)?;
-            eprintln!("locks: the stacks of owners are in {}", output.path().display());
+            report!("locks: the stacks of owners are in {}", output.path().display());
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ impl Callbacks for Locks {
         if let Some(waits) = self.state.get()
             && let Err(error) = waits.lock().report()
         {
-            eprintln!("locks: {error}");
+            report!("locks: {error}");
         }
     }
 }

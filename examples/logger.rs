@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{LineWriter, Write, stderr};
+use std::io::{LineWriter, Write, sink, stderr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,6 +19,10 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::settings::Setting;
 use corprof::sync::Mutex;
+
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
 
 /// The categories, with the events that each needs.
 const CATEGORIES: [(&str, EventMask); 15] = [
@@ -107,6 +111,7 @@ impl Logger {
         let file = options.folder.as_ref().and_then(|folder| File::create(folder.join(format!("{number}.log"))).ok());
         let out: Box<dyn Write + Send> = match file {
             Some(file) => Box::new(file),
+            None if sdk::is_tool() => Box::new(sink()),
             None => Box::new(stderr()),
         };
         Thread { number, depth: 0, out: LineWriter::new(out) }
@@ -153,11 +158,11 @@ macro_rules! logger {
                 for (category, events) in &options.categories {
                     // The runtime may refuse a category: an immutable flag after an attach, for example. The others go on.
                     if let Err(error) = cx.add_events(*events) {
-                        eprintln!("logger: {category} is not available: {error}");
+                        report!("logger: {category} is not available: {error}");
                     } else if options.is_selection
                         && let Some(reason) = no_events(category)
                     {
-                        eprintln!("logger: {category} is not available: {reason}");
+                        report!("logger: {category} is not available: {reason}");
                     }
                 }
                 self.options.get_or_init(|| options);

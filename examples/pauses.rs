@@ -28,6 +28,10 @@ use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
 use corprof::walk::{Mode, Round, Sample, Sampler, Strategy};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
+
 /// A thread that runs longer than this in a pause delays it.
 const GRACE: Duration = Duration::from_millis(2);
 /// The frame of native code without a name.
@@ -224,7 +228,7 @@ impl State {
     fn report(&self, options: &Options) {
         let elapsed = options.start.elapsed();
         let share = 100.0 * self.total.as_secs_f64() / elapsed.as_secs_f64();
-        eprintln!(
+        report!(
             "pauses: {} in {:.1} s: {} ms, {share:.1} % of the time; {} ms of it until all threads had stopped",
             self.count,
             elapsed.as_secs_f64(),
@@ -234,15 +238,15 @@ impl State {
         for (title, rows) in [("reason", &self.by_reason), ("delayed by", &self.by_delay)] {
             let mut rows: Vec<_> = rows.iter().collect();
             rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
-            eprintln!("pauses: {:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
+            report!("pauses: {:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
             for (name, Sum { count, total, longest }) in rows.into_iter().take(options.top) {
-                eprintln!("pauses: {count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
+                report!("pauses: {count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
             }
         }
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|pause| Reverse(pause.total()));
         for pause in longest.into_iter().take(options.top) {
-            eprintln!(
+            report!(
                 "pauses: {} ms at {:.3} s: {}; {} ms until all threads had stopped",
                 ms(pause.total()),
                 pause.start.saturating_duration_since(options.start).as_secs_f64(),
@@ -251,8 +255,8 @@ impl State {
             );
             let delayed_by = pause.delayed_by.values().map(|place| ("delayed by", place));
             for (title, place) in pause.cause.iter().map(|place| ("caused by", place)).chain(delayed_by) {
-                eprintln!("pauses:   {title}: {}", place.thread);
-                place.frames.iter().take(options.depth).for_each(|frame| eprintln!("pauses:     {frame}"));
+                report!("pauses:   {title}: {}", place.thread);
+                place.frames.iter().take(options.depth).for_each(|frame| report!("pauses:     {frame}"));
             }
         }
     }
@@ -282,7 +286,7 @@ impl Pauses {
             }
         });
         if let Err(error) = started {
-            eprintln!("pauses: the threads that delay pauses are not shown: {error}");
+            report!("pauses: the threads that delay pauses are not shown: {error}");
         }
         cx.start_runtime_events(KeywordSet::GC)?;
         Ok(())

@@ -44,6 +44,9 @@ use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit
 // By its path, so that it is found from the library of all examples as well.
 #[path = "sampler/push.rs"]
 mod push;
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
 
 use push::{Push, PushOptions};
 
@@ -189,13 +192,13 @@ impl State {
         }
         match self.write() {
             Ok(()) if self.is_reporting => {
-                eprintln!("sampler: {}", self.report);
+                report!("sampler: {}", self.report);
                 if let Some(output) = &self.output {
-                    eprintln!("sampler: {} samples written to {}", self.profile.samples(), output.path().display());
+                    report!("sampler: {} samples written to {}", self.profile.samples(), output.path().display());
                 }
             }
             Ok(()) => {}
-            Err(error) => eprintln!("sampler: {error}"),
+            Err(error) => report!("sampler: {error}"),
         }
         self.push();
         Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
@@ -245,12 +248,12 @@ impl State {
         let seconds = self.start.elapsed().as_secs();
         if seconds > self.reported {
             if self.is_reporting {
-                eprintln!("sampler: {}", self.report);
+                report!("sampler: {}", self.report);
             }
             if seconds / SNAPSHOT > self.reported / SNAPSHOT
                 && let Err(error) = self.write()
             {
-                eprintln!("sampler: {error}");
+                report!("sampler: {error}");
             }
             self.reported = seconds;
         }
@@ -282,7 +285,7 @@ impl State {
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         let Some(output) = &mut self.output else { return Ok(()) };
         if let Some(earlier) = output.write(&self.profile)?.kept {
-            eprintln!("sampler: the file of another run is kept as {}", earlier.display());
+            report!("sampler: the file of another run is kept as {}", earlier.display());
         }
         Ok(())
     }
@@ -309,7 +312,7 @@ fn report(stop: &Path, what: &str, text: &str) {
     let file = format!("{}.{}{what}", stop.display(), std::process::id());
     let part = format!("{file}.part");
     if let Err(error) = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file)) {
-        eprintln!("sampler: {file}: {error}");
+        report!("sampler: {file}: {error}");
     }
 }
 
@@ -317,11 +320,11 @@ fn report(stop: &Path, what: &str, text: &str) {
 fn detach(detacher: &Detacher, stop: Option<PathBuf>) {
     let report = move |result: corprof::Result<()>| match (stop, result) {
         (Some(stop), result) => report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default()),
-        (None, Err(why)) => eprintln!("sampler: cannot detach: {why}"),
+        (None, Err(why)) => report!("sampler: cannot detach: {why}"),
         (None, Ok(())) => {}
     };
     if let Err(error) = detacher.detach_then(report) {
-        eprintln!("sampler: cannot detach: {error}");
+        report!("sampler: cannot detach: {error}");
     }
 }
 

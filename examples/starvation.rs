@@ -27,6 +27,10 @@ use corprof::sync::Mutex;
 use corprof::walk::{Round, Sample, Sampler};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
+
 /// The time after a report of the runtime for which the pool counts as starved.
 const STARVED: Duration = Duration::from_secs(2);
 /// The method that works off the pool's queue: a stack without it belongs to no worker, or to an idle one.
@@ -160,28 +164,28 @@ impl State {
 
     fn report(&mut self) -> Result<(), BoxError> {
         let Some((fewest, most)) = self.workers else {
-            eprintln!("starvation: the pool was not starved");
+            report!("starvation: the pool was not starved");
             return Ok(());
         };
         let seconds = self.starved.as_secs_f64();
-        eprintln!(
+        report!(
             "starvation: {} reports of the runtime; the pool was starved for about {seconds:.1} s, and grew from {fewest} to {most} \
              threads",
             self.reports
         );
         let mut rows: Vec<_> = self.blocked.iter().collect();
         rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
-        eprintln!("starvation: {:>9} {:>8}  blocks threads of the pool", "total s", "threads");
+        report!("starvation: {:>9} {:>8}  blocks threads of the pool", "total s", "threads");
         for (name, blocked) in rows.iter().take(self.options.top) {
-            eprintln!("starvation: {:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
+            report!("starvation: {:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
         }
         for (name, blocked) in rows.iter().take(self.options.top) {
-            eprintln!("starvation: a stack of {name}");
-            blocked.frames.iter().take(self.options.depth).for_each(|frame| eprintln!("starvation:     {frame}"));
+            report!("starvation: a stack of {name}");
+            blocked.frames.iter().take(self.options.depth).for_each(|frame| report!("starvation:     {frame}"));
         }
         if let Some(output) = &mut self.options.output {
             output.write(&self.profile)?;
-            eprintln!("starvation: the blocked stacks are in {}", output.path().display());
+            report!("starvation: the blocked stacks are in {}", output.path().display());
         }
         Ok(())
     }
@@ -240,7 +244,7 @@ impl Callbacks for Starvation {
         if let Some(state) = self.state.lock(cx).as_mut()
             && let Err(error) = state.report()
         {
-            eprintln!("starvation: {error}");
+            report!("starvation: {error}");
         }
     }
 }

@@ -27,6 +27,9 @@ use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_nam
 use globset::{Glob, GlobMatcher};
 use hooked_by::{HookedBy, hooked_by, report};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
 #[path = "shared/hooked_by.rs"]
 mod hooked_by;
 
@@ -132,16 +135,16 @@ impl Hooks {
         let rows: Vec<_> = functions.iter().map(|(name, totals)| row(name, totals)).collect();
 
         let [inside, outside] = self.times.overhead();
-        eprintln!("timer: {} methods; {inside:?} in each call and {outside:?} around it subtracted", rows.len());
-        eprintln!("timer: {} calls without their callers, {} without a time of their own", tree.cut(), tree.lost());
-        eprintln!("timer: {}", Method::HEADER);
+        report!("timer: {} methods; {inside:?} in each call and {outside:?} around it subtracted", rows.len());
+        report!("timer: {} calls without their callers, {} without a time of their own", tree.cut(), tree.lost());
+        report!("timer: {}", Method::HEADER);
         for method in rows.iter().take(TOP) {
-            eprintln!("timer: {method}");
+            report!("timer: {method}");
         }
         for ((caller, callee), totals) in tree.edges() {
             let caller = caller.unwrap_or("(nobody)");
             if self.options.callers.is_match(caller) || self.options.callers.is_match(callee) {
-                eprintln!("timer: {}", row(&format!("{caller} -> {callee}"), &totals));
+                report!("timer: {}", row(&format!("{caller} -> {callee}"), &totals));
             }
         }
 
@@ -162,7 +165,7 @@ impl Hooks {
                 });
                 profile.calls(all_threads, paths.chain(waits));
                 if let Some(earlier) = Output::new(path)?.write(&profile)?.kept {
-                    eprintln!("timer: the earlier file is kept as {}", earlier.display());
+                    report!("timer: the earlier file is kept as {}", earlier.display());
                 }
             }
         }
@@ -200,13 +203,15 @@ impl Callbacks for Timer {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(inserted) = self.inserted.get() {
+        if let Some(inserted) = self.inserted.get()
+            && !sdk::is_tool()
+        {
             report(cx, "timer", "timed", inserted);
         }
         if let Some(hooks) = self.hooks.get()
             && let Err(error) = hooks.report()
         {
-            eprintln!("timer: {error}");
+            report!("timer: {error}");
         }
     }
 }

@@ -12,7 +12,7 @@
 //! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
 //! at exit.
 
-use std::io::{BufWriter, Stderr, Write, stderr};
+use std::io::{BufWriter, Write, sink, stderr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,6 +25,9 @@ use corprof_export::{Short, Trace, application_name};
 use globset::{Glob, GlobMatcher};
 use hooked_by::{HookedBy, hooked_by, report};
 
+#[macro_use]
+#[path = "shared/sdk.rs"]
+mod sdk;
 #[path = "shared/hooked_by.rs"]
 mod hooked_by;
 
@@ -134,7 +137,7 @@ fn short(CallEnd { folded, .. }: CallEnd) -> Short {
 
 /// Prints the calls as a tree.
 struct ToTree {
-    out: BufWriter<Stderr>,
+    out: BufWriter<Box<dyn Write + Send>>,
 }
 
 impl CallReader<&'static str> for ToTree {
@@ -164,7 +167,10 @@ impl Tracer {
                 let trace = Trace::create(path, std::process::id(), &application_name())?;
                 hooks.log.start(cx, "tracer", INTERVAL, ToFile { trace })?;
             }
-            None => hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(stderr()) })?,
+            None => {
+                let out: Box<dyn Write + Send> = if sdk::is_tool() { Box::new(sink()) } else { Box::new(stderr()) };
+                hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(out) })?;
+            }
         }
         Ok((hooks, hooked_by))
     }
@@ -193,15 +199,17 @@ impl Callbacks for Tracer {
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
         let Some(hooks) = self.hooks.get() else { return };
-        if let Some(inserted) = self.inserted.get() {
+        if let Some(inserted) = self.inserted.get()
+            && !sdk::is_tool()
+        {
             report(cx, "tracer", "traced", inserted);
         }
         match hooks.log.finish() {
             Ok(lost) => {
                 let waited = hooks.log.waited();
-                eprintln!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
+                report!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
             }
-            Err(error) => eprintln!("tracer: calls are missing: {error}"),
+            Err(error) => report!("tracer: calls are missing: {error}"),
         }
     }
 }

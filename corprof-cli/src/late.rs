@@ -18,8 +18,9 @@ use corprof_launch::signals::Interrupt;
 use crate::exit::Failure;
 use crate::{attach, detach, inspect};
 
-/// The interval between two looks for a process.
-const LOOK: Duration = Duration::from_millis(5);
+/// The first pause between two looks for a process. Each is twice as long as the one before, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to load the profiler, and for the profiler to detach.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -137,8 +138,9 @@ impl Visitor {
 
     /// The process that the profiler was attached to; none if the application ended before there was one.
     fn attach(&self, from: Instant) -> Result<Option<u32>, Failure> {
-        let mut pause = from.saturating_duration_since(Instant::now());
-        while self.is_running_after(pause) {
+        let mut wait = from.saturating_duration_since(Instant::now());
+        let mut pause = FIRST_PAUSE;
+        while self.is_running_after(wait) {
             let start = Instant::now();
             if let Some(process) = processes::family(self.pid).into_iter().find_map(application) {
                 attach::leave_alone_if_unloadable(&process, &self.profiler.library)?;
@@ -149,7 +151,8 @@ impl Visitor {
                 }
             }
             // On a busy machine looks take their time.
-            pause = LOOK.max(start.elapsed() * 4);
+            wait = pause.max(start.elapsed() * 4);
+            pause = LAST_PAUSE.min(pause * 2);
         }
         Ok(None)
     }

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use corprof_diagnostics::Process;
@@ -36,6 +37,9 @@ const ENDINGS: [&str; 12] = [
     ".svg",
     ".txt",
 ];
+
+/// The interval between two looks while a process is recorded: nothing happens before Ctrl-C or the end of the duration.
+const RARELY: Duration = Duration::from_millis(200);
 
 /// The file without -o.
 const DEFAULT: &str = "profile.html";
@@ -153,6 +157,9 @@ pub fn run(args: &Args) -> Outcome {
     let ended = launch.run()?;
     let missing = |why: &str| Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}"));
     if let Some(output) = &output {
+        for line in output.missing(&ended) {
+            eprintln!("corprof: {line}");
+        }
         let files = output.collect(&ended)?;
         if files.is_empty() {
             let is_loaded = ended.is_loaded;
@@ -223,7 +230,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
             }
             stop.ask()?;
         }
-        std::thread::sleep(visit::LOOK);
+        std::thread::sleep(if is_asked { visit::LOOK } else { RARELY });
     }
     let answer = push::answer(&place.of_process(&stop.path(), ""));
     let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
@@ -280,6 +287,20 @@ impl Output {
     /// The path for the sampler.
     fn pattern(&self) -> PathBuf {
         self.folder.join(format!("{}-%p{}", self.stem.replace('%', "%%"), self.ending))
+    }
+
+    /// What to say about the applications that have no file, though they have loaded the sampler.
+    ///
+    /// A tool of the SDK may be a server that runs on; its profile is not what the user wants.
+    fn missing(&self, ended: &Ended) -> Vec<String> {
+        let command = |pid: u32| ended.commands.get(&pid).map(String::as_str);
+        let applications = ended.loaded.iter().copied().filter(|pid| !inspect::is_launcher(command(*pid)));
+        let missing = applications.filter(|pid| !bundled::file_of(&self.pattern(), *pid).is_file());
+        let line = |pid| match command(pid) {
+            Some(command) => format!("process {pid} loaded the sampler but wrote no file: {command}"),
+            None => format!("process {pid} loaded the sampler but wrote no file"),
+        };
+        missing.map(line).collect()
     }
 
     /// Renames the file of the main process to the requested name. Returns all files, that one first, with the
@@ -365,6 +386,17 @@ mod tests {
         assert_eq!(collected(5, &run), ["/x/App", "dotnet run", "dotnet /x/sdk/10/MSBuild.dll"]);
         assert_eq!(collected(4, &[(5, "dotnet run")]), ["dotnet run"]);
         assert!(collected(4, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_process_without_a_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output::new(&folder.path().join("a.svg")).unwrap();
+        let loaded =
+            [(5, "dotnet test"), (6, "dotnet /x/sdk/10/vstest.console.dll"), (7, "dotnet testhost.dll"), (8, "/x/App")];
+        fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
+        let missing = output.missing(&ended(5, &loaded));
+        assert_eq!(missing, ["process 7 loaded the sampler but wrote no file: dotnet testhost.dll"]);
     }
 
     #[test]

@@ -13,8 +13,8 @@
 //! # Order
 //!
 //! Events come in the order of the file: those that one thread captured are in the order of their time, those of several
-//! threads are not. All events before a [`SequencePoint`] are older than all after it, so a reader that needs them in order of
-//! time sorts them from one to the next.
+//! threads are not. All events before a [`SequencePoint`] are older than all after it, and nothing that follows a [sorted
+//! event](Event::is_sorted) is older than that. A [`Sorter`] puts them in order of time by both.
 //!
 //! # Loss
 //!
@@ -41,6 +41,7 @@ mod metadata;
 mod objects;
 mod reader;
 mod sequence;
+mod sorter;
 mod stacks;
 mod tables;
 mod threads;
@@ -52,6 +53,7 @@ pub use labels::{Label, Labels};
 pub use limits::Limits;
 pub use metadata::Metadata;
 pub use reader::{Reader, Stats};
+pub use sorter::Sorter;
 pub use stacks::Stack;
 pub use threads::Thread;
 pub use trace::{Trace, UtcTime};

@@ -37,6 +37,8 @@ struct Nodes<'t, 'g> {
     tree: &'t Dominators<'g>,
     graph: &'g HeapGraph,
     headings: Vec<Heading>,
+    /// The size of each class: nodes of another size have their own.
+    class_sizes: Vec<i32>,
 }
 
 /// Writes the whole graph as the heap of the process `pid`.
@@ -45,7 +47,7 @@ struct Nodes<'t, 'g> {
 /// Those of `writer`, and `InvalidInput` if the nodes take more than 2 GB, which is the most that readers bear.
 pub fn write(tree: &Dominators<'_>, pid: u32, writer: impl Write) -> io::Result<Written> {
     let graph = tree.graph();
-    let nodes = Nodes { tree, graph, headings: headings(graph) };
+    let nodes = Nodes { tree, graph, headings: headings(graph), class_sizes: class_sizes(graph) };
     let mut out = Stream::new(writer);
     out.text(Some("!FastSerialization.1"))?;
     out.begin("GCHeapDump", 10, 8)?;
@@ -110,6 +112,17 @@ fn heading(kind: RootKind) -> &'static str {
     }
 }
 
+/// The size of each class, which is that of its first object, as other writers of the format have it: of a string or an array no other
+/// size is known. Readers show no class of size 0.
+fn class_sizes(graph: &HeapGraph) -> Vec<i32> {
+    let mut sizes: Vec<Option<i32>> = vec![None; graph.classes().len()];
+    for object in graph.objects() {
+        sizes[graph.class_of(object).index()].get_or_insert(clamped(graph.size(object)));
+    }
+    let instance_sizes = graph.classes().iter().map(|class| clamped(class.instance_size));
+    sizes.into_iter().zip(instance_sizes).map(|(size, instance)| size.unwrap_or(instance)).collect()
+}
+
 /// A size as the format holds it.
 fn clamped(size: u64) -> i32 {
     i32::try_from(size).unwrap_or(i32::MAX)
@@ -126,9 +139,9 @@ impl Nodes<'_, '_> {
         out.int(self.number(count - 1)?)?;
 
         out.int(self.number(graph.classes().len() + self.headings.len())?)?;
-        for class in graph.classes() {
+        for (class, size) in graph.classes().iter().zip(&self.class_sizes) {
             out.text(Some(&class.name))?;
-            out.int(clamped(class.instance_size).cast_unsigned())?;
+            out.int(size.cast_unsigned())?;
             out.text(Some(class.assembly.as_str()).filter(|assembly| !assembly.is_empty()))?;
         }
         for heading in &self.headings {
@@ -184,7 +197,7 @@ impl Nodes<'_, '_> {
         let object = ObjectId(node as u32);
         let class = graph.class_of(object);
         let size = clamped(graph.size(object));
-        if size == clamped(graph.class(class).instance_size) {
+        if size == self.class_sizes[class.index()] {
             out((class.0 << 1).cast_signed())?;
         } else {
             out((class.0 << 1 | 1).cast_signed())?;

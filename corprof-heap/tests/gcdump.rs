@@ -1,10 +1,16 @@
-//! `.gcdump` files, read as PerfView's `GCHeapDump`, `MemoryGraph` and `Deserializer` read them.
+//! `.gcdump` files, read as PerfView's `GCHeapDump`, `MemoryGraph` and `Deserializer` read them; and by Microsoft's dotnet-gcdump.
+//!
+//! `cargo xtask test` names a `dotnet` and dotnet-gcdump in CORPROF_GCDUMP, if it has them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
 
 mod support;
 
 use std::collections::BTreeMap;
+use std::env;
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
 
 use corprof_heap::{Dominators, GraphBuilder, HeapGraph, RootKind, gcdump};
 use fastrand::Rng;
@@ -77,6 +83,8 @@ struct Node {
     name: String,
     module: Option<String>,
     address: u64,
+    /// The size of its class.
+    class_size: i32,
     size: i32,
     children: Vec<usize>,
 }
@@ -110,7 +118,7 @@ fn read(bytes: &[u8]) -> Dump {
         let (name, type_size, module) = types[(kind >> 1) as usize].clone();
         let size = if kind & 1 == 1 { node.compressed() } else { type_size };
         let children = (0..node.compressed()).map(|_| (node.compressed() + index as i32) as usize).collect();
-        Node { name, module, address, size, children }
+        Node { name, module, address, class_size: type_size, size, children }
     };
     let nodes: Vec<Node> = labels.iter().zip(addresses).enumerate().map(node).collect();
     assert_eq!(nodes.iter().map(|node| i64::from(node.size)).sum::<i64>(), total);
@@ -164,6 +172,11 @@ fn every_object_reference_and_root_is_there() {
             let expected = graph.references(object).chain(live.map(|pair| pair.value)).map(|to| to.index());
             assert_eq!(node.children, expected.collect::<Vec<_>>());
         }
+        let mut first_sizes = BTreeMap::new();
+        for (object, node) in graph.objects().zip(&dump.nodes) {
+            let first = first_sizes.entry(graph.class_of(object)).or_insert(node.size);
+            assert_eq!(node.class_size, *first);
+        }
         let root = &dump.nodes[dump.root];
         assert_eq!((&*root.name, root.address, root.size), ("[.NET Roots]", 0, 0));
         let mut below: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -211,4 +224,48 @@ fn names_sizes_and_the_time_come_back() {
     assert_eq!(names, expected);
     let children: Vec<_> = dump.nodes.iter().map(|node| node.children.clone()).collect();
     assert_eq!(children, [vec![], vec![], vec![0], vec![2], vec![3]]);
+}
+
+/// The report of dotnet-gcdump about the file. None without dotnet-gcdump.
+fn report(file: &Path) -> Option<String> {
+    let Some(programs) = env::var_os("CORPROF_GCDUMP") else {
+        eprintln!("skipped: there is no dotnet-gcdump in CORPROF_GCDUMP");
+        return None;
+    };
+    let programs: Vec<_> = env::split_paths(&programs).collect();
+    let [host, tool] = &programs[..] else { panic!("not a host and a tool: {programs:?}") };
+    let mut command = Command::new(host);
+    command.arg("exec").arg(tool).arg("report").arg(file).env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    Some(stdout)
+}
+
+#[test]
+fn dotnet_gcdump_shows_each_class() {
+    let mut builder = GraphBuilder::new("shop");
+    builder.set_taken(1_795_371_907_000);
+    // As a dump over the diagnostics port has them: without sizes of classes.
+    builder.class(1, "Shop.Basket", "Shop", 0);
+    builder.class(2, "System.String", "System.Private.CoreLib", 0);
+    for index in 0..5 {
+        builder.object(0x1000 + index * 0x100, 1, 40);
+    }
+    builder.object(0x8000, 2, 64);
+    builder.object(0x8100, 2, 72);
+    builder.root(0x1000, RootKind::Static, Some("Shop.all"));
+    let graph = builder.finish().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("shop.gcdump");
+    gcdump::write(&Dominators::of(&graph), 4711, File::create(&file).unwrap()).unwrap();
+
+    let Some(report) = report(&file) else { return };
+    let total = 5 * 40 + 64 + 72;
+    assert!(report.contains(&format!("{total}  GC Heap bytes")), "{report}");
+    for (size, count, name) in [(40, 5, "Shop.Basket"), (64, 2, "System.String")] {
+        let line = report.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name}: {report}"));
+        let words: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(words[..3], [size.to_string().as_str(), count.to_string().as_str(), name], "{report}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -17,6 +17,7 @@ use crate::signals::{Forwarding, Interrupt};
 enum Event {
     Ended,
     Signal(i32),
+    Woken,
 }
 
 /// A running application. As long as this value exists, signals do not end this process: they go to the application.
@@ -24,6 +25,8 @@ pub struct Application {
     child: Child,
     interrupt: Interrupt,
     events: Receiver<Event>,
+    /// For [`Application::waker`].
+    sender: Sender<Event>,
     status: Option<ExitStatus>,
     _forwarding: Forwarding,
 }
@@ -35,7 +38,9 @@ pub enum Wait {
     Ended(ExitStatus),
     /// A signal has come, and was passed on; with [`Interrupt::Stop`]: Ctrl-C or SIGTERM has come, and was not passed on.
     Signal,
-    /// Neither has happened.
+    /// Another thread has ended the wait, by [`Application::waker`].
+    Woken,
+    /// Nothing of this has happened.
     TimedOut,
 }
 
@@ -54,14 +59,22 @@ impl Application {
             let code = if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_START };
             Failure::new(code, anyhow!("cannot start {}: {error}", program.display()))
         })?;
-        running::at_end(&child, move || _ = sender.send(Event::Ended)).context("cannot watch the application")?;
-        Ok(Self { child, interrupt, events, status: None, _forwarding: forwarding })
+        let at_end = sender.clone();
+        running::at_end(&child, move || _ = at_end.send(Event::Ended)).context("cannot watch the application")?;
+        Ok(Self { child, interrupt, events, sender, status: None, _forwarding: forwarding })
     }
 
     /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// A function for another thread, which ends a wait.
+    pub fn waker(&self) -> impl Fn() + Send + use<> {
+        let sender = self.sender.clone();
+        // After the end of the application there is no receiver.
+        move || _ = sender.send(Event::Woken)
     }
 
     /// Waits for the end of the application or a signal, at most for `limit`.
@@ -82,6 +95,7 @@ impl Application {
                 }
                 Ok(Event::Signal(signal)) if self.interrupt.pass_on(signal, self.id()) => return Ok(Wait::Signal),
                 Ok(Event::Signal(_)) => {}
+                Ok(Event::Woken) => return Ok(Wait::Woken),
                 Err(_) => return Ok(Wait::TimedOut),
             }
         }

@@ -15,6 +15,7 @@ use crate::exit::{self, Failure};
 use crate::image::{self, Image};
 use crate::processes;
 use crate::signals::Interrupt;
+use crate::starts::Starts;
 use crate::stop::Stop;
 use crate::witness::{self, Testimony, Verdict, Witness};
 
@@ -53,6 +54,15 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
+/// Gives the process of the tests under `dotnet test` (VSTest) time to end, unless the user has set it. By default it is killed 100 ms
+/// after the last test, in which a profiler cannot write its file.
+fn let_test_host_end(changes: &mut Changes) {
+    const MILLISECONDS: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
+    if value_of(changes, MILLISECONDS).is_none() {
+        changes.insert(MILLISECONDS.to_owned(), Some("30000".into()));
+    }
+}
+
 impl Launch<'_> {
     /// Runs the application to its end, and reports on standard error which processes loaded the profilers.
     ///
@@ -78,13 +88,19 @@ impl Launch<'_> {
         for (name, value) in witness.iter().flat_map(Witness::variables) {
             changes.insert(name.to_owned(), Some(value));
         }
+        let_test_host_end(changes);
 
         let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
         let mut command = interrupt.command(&program);
         command.args(arguments);
         set(&mut command, changes);
         let application = Application::start(&mut command, &program, interrupt)?;
-        let watched = watch(application, &self.profilers, self.stop)?;
+        // The folder of messages has files of this application only; in the other, each runtime of the machine makes a socket.
+        let folder = match &witness {
+            Some(witness) => witness.folder().to_owned(),
+            None => value_of(&self.changes, "TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
+        };
+        let watched = watch(application, &self.profilers, self.stop, &folder)?;
         let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
         let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
         let Watched { status, pid, seen, is_interrupted } = watched;
@@ -222,36 +238,72 @@ struct Watched {
     is_interrupted: bool,
 }
 
-/// The interval between two looks at the mapped files: a runtime takes several times as long to start and end. It is also the
-/// interval between two looks for the file by which a profiler confirms that it has written.
+/// The interval between two looks for the file by which a profiler confirms that it has written.
 const LOOK: Duration = Duration::from_millis(10);
-/// A look is followed by this many times its own duration without one: on a busy machine looks take long.
-const PAUSE: u32 = 20;
 
-/// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children.
-fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>) -> Result<Watched> {
+/// When to look at the mapped files next. A runtime that starts maps its profilers soon afterwards, and nothing changes later: so
+/// the pauses between looks double, until the last, and then there are no more looks.
+#[derive(Debug)]
+struct Looks {
+    next: Option<Instant>,
+    pause: Duration,
+}
+
+impl Looks {
+    const FIRST: Duration = LOOK;
+    const LAST: Duration = Duration::from_secs(3);
+    /// A look is followed by this many times its own duration without one: on a busy machine looks take long.
+    const SHARE: u32 = 20;
+
+    /// A process starts.
+    fn starting(now: Instant) -> Self {
+        Self { next: Some(now + Self::FIRST), pause: Self::FIRST }
+    }
+
+    /// The time until the next look: very long without one.
+    fn left(&self, now: Instant) -> Duration {
+        self.next.map_or(Duration::MAX, |next| next.saturating_duration_since(now))
+    }
+
+    /// A look has ended that took this time.
+    fn done(&mut self, now: Instant, took: Duration) {
+        self.pause *= 2;
+        self.next = (self.pause <= Self::LAST).then(|| now + self.pause.max(took * Self::SHARE));
+    }
+}
+
+/// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children, whenever a
+/// runtime makes a file in `folder`.
+fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>, folder: &Path) -> Result<Watched> {
     let pid = application.id();
     let mut seen = Seen::default();
-    let mut next_look = Instant::now() + LOOK;
+    // Without it, only the first runtime is looked at, and those that run at Ctrl-C.
+    let _starts = Starts::watch(folder, application.waker()).ok();
+    let mut looks = Looks::starting(Instant::now());
     let mut stopping: Option<Stopping<'_>> = None;
     loop {
         let limit = match &stopping {
             Some(stopping) if !stopping.is_ended => LOOK,
-            _ => next_look.saturating_duration_since(Instant::now()),
+            _ => looks.left(Instant::now()),
         };
-        let is_signal = match application.wait(limit).context("cannot wait for the application")? {
+        let wait = application.wait(limit).context("cannot wait for the application")?;
+        let start = Instant::now();
+        let is_signal = match wait {
             Wait::Ended(status) => {
                 let is_interrupted = stopping.is_some();
                 return Ok(Watched { status, pid, seen, is_interrupted });
+            }
+            Wait::Woken => {
+                looks = Looks::starting(start);
+                false
             }
             Wait::Signal => true,
             Wait::TimedOut => false,
         };
         // The processes that have mapped the profiler when Ctrl-C comes are those that have to write.
-        if is_signal || Instant::now() >= next_look {
-            let start = Instant::now();
+        if is_signal || looks.left(start).is_zero() {
             seen.look(pid, profilers);
-            next_look = Instant::now() + LOOK.max(start.elapsed() * PAUSE);
+            looks.done(Instant::now(), start.elapsed());
         }
         match &mut stopping {
             Some(_) if is_signal => end(pid, true),
@@ -360,6 +412,36 @@ fn shown(pids: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_process_of_tests_has_time_to_end() {
+        const NAME: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
+        let mut changes = Changes::new();
+        let_test_host_end(&mut changes);
+        assert_eq!(changes[NAME], Some("30000".into()));
+        changes.insert(NAME.to_owned(), Some("5".into()));
+        let_test_host_end(&mut changes);
+        assert_eq!(changes[NAME], Some("5".into()), "the user's own");
+    }
+
+    #[test]
+    fn looks_end_soon_after_a_start() {
+        let start = Instant::now();
+        let mut now = start;
+        let mut looks = Looks::starting(start);
+        let mut count = 0;
+        while looks.next.is_some() {
+            now += looks.left(now);
+            looks.done(now, Duration::ZERO);
+            count += 1;
+        }
+        assert_eq!(count, 9);
+        assert!(now.duration_since(start) > Looks::LAST && now.duration_since(start) < 2 * Looks::LAST);
+        assert_eq!(looks.left(now), Duration::MAX);
+        let mut busy = Looks::starting(start);
+        busy.done(start, Duration::from_millis(50));
+        assert_eq!(busy.left(start), Duration::from_secs(1));
+    }
 
     #[test]
     fn a_dll_is_started_by_dotnet() {

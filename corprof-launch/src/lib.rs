@@ -43,5 +43,6 @@ pub mod processes;
 pub mod profiler;
 pub mod running;
 pub mod signals;
+mod starts;
 pub mod stop;
 pub mod witness;

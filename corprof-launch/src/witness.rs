@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use corprof_diagnostics::nettrace::Reader;
@@ -50,6 +51,11 @@ impl Witness {
     pub fn new() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("corprof-").tempdir();
         Ok(Self { folder: folder.context("cannot make a folder for the runtimes' messages")? })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The variables that make runtimes write into the folder.

@@ -304,12 +304,12 @@ fn live_on(name: &str, args: &Args) -> Result<Results> {
     Prepared::new(args, build(), runtimes, Tier::All)?.run(args, &PROGRAMS)
 }
 
-/// The tests in which viewers read back the files of corprof-export.
+/// The tests in which viewers read back the files of corprof-export and corprof-heap.
 fn viewers_read_back(args: &Args) -> Result<Results> {
     let selection = Selection {
         cargo: &["--workspace", "--features", "corprof-tests/live"],
-        expression: "package(corprof-export)",
-        otherwise: &["-p", "corprof-export"],
+        expression: "package(corprof-export) | (package(corprof-heap) & binary(gcdump))",
+        otherwise: &["-p", "corprof-export", "-p", "corprof-heap"],
         skipped: &[],
         filter: &args.filter,
         is_release: args.release,

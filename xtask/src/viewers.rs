@@ -1,4 +1,4 @@
-//! Viewers of profiles and declarations of formats, which read the output of corprof-export.
+//! Viewers of profiles and declarations of formats, which read the output of corprof-export and corprof-heap.
 
 use std::env;
 use std::ffi::OsString;
@@ -8,6 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::cache::Cache;
+use crate::folder::Folder;
+use crate::known;
 use crate::process::{self, announce, find_on_path, note};
 use crate::tools::{self, Packages};
 use crate::wheel::Wheel;
@@ -46,10 +48,15 @@ const OTLP: [(Wheel, &str); 2] = [
     ),
 ];
 
-/// The environment that passes the viewers to the tests of corprof-export. Leaves out a viewer that is missing and cannot be
+/// The environment that passes the viewers to the tests of corprof-export and corprof-heap. Leaves out a viewer that is missing and cannot be
 /// installed: its tests are then skipped, with a note.
 pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
-    let viewers = [("CORPROF_GO", go()), ("CORPROF_SPEEDSCOPE", speedscope()), ("CORPROF_OTLP", otlp())];
+    let viewers = [
+        ("CORPROF_GO", go()),
+        ("CORPROF_SPEEDSCOPE", speedscope()),
+        ("CORPROF_OTLP", otlp()),
+        ("CORPROF_GCDUMP", gcdump()),
+    ];
     let found = viewers.into_iter().filter_map(|(name, found)| match found {
         Ok(found) => Some((name, found)),
         Err(error) => {
@@ -87,4 +94,15 @@ fn otlp() -> Result<OsString> {
     let installed =
         OTLP.map(|(wheel, file)| wheel.install(&cache, &format!("{}-{}", wheel.package, wheel.version), file));
     Ok(env::join_paths(installed.into_iter().collect::<Result<Vec<_>>>()?)?)
+}
+
+/// The `dotnet` and the `dotnet-gcdump.dll` that it runs, both from the folder of runtimes.
+fn gcdump() -> Result<OsString> {
+    const ENTRY: &str = "dotnet-tools-linux";
+    let folder = Folder::find().filter(|folder| folder.has(ENTRY));
+    let folder = folder.with_context(|| format!("no {ENTRY}.tar.xz in the folder of runtimes"))?;
+    let cache = Cache::open()?;
+    let tool = folder.unpack(ENTRY, &cache)?.join("dotnet-gcdump").join("dotnet-gcdump.dll");
+    let host = known::here("10", &cache)?.host;
+    Ok(env::join_paths([host, tool])?)
 }

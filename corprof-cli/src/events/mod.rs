@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use corprof_diagnostics::nettrace::{self, FormatErrorKind, Reader};
+use corprof_diagnostics::nettrace::{self, Event, FormatErrorKind, Item, Reader, Sorter};
 use corprof_diagnostics::{EventPipeSession, KeywordSet, Level, Process, Provider, SessionConfig};
 
 use crate::exit::Outcome;
 use crate::signals;
 
-/// Print the events of a running process, decoded, as they happen.
+/// Print the events of a running process, decoded, as they happen, in order of time.
 ///
 /// Without --set and --provider, prints events of collections, exceptions, contention and the thread pool. Ctrl-C and the end of the
 /// process end the session. The last line counts lost events. An event that is unknown, or not written as it is described, is shown
@@ -117,6 +117,9 @@ impl FromStr for Source {
 /// The time between two checks for Ctrl-C and the end, in a session without events.
 const POLL: Duration = Duration::from_millis(200);
 
+/// The most lines that wait for older events of other threads.
+const HELD: usize = 100_000;
+
 /// The time limit for the runtime to end the session.
 const END: Duration = Duration::from_secs(60);
 
@@ -156,24 +159,35 @@ fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool,
     let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     let mut stopped: Option<Instant> = None;
     let mut printed = 0;
+    let mut lines = Sorter::new(HELD);
     loop {
-        match reader.next_event() {
+        let mut is_quiet = false;
+        match reader.next_item() {
             Ok(None) => break,
-            Ok(Some(event)) => {
-                let decoded = event.decoded();
-                let is_own = decoded.provider().name() == "Microsoft-DotNETCore-EventPipe";
-                let name = decoded.name();
-                if !is_own && (args.event.is_empty() || args.event.iter().any(|wanted| name == wanted.as_str())) {
-                    output::write(&event, &decoded, args.json, out)?;
-                    printed += 1;
+            Ok(Some(Item::Event(event))) => {
+                if event.is_sorted() {
+                    lines.release_before(event.ticks());
+                }
+                if let Some(line) = line(args, &event)? {
+                    lines.push(event.ticks(), line);
                 }
             }
-            Err(error) if error.is_timeout() => out.flush()?,
+            // A sequence point.
+            Ok(Some(_)) => lines.release(),
+            Err(error) if error.is_timeout() => {
+                // The runtime has written all that it had.
+                lines.release();
+                is_quiet = true;
+            }
             Err(nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
                 eprintln!("corprof: process {} has ended", args.pid);
                 break;
             }
             Err(error) => return Err(error).context("cannot read on"),
+        }
+        printed += print(&mut lines, out)?;
+        if is_quiet {
+            out.flush()?;
         }
         let is_time = stop.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
         match stopped {
@@ -185,8 +199,34 @@ fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool,
             _ => {}
         }
     }
+    lines.release();
+    printed += print(&mut lines, out)?;
     out.flush()?;
     Ok(printed)
+}
+
+/// The line of an event, if it is to be printed.
+fn line(args: &Args, event: &Event<'_>) -> Result<Option<Vec<u8>>> {
+    let decoded = event.decoded();
+    let is_own = decoded.provider().name() == "Microsoft-DotNETCore-EventPipe";
+    let name = decoded.name();
+    let is_wanted = args.event.is_empty() || args.event.iter().any(|wanted| name == wanted.as_str());
+    if is_own || !is_wanted {
+        return Ok(None);
+    }
+    let mut line = Vec::new();
+    output::write(event, &decoded, args.json, &mut line)?;
+    Ok(Some(line))
+}
+
+/// Prints the lines that are due, and returns their number.
+fn print(lines: &mut Sorter<Vec<u8>>, out: &mut impl Write) -> Result<u64> {
+    let mut count = 0;
+    for line in lines {
+        out.write_all(&line)?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -4,36 +4,79 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_diagnostics::events::views::{
-    BulkType, GcEnd, GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd, ModuleDCEnd,
-};
-use corprof_diagnostics::events::{Event, GcKind, GcReason, Provider as EventProvider};
-use corprof_diagnostics::nettrace::Reader;
+use corprof_diagnostics::events::Provider as EventProvider;
+use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
+use corprof_diagnostics::nettrace::{Event, Reader};
 use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig};
-use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
+use corprof_heap::{GraphBuilder, HeapGraph};
 
 use super::cost::Cost;
 use super::names::Names;
+use super::walks::{Walked, Walks};
 
 /// The time between two checks for Ctrl-C, in a session without events.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A silence of this length after the begin of a dump means that its end was lost.
+/// This long without a part of the heap, after the begin of a dump, means that its end was lost.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// A session lasts at most this many times the longest time without a part of the heap.
+const LONGEST: u32 = 10;
 
 /// Keywords of the rundown: modules, at the end of the session.
 const MODULES_AT_END: u64 = 0x8 | 0x100;
 
 /// A received dump.
 pub(super) struct Dump {
-    reader: BulkReader,
+    walked: Walked,
     names: Names,
     cost: Cost,
-    /// The collection that the dump is made in, and whether it has ended.
-    collection: Option<u32>,
-    has_ended: bool,
-    /// The time when the suspension of the application began.
-    stopped: Option<Duration>,
+}
+
+/// What a session has brought so far.
+struct Session {
+    walks: Walks,
+    names: Names,
+    clock: Clock,
+}
+
+/// The limits of a session. Events that are no part of the heap do not extend them: an application writes such events for ever.
+struct Clock {
+    timeout: Duration,
+    begin: Instant,
+    /// The time of the last part of the heap.
+    part: Option<Instant>,
+    /// The time when the runtime was requested to end the session.
+    stop: Option<Instant>,
+}
+
+impl Clock {
+    fn new(timeout: Duration, begin: Instant) -> Self {
+        Self { timeout, begin, part: None, stop: None }
+    }
+
+    /// Whether the end of the dump must have been lost.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.part.is_some_and(|part| now.duration_since(part) > SILENCE.min(self.timeout / 2))
+    }
+
+    /// Checks that no limit has passed.
+    fn check(&self, now: Instant) -> Result<()> {
+        let Self { timeout, begin, part, stop } = *self;
+        let last = stop.or(part).unwrap_or(begin);
+        let waiting = match (part, stop) {
+            (_, Some(_)) => "the session does not end",
+            (Some(_), None) => "in the middle of the dump",
+            (None, None) => "no dump begins",
+        };
+        ensure!(
+            now.duration_since(last) < timeout,
+            "the process has sent no part of the heap for {timeout:?}: {waiting}"
+        );
+        let longest = timeout.saturating_mul(LONGEST);
+        ensure!(now.duration_since(begin) < longest, "the dump takes longer than {longest:?}, and was thrown away");
+        Ok(())
+    }
 }
 
 impl Dump {
@@ -57,19 +100,15 @@ impl Dump {
             .with_rundown(rundown);
         let begin = Instant::now();
         forget_types(client, timeout)?;
-        let mut session = client.start_session(&config)?;
-        session.set_read_timeout(Some(POLL));
-        let builder = GraphBuilder::new(super::title(info));
-        let mut dump = Self {
-            reader: BulkReader::new(builder, is_64_bit),
+        let mut events = client.start_session(&config)?;
+        events.set_read_timeout(Some(POLL));
+        let mut reader = Reader::new(events);
+        let mut session = Session {
+            walks: Walks::new(super::title(info), is_64_bit),
             names: Names::default(),
-            cost: Cost::default(),
-            collection: None,
-            has_ended: false,
-            stopped: None,
+            clock: Clock::new(timeout, Instant::now()),
         };
-        let mut reader = Reader::new(session);
-        dump.read(&mut reader, timeout, stop)?;
+        session.read(&mut reader, stop)?;
         let stats = reader.stats();
         ensure!(
             stats.lost == 0,
@@ -77,91 +116,23 @@ impl Dump {
              {buffer_mb})",
             stats.lost
         );
-        ensure!(
-            dump.has_ended,
-            "the session ended before the dump did, and what came was thrown away: has the process ended, or did another tool end the \
-             session?"
-        );
-        dump.cost.bytes = stats.bytes;
-        dump.cost.collects_at_end = info.clr_major().is_some_and(|major| major < 10);
-        dump.cost.took = begin.elapsed();
-        Ok(dump)
-    }
-
-    fn read(&mut self, reader: &mut Reader<EventPipeSession>, timeout: Duration, stop: &AtomicBool) -> Result<()> {
-        let mut last = Instant::now();
-        let mut is_given_up = false;
-        loop {
-            match reader.next_event() {
-                Ok(None) => break,
-                Ok(Some(event)) => {
-                    self.event(&event.decoded(), event.since_start());
-                    last = Instant::now();
-                }
-                Err(error) if error.is_timeout() => {
-                    if !is_given_up && self.collection.is_some() && last.elapsed() > SILENCE.min(timeout / 2) {
-                        // Its end was lost: the counts show which other events were lost.
-                        reader.get_mut().stop()?;
-                        is_given_up = true;
-                        last = Instant::now();
-                    }
-                    let waiting =
-                        if self.collection.is_some() { "in the middle of the dump" } else { "no dump begins" };
-                    ensure!(last.elapsed() < timeout, "the process has sent nothing for {timeout:?}: {waiting}");
-                }
-                Err(error) => return Err(error).context("the dump is cut, and was thrown away"),
-            }
-            if stop.load(Ordering::Relaxed) {
-                // The connection closes, and the session with it.
-                bail!("the dump was stopped, and thrown away");
-            }
-            if self.has_ended {
-                reader.get_mut().stop()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event<'_>, when: Duration) {
-        if event.provider() == EventProvider::RUNDOWN {
-            if let Ok(module) = event.decode::<ModuleDCEnd<'_>>() {
-                self.names.module(&module);
-            }
-            return;
-        }
-        if event.provider() != EventProvider::RUNTIME {
-            return;
-        }
-        if let Ok(types) = event.decode::<BulkType<'_>>() {
-            self.names.add(types);
-        } else if let Ok(start) = event.decode::<GcStart>() {
-            if start.reason == GcReason::INDUCED && start.generation == 2 && start.kind != GcKind::BACKGROUND {
-                self.cost.collections += 1;
-                self.collection.get_or_insert(start.number);
-            }
-        } else if let Ok(end) = event.decode::<GcEnd>() {
-            self.has_ended |= self.collection == Some(end.number);
-        } else if event.decode::<GcSuspendBegin>().is_ok() {
-            self.stopped = Some(when);
-        } else if event.decode::<GcSuspendEnd>().is_ok() {
-            // Before this event some threads still run.
-            self.stopped = Some(when);
-        } else if event.decode::<GcRestartEnd>().is_ok() {
-            if let Some(since) = self.stopped.take() {
-                self.cost.pauses.push(when.saturating_sub(since));
-                // It is a blocking one: nobody runs before its end, which may have been lost.
-                self.has_ended |= self.collection.is_some();
-            }
-        } else if self.cost.collections < 2 {
-            // What comes in a second collection is a second dump: the one that ends the session.
-            if let Ok(id) = u16::try_from(event.id()) {
-                self.reader.event(id, event.payload());
-            }
-        }
+        let walked = session.walks.finish().context(
+            "the session ended before the dump did, and what came was thrown away: has the process ended, or did another tool end \
+             the session?",
+        )?;
+        let cost = Cost {
+            bytes: stats.bytes,
+            took: begin.elapsed(),
+            pauses: walked.pause.into_iter().collect(),
+            collections: 1,
+            collects_at_end: info.clr_major().is_some_and(|major| major < 10),
+            ..Cost::default()
+        };
+        Ok(Self { walked, names: session.names, cost })
     }
 
     pub(super) fn builder(&mut self) -> &mut GraphBuilder {
-        self.reader.builder()
+        self.walked.reader.builder()
     }
 
     /// The graph, if no part is missing or duplicate.
@@ -169,14 +140,14 @@ impl Dump {
     /// The names come from the files of process `pid`, too.
     pub(super) fn finish(mut self, pid: u32) -> Result<(HeapGraph, Cost)> {
         self.names.read_metadata(pid);
-        let builder = self.reader.builder();
+        let builder = self.walked.reader.builder();
         let undescribed: Vec<u64> = builder.undescribed_classes().collect();
         for key in undescribed {
             if let Some((name, module)) = self.names.of(key) {
                 builder.class(key, &name, &module, 0);
             }
         }
-        let graph = self.reader.finish()?;
+        let graph = self.walked.reader.finish()?;
         let losses = graph.losses();
         ensure!(
             !losses.is_cut(),
@@ -192,39 +163,83 @@ impl Dump {
     }
 }
 
+impl Session {
+    fn read(&mut self, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool) -> Result<()> {
+        loop {
+            match reader.next_event() {
+                Ok(None) => return Ok(()),
+                Ok(Some(event)) => self.event(&event),
+                Err(error) if error.is_timeout() => {}
+                Err(error) => return Err(error).context("the dump is cut, and was thrown away"),
+            }
+            if stop.load(Ordering::Relaxed) {
+                // The connection closes, and the session with it.
+                bail!("the dump was stopped, and thrown away");
+            }
+            let now = Instant::now();
+            self.clock.check(now)?;
+            // After a silence its end was lost: at the end of the session, the counts show what else was.
+            if self.clock.stop.is_none() && (self.walks.is_complete() || self.clock.is_silent(now)) {
+                reader.get_mut().stop()?;
+                self.clock.stop = Some(now);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        let decoded = event.decoded();
+        if decoded.provider() == EventProvider::RUNDOWN {
+            if let Ok(module) = decoded.decode::<ModuleDCEnd<'_>>() {
+                self.names.module(&module);
+            }
+            return;
+        }
+        if decoded.provider() != EventProvider::RUNTIME {
+            return;
+        }
+        if let Ok(types) = decoded.decode::<BulkType<'_>>() {
+            self.names.add(types);
+        } else if self.walks.event(&decoded, event.capture_thread(), event.since_start()) {
+            self.clock.part = Some(Instant::now());
+        }
+    }
+}
+
 /// Resets the runtime's record of reported type names: until a session ends, it reports each type once.
 fn forget_types(client: &Client, timeout: Duration) -> Result<()> {
     let config = SessionConfig::new([Provider::runtime(KeywordSet::PROFILER)]);
+    let begin = Instant::now();
     let mut session = client.start_session(&config)?;
     session.set_read_timeout(Some(timeout));
     session.stop()?;
     let mut reader = Reader::new(session);
-    while reader.next_event()?.is_some() {}
+    while reader.next_event()?.is_some() {
+        ensure!(begin.elapsed() < timeout, "the runtime does not end a session within {timeout:?}");
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use corprof_heap::BulkReader;
+
     use super::*;
 
     /// A dump of one object that a root holds, as the runtime's blocks.
     fn receive(dump: &mut Dump) {
         let block = |entries: &[u8]| [&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0][..], entries].concat();
         let object = [0x1000_u64, 24, 7, 0].map(u64::to_le_bytes).concat();
-        dump.reader.event(18, &block(&object));
+        dump.walked.reader.event(18, &block(&object));
         let root = [&0x1000_u64.to_le_bytes()[..], &[0; 13]].concat();
-        dump.reader.event(16, &block(&root));
+        dump.walked.reader.event(16, &block(&root));
     }
 
     #[test]
     fn two_mixed_dumps_are_refused() {
         let dump = || Dump {
-            reader: BulkReader::new(GraphBuilder::new("shop"), true),
+            walked: Walked { reader: BulkReader::new(GraphBuilder::new("shop"), true), pause: None },
             names: Names::default(),
             cost: Cost::default(),
-            collection: None,
-            has_ended: true,
-            stopped: None,
         };
         let mut one = dump();
         receive(&mut one);
@@ -237,5 +252,27 @@ mod tests {
             error.contains("another tool took a dump at the same time") && error.contains("take it again"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_session_has_limits_whatever_the_application_writes() {
+        let begin = Instant::now();
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let mut clock = Clock::new(Duration::from_secs(20), begin);
+        assert!(clock.check(after(19)).is_ok() && !clock.is_silent(after(19)));
+        assert!(clock.check(after(20)).unwrap_err().to_string().contains("no dump begins"));
+
+        clock.part = Some(after(19));
+        assert!(!clock.is_silent(after(29)) && clock.is_silent(after(30)));
+        assert!(clock.check(after(38)).is_ok());
+        assert!(clock.check(after(39)).unwrap_err().to_string().contains("in the middle of the dump"));
+
+        clock.stop = Some(after(30));
+        assert!(clock.check(after(49)).is_ok());
+        assert!(clock.check(after(50)).unwrap_err().to_string().contains("the session does not end"));
+
+        let endless = Clock { part: Some(after(199)), ..Clock::new(Duration::from_secs(20), begin) };
+        assert!(endless.check(after(199)).is_ok());
+        assert!(endless.check(after(200)).unwrap_err().to_string().contains("longer than 200s"));
     }
 }

@@ -5,6 +5,7 @@ mod dump;
 mod file;
 mod inside;
 mod names;
+mod walks;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -68,7 +69,7 @@ pub struct Args {
     #[arg(long, value_name = "MB")]
     buffer_mb: Option<u32>,
 
-    /// The longest time without data from the process, in seconds
+    /// The longest time without a part of the heap from the process, in seconds; the whole takes at most ten times as long
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
 }

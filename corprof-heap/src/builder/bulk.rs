@@ -110,6 +110,12 @@ impl BulkReader {
         }
     }
 
+    /// Whether the event `id` of `Microsoft-Windows-DotNETRuntime` belongs to a heap dump.
+    #[must_use]
+    pub fn reads(id: u16) -> bool {
+        matches!(id, id::NODE | id::EDGE | id::ROOT_EDGE | id::WEAK_TABLE_PAIR | id::ROOT_STATIC_VAR)
+    }
+
     /// Takes the payload of an event of `Microsoft-Windows-DotNETRuntime`. False if it is none of a heap dump's.
     pub fn event(&mut self, id: u16, payload: &[u8]) -> bool {
         let pointer = self.pointer;

@@ -14,6 +14,8 @@ const ARRAY: u64 = 40;
 const NODES: u64 = 200_000;
 /// Enough for a dump that is under way for a while.
 const MANY: u64 = 400_000;
+/// After this time without a part of the heap the command gives up the end of a dump.
+const SILENCE: Duration = Duration::from_secs(30);
 /// What the command says if it cannot attach.
 const OVER_PORT: &str = "no profiler can attach, so the runtime sends the heap over its port";
 
@@ -212,6 +214,28 @@ fn both_ways_tell_the_same() -> Result<()> {
             "nint[] [System.Private.CoreLib]",
         ] {
             ensure!(inside.contains_key(class), "{runtime}: {class}: {:?}", inside.keys());
+        }
+    }
+    Ok(())
+}
+
+/// Its threads write the start of a collection after its end, into other blocks of the session.
+#[test]
+fn the_server_collector_sends_its_heap_each_time() -> Result<()> {
+    for runtime in runtimes()? {
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("heap.json");
+        let mut run = Run::new(&runtime, "Heap").args(["1000"]).command()?;
+        // A heap and a thread for each of two processors, on a machine with one as well.
+        run.env("DOTNET_gcServer", "1").env("DOTNET_PROCESSOR_COUNT", "2").env("DOTNET_GCHeapCount", "2");
+        let program = Program::start(run)?;
+        program.expect("ready")?;
+        for _ in 0..5 {
+            let begin = Instant::now();
+            let told = snapshot(&program, &file, &["--session"])?;
+            ensure!(told.contains("1 collection was forced; the application stood still for"), "{runtime}: {told}");
+            ensure!(class(&report(&file)?, "Node")?.0 == 1000, "{runtime}: {told}");
+            ensure!(begin.elapsed() < SILENCE, "{runtime}: {:?}: {told}", begin.elapsed());
         }
     }
     Ok(())
