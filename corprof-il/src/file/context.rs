@@ -9,6 +9,8 @@ use crate::verify::MethodContext;
 
 /// MethodImplAttributes: the runtime suspends it.
 const IMPL_ASYNC: u32 = 0x2000;
+/// MethodImplAttributes: its calls exclude each other.
+const IMPL_SYNCHRONIZED: u32 = 0x20;
 /// GenericParamAttributes: only reference types can stand for it.
 const REFERENCE_TYPE: u32 = 0x4;
 
@@ -18,7 +20,8 @@ impl InAssembly<'_> {
         let assembly = self.assembly();
         let row = method.token.token().row();
         let signature = MethodSignature::decode(assembly.blob(0x06, row, 4)?).ok()?;
-        let is_suspended = assembly.cell(0x06, row, 1)? & IMPL_ASYNC != 0;
+        let flags = assembly.cell(0x06, row, 1)?;
+        let is_suspended = flags & IMPL_ASYNC != 0;
         let returns = is_suspended.then(|| self.awaited(&signature.return_type)).flatten();
         let owner = assembly.owner_of(5, row).map(|row| TypeDef::from_raw(TypeDef::NIL.as_raw() | row));
         let mut references = self.references(method.token.token(), Type::MethodParameter);
@@ -28,7 +31,14 @@ impl InAssembly<'_> {
         let type_parameters =
             owner.map_or(0, |owner| assembly.generic_parameters.get(&owner.token()).map_or(0, Vec::len));
         let type_parameters = u32::try_from(type_parameters).ok();
-        Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references, type_parameters })
+        Some(MethodContext {
+            owner: owner.map(TypeDefOrRef::Def),
+            signature,
+            returns,
+            references,
+            type_parameters,
+            is_synchronized: flags & IMPL_SYNCHRONIZED != 0,
+        })
     }
 
     /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`. The

@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::assembly::Assembly;
 use super::schema::{IMPLEMENTATION, MEMBER_REF_PARENT, METHOD_DEF_OR_REF, RESOLUTION_SCOPE};
-use crate::signature::{MethodSignature, Signature, Type};
-use crate::token::{Table, Token, TypeDef, TypeDefOrRef};
-use crate::verify::{Category, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown};
+use crate::signature::{MethodSignature, Primitive, Signature, Type};
+use crate::token::{Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+use crate::verify::{Category, Dispatch, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system};
 
 /// Assemblies that name each other's types.
 #[derive(Debug, Default)]
@@ -21,12 +21,12 @@ pub struct Assemblies {
 pub struct InAssembly<'a> {
     set: &'a Assemblies,
     assembly: &'a Assembly,
-    number: usize,
+    pub(super) number: usize,
 }
 
 /// What the definition of a method says of its calls.
 #[derive(Clone, Copy)]
-struct Dispatch {
+struct Calls {
     is_virtual: bool,
     is_abstract: bool,
 }
@@ -37,7 +37,7 @@ const MOST_HOPS: usize = 16;
 const STATIC_FIELD: u32 = 0x10;
 const STATIC_METHOD: u32 = 0x10;
 const VIRTUAL_METHOD: u32 = 0x40;
-const ABSTRACT_METHOD: u32 = 0x400;
+pub(super) const ABSTRACT_METHOD: u32 = 0x400;
 /// TypeAttributes: no object can be made of it. Interfaces have it as well.
 const ABSTRACT_TYPE: u32 = 0x80;
 /// TypeAttributes: it is an interface.
@@ -120,7 +120,7 @@ impl<'a> InAssembly<'a> {
     }
 
     /// The definition that a token of a type names, and the assembly that has it.
-    fn named(&self, token: Token) -> Option<(Self, u32)> {
+    pub(super) fn named(&self, token: Token) -> Option<(Self, u32)> {
         match token.table()? {
             Table::TypeDef => Some((*self, token.row())),
             Table::TypeRef => self.definition_of(token.row()),
@@ -185,7 +185,13 @@ impl<'a> InAssembly<'a> {
         }
         let well_known = (is_top && space == "System").then(|| WellKnown::from_name(name)).flatten();
         let identity = 1 << 63 | hasher.finish();
-        Some(TypeInfo { identity, category: Category::Unknown, well_known })
+        let token = Token::from_raw(TypeRef::NIL.as_raw() | row);
+        let category = match self.assembly.is_value_by_signatures(token) {
+            Some(true) => Category::ValueOrEnum,
+            Some(false) => Category::Reference,
+            None => Category::Unknown,
+        };
+        Some(TypeInfo { identity, category, well_known })
     }
 
     fn member(&self, token: Token) -> Option<(Option<TypeDefOrRef>, Token)> {
@@ -228,7 +234,7 @@ impl<'a> InAssembly<'a> {
 
     /// How a method that is named here is called, if its definition is found. Overloads are taken to be alike, but static ones
     /// and others; of overloads that are not all abstract, none is.
-    fn dispatch(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Dispatch> {
+    fn calls(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Calls> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;
         let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
@@ -239,10 +245,7 @@ impl<'a> InAssembly<'a> {
         let mut methods = (first..end).take(1 << 16).filter(is_it).map(flags);
         let one = methods.next()?;
         let is_abstract = |flags: u32| flags & ABSTRACT_METHOD != 0;
-        Some(Dispatch {
-            is_virtual: one & VIRTUAL_METHOD != 0,
-            is_abstract: is_abstract(one) && methods.all(is_abstract),
-        })
+        Some(Calls { is_virtual: one & VIRTUAL_METHOD != 0, is_abstract: is_abstract(one) && methods.all(is_abstract) })
     }
 }
 
@@ -279,7 +282,7 @@ impl Resolve for InAssembly<'_> {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                let found = self.dispatch(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
+                let found = self.calls(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
                 Some(MethodInfo {
                     owner,
                     signature,
@@ -345,5 +348,27 @@ impl Resolve for InAssembly<'_> {
 
     fn delegate(&self, token: Token) -> Option<MethodSignature> {
         self.invoke_of(token)
+    }
+
+    fn is_by_ref_like(&self, token: Token) -> bool {
+        match self.named(token) {
+            Some((there, row)) => there.assembly.ref_structs.contains(&row),
+            None => {
+                let name = self.name_of(token);
+                name.is_some_and(|(space, name)| space == "System" && is_ref_struct_of_system(&name))
+            }
+        }
+    }
+
+    fn dispatch(&self, value_type: Option<Token>, method: Token) -> Dispatch {
+        self.dispatch_on(value_type, method).unwrap_or(Dispatch::Unknown)
+    }
+
+    fn native_int(&self) -> Option<Primitive> {
+        self.assembly.native_int()
+    }
+
+    fn has_varargs(&self) -> bool {
+        cfg!(windows) || self.assembly.has_native_code()
     }
 }
