@@ -234,3 +234,14 @@ fn an_assembly_alone_knows_value_types_by_its_signatures() {
         }
     }
 }
+
+#[test]
+fn a_reference_assembly_says_so() {
+    let cache = std::env::home_dir().unwrap_or_default().join(".cache/corprof");
+    let compilers = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
+    let references = compilers.map(|path| path.join("csharp/ref/8.0/System.Linq.dll"));
+    for path in references.filter(|path| path.exists()) {
+        assert!(Assembly::open(path).unwrap().is_reference());
+    }
+    assert!(corpus().iter().all(|here| !here.assembly().is_reference()));
+}

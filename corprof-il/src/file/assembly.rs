@@ -41,6 +41,7 @@ pub struct Assembly {
     pub(super) interfaces: HashMap<u32, Vec<Token>>,
     /// The rows of the types that are `ref struct`s.
     pub(super) ref_structs: HashSet<u32>,
+    is_reference: bool,
     /// Of the types that signatures name, whether they are value types; found when it is first asked for.
     named: OnceLock<HashMap<Token, bool>>,
 }
@@ -110,6 +111,7 @@ impl Assembly {
             constraints: HashMap::new(),
             interfaces: HashMap::new(),
             ref_structs: HashSet::new(),
+            is_reference: false,
             named: OnceLock::new(),
         };
         let name = assembly.metadata.string(&assembly.bytes, 0x20, 1, 7);
@@ -154,19 +156,29 @@ impl Assembly {
             }
         }
         for row in 1..=assembly.metadata.rows(Table::CustomAttribute) {
-            if let Some(ty) = assembly.ref_struct(row) {
-                assembly.ref_structs.insert(ty);
+            let parent =
+                assembly.metadata.coded(&assembly.bytes, 0x0c, row, 0, HAS_CUSTOM_ATTRIBUTE).unwrap_or_default();
+            match parent.table() {
+                Some(Table::TypeDef) if assembly.is_attribute(row, "IsByRefLikeAttribute") => {
+                    assembly.ref_structs.insert(parent.row());
+                }
+                Some(Table::Assembly) if assembly.is_attribute(row, "ReferenceAssemblyAttribute") => {
+                    assembly.is_reference = true;
+                }
+                _ => {}
             }
         }
         Ok(assembly)
     }
 
-    /// The row of the type that has this custom attribute, if that makes it a `ref struct`.
-    fn ref_struct(&self, attribute: u32) -> Option<u32> {
-        let parent = self.metadata.coded(&self.bytes, 0x0c, attribute, 0, HAS_CUSTOM_ATTRIBUTE)?;
-        if parent.table() != Some(Table::TypeDef) {
-            return None;
-        }
+    /// Whether a custom attribute is of this class in `System.Runtime.CompilerServices`.
+    fn is_attribute(&self, attribute: u32, name: &str) -> bool {
+        let is_it = |class: (&str, &str)| class == ("System.Runtime.CompilerServices", name);
+        self.attribute_class(attribute).is_some_and(is_it)
+    }
+
+    /// The namespace and the name of a custom attribute's class.
+    fn attribute_class(&self, attribute: u32) -> Option<(&str, &str)> {
         let constructor = self.metadata.coded(&self.bytes, 0x0c, attribute, 1, CUSTOM_ATTRIBUTE_TYPE)?;
         let class = match constructor.table()? {
             Table::MethodDef => Token::from_raw(TypeDef::NIL.as_raw() | self.owner_of(5, constructor.row())?),
@@ -177,9 +189,7 @@ impl Assembly {
             Table::TypeRef => (0x01, 2),
             _ => return None,
         };
-        let is_it = self.string(table, class.row(), 1) == Some("IsByRefLikeAttribute")
-            && self.string(table, class.row(), space) == Some("System.Runtime.CompilerServices");
-        is_it.then_some(parent.row())
+        Some((self.string(table, class.row(), space)?, self.string(table, class.row(), 1)?))
     }
 
     /// Whether a type is a value type, as the signatures in this assembly have it; `None` if none names it, or they differ.
@@ -203,6 +213,11 @@ impl Assembly {
             }
         }
         found.into_iter().filter_map(|(token, is_value)| Some((token, is_value?))).collect()
+    }
+
+    /// Whether it is a reference assembly: compilers read it, and nothing runs its bodies.
+    pub const fn is_reference(&self) -> bool {
+        self.is_reference
     }
 
     /// Whether there is native code beside the IL, as compilers of C++/CLI make it. Only Windows runs such an assembly.

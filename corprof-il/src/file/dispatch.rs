@@ -41,7 +41,8 @@ impl InAssembly<'_> {
         Some(if is_own { Dispatch::Own } else { Dispatch::Unrelated })
     }
 
-    fn definition_of_owner(&self, owner: TypeDefOrRef) -> Option<(Self, u32)> {
+    /// The definition of a member's owner, without the arguments of a generic one.
+    pub(super) fn definition_of_owner(&self, owner: TypeDefOrRef) -> Option<(Self, u32)> {
         match owner {
             TypeDefOrRef::Spec(spec) => match self.type_spec(spec.token())?.unmodified() {
                 Type::Generic { definition, .. } => self.named(definition.token()),
@@ -75,7 +76,7 @@ impl InAssembly<'_> {
                     owner.is_abstract_method(interface, callee) || self.has_method(receiver, has_it, callee.parameters);
                 return Some(if is_own { Dispatch::Own } else { Dispatch::Boxed });
             }
-            if seen.len() > MOST_INTERFACES || !seen.insert((there.number, row)) {
+            if seen.len() > MOST_INTERFACES || !seen.insert((there.number(), row)) {
                 continue;
             }
             for token in there.assembly().interfaces.get(&row).into_iter().flatten() {

@@ -21,7 +21,7 @@ pub struct Assemblies {
 pub struct InAssembly<'a> {
     set: &'a Assemblies,
     assembly: &'a Assembly,
-    pub(super) number: usize,
+    number: usize,
 }
 
 /// What the definition of a method says of its calls.
@@ -49,10 +49,15 @@ impl Assemblies {
         Self::default()
     }
 
-    /// Adds an assembly; of two with the same name, the first one is found by name.
-    pub fn add(&mut self, assembly: Assembly) {
-        self.by_name.entry(assembly.name().to_owned()).or_insert(self.all.len());
+    /// Adds an assembly and returns its number, by which [`iter`](Self::iter) orders them. Of two with the same name, the first
+    /// one is found by name; one that is there already, byte for byte, is not added again.
+    pub fn add(&mut self, assembly: Assembly) -> usize {
+        let number = *self.by_name.entry(assembly.name().to_owned()).or_insert(self.all.len());
+        if self.all.get(number).is_some_and(|known| known.bytes == assembly.bytes) {
+            return number;
+        }
         self.all.push(assembly);
+        self.all.len() - 1
     }
 
     /// The assemblies of the set, each as the verifier asks for it.
@@ -64,10 +69,11 @@ impl Assemblies {
         Some(InAssembly { set: self, assembly: self.all.get(number)?, number })
     }
 
-    /// Finds a type by assembly and name, through forwards.
-    fn find(&self, assembly: &str, space: &str, name: &str) -> Option<(usize, u32)> {
+    /// Finds a type by assembly and name, through forwards. The assembly `from` finds itself by its own name.
+    fn find(&self, from: usize, assembly: &str, space: &str, name: &str) -> Option<(usize, u32)> {
         let key = (space.to_owned(), name.to_owned());
-        let mut number = *self.by_name.get(assembly)?;
+        let is_itself = self.all.get(from).is_some_and(|from| from.name() == assembly);
+        let mut number = if is_itself { from } else { *self.by_name.get(assembly)? };
         for _ in 0..MOST_HOPS {
             let here = self.all.get(number)?;
             if let Some(row) = here.types.get(&key) {
@@ -85,6 +91,24 @@ impl Assemblies {
 }
 
 impl<'a> InAssembly<'a> {
+    /// Its number in the set.
+    pub const fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The assembly of the set that defines the type that a token names, or whose method or field it names; `None` if the set
+    /// has no such type.
+    pub fn defined_in(&self, token: Token) -> Option<Self> {
+        let owner = match token.table()? {
+            Table::TypeDef | Table::MethodDef | Table::FieldDef => return Some(*self),
+            Table::TypeRef | Table::TypeSpec => TypeDefOrRef::from_token(token),
+            Table::MemberRef => self.member(token)?.0,
+            Table::MethodSpec => return self.defined_in(self.method_spec(token)?.0),
+            _ => return None,
+        };
+        self.definition_of_owner(owner?).map(|(there, _)| there)
+    }
+
     /// The assembly.
     pub const fn assembly(&self) -> &'a Assembly {
         self.assembly
@@ -99,7 +123,7 @@ impl<'a> InAssembly<'a> {
         let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
         let scope = self.assembly.metadata.coded(&self.assembly.bytes, 0x01, row, 0, RESOLUTION_SCOPE)?;
         match scope.table()? {
-            Table::AssemblyRef => self.set.find(self.assembly.string(0x23, scope.row(), 6)?, space, name),
+            Table::AssemblyRef => self.set.find(self.number, self.assembly.string(0x23, scope.row(), 6)?, space, name),
             Table::Module => {
                 let row = self.assembly.types.get(&(space.to_owned(), name.to_owned()))?;
                 Some((self.number, *row))
