@@ -56,7 +56,7 @@ impl Set {
         for path in files {
             match read(path) {
                 Ok(Content::Assembly(assembly)) => {
-                    set.add_meant(assembly, path);
+                    set.add_meant(*assembly, path);
                 }
                 Ok(Content::Application(assemblies)) => {
                     for (path, assembly) in assemblies {
@@ -120,7 +120,7 @@ impl Set {
 
 /// The content of a file.
 enum Content {
-    Assembly(Assembly),
+    Assembly(Box<Assembly>),
     /// A single-file application: its assemblies.
     Application(Vec<(PathBuf, Assembly)>),
     NotManaged,
@@ -128,7 +128,7 @@ enum Content {
 
 fn read(path: &Path) -> Result<Content> {
     match Assembly::open(path) {
-        Ok(assembly) => return Ok(Content::Assembly(assembly)),
+        Ok(assembly) => return Ok(Content::Assembly(Box::new(assembly))),
         Err(FileError::NoMetadata | FileError::Pe(_)) => {}
         Err(error) => return Err(error.into()),
     }
