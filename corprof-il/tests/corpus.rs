@@ -192,7 +192,8 @@ fn files_say_what_values_can_do() {
     assert_eq!(dispatch("System.Decimal", "System.Object::GetHashCode"), Dispatch::Own);
     assert_eq!(dispatch("System.Decimal", "System.Object::GetType"), Dispatch::Boxed);
     assert_eq!(dispatch("System.Decimal", "System.ValueType::ToString"), Dispatch::Own);
-    assert_eq!(dispatch("System.Decimal", "System.Decimal::ToByte"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.Decimal::Equals"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.Decimal::get_Scale"), Dispatch::Boxed);
     assert_eq!(dispatch("System.Decimal", "System.IFormattable::ToString"), Dispatch::Own);
     // By way of `INumber`, with an explicit implementation.
     assert_eq!(dispatch("System.Decimal", "System.IComparable::CompareTo"), Dispatch::Own);

@@ -22,6 +22,7 @@ const TAKES_NATIVE: u32 = 0x0600_0003; // static void (native int)
 const VARARG: u32 = 0x0600_0004; // static vararg void ()
 const TAKES_VOID: u32 = 0x0600_0005; // static void (void[])
 const OWN: u32 = 0x0600_0006; // instance void ()
+const TAKES_REF: u32 = 0x0600_0009; // static void (int32&)
 const BOXED: u32 = 0x0600_0007;
 const UNRELATED: u32 = 0x0600_0008;
 const OF_DATE: u32 = 0x0a00_0001; // instance void () of DATE
@@ -86,6 +87,7 @@ impl Resolve for Module {
         let mut signature = match token.as_raw() {
             STATIC | GENERIC | VARARG => signature(false, vec![]),
             TAKES_NATIVE => signature(false, vec![primitive(Primitive::NativeInt)]),
+            TAKES_REF => signature(false, vec![Type::ByRef(Box::new(primitive(Primitive::Int32)))]),
             TAKES_VOID => signature(false, vec![array(VOID)]),
             OWN | BOXED | UNRELATED | OF_DATE => signature(true, vec![]),
             _ => return None,
@@ -174,6 +176,17 @@ impl Module {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(|error| error.rule).collect(),
         }
+    }
+
+    /// The rules that a body breaks that takes the one value or the other.
+    fn joined(&self, first: Instruction, second: Instruction, end: Instruction) -> Vec<Rule> {
+        let mut body = body([plain(O::Ldc_I4_0), plain(O::Nop), first, plain(O::Nop), second, end, plain(O::Ret)]);
+        let ids: Vec<_> = body.iter().map(|(id, _)| id).collect();
+        for (at, opcode, to) in [(1, O::Brtrue_S, 4), (3, O::Br_S, 5)] {
+            let target = body.label_at(ids[to]).unwrap();
+            body.replace(ids[at], Instruction::with(opcode, Operand::Target(target)).unwrap()).unwrap();
+        }
+        self.rules_of(&body, &MethodContext::new(None, signature(false, vec![])))
     }
 
     /// The rules that a `static void` method with this body breaks, which has one generic parameter.
@@ -274,8 +287,38 @@ fn jmp_is_from_and_to_methods_that_are_not_generic() {
     assert_eq!(rules(STATIC, &generic), [Rule::BadJmp]);
     let of_generic = MethodContext { type_parameters: Some(1), ..method() };
     assert_eq!(rules(STATIC, &of_generic), [Rule::BadJmp]);
+    for (own, fits) in [(VOID, true), (primitive(Primitive::Int32), false)] {
+        let mut other = method();
+        other.signature.return_type = own;
+        assert_eq!(rules(STATIC, &other).is_empty(), fits);
+    }
     let synchronized = MethodContext { is_synchronized: true, ..method() };
     assert_eq!(rules(STATIC, &synchronized), [Rule::BadJmp]);
+}
+
+#[test]
+fn a_generic_method_is_called_by_its_method_spec() {
+    let rules = |code: Vec<Instruction>| Module::default().rules(code.into_iter().chain([plain(O::Ret)]));
+    assert_eq!(rules(vec![token(O::Call, GENERIC_OF_INT)]), []);
+    assert_eq!(rules(vec![token(O::Call, GENERIC)]), [Rule::BadType]);
+    assert_eq!(rules(vec![token(O::Ldftn, GENERIC), plain(O::Pop)]), [Rule::BadType]);
+    assert_eq!(rules(vec![plain(O::Ldnull), token(O::Ldvirtftn, GENERIC), plain(O::Pop)]), [Rule::BadType]);
+    assert_eq!(rules(vec![token(O::Ldtoken, GENERIC), plain(O::Pop)]), []);
+}
+
+#[test]
+fn elements_of_an_array_of_a_type_parameter_may_be_no_references() {
+    let rules = |of: Type, references: Vec<Type>| {
+        let module = Module::with_locals([array(of)]);
+        let mut method = MethodContext::new(None, signature(false, vec![]));
+        method.signature.generic_parameters = 1;
+        method.references = references;
+        let store = [Instruction::ldloc(0), plain(O::Ldc_I4_0), plain(O::Ldnull), plain(O::Stelem_Ref), plain(O::Ret)];
+        module.rules_of(&body(store), &method)
+    };
+    assert_eq!(rules(primitive(Primitive::Object), vec![]), []);
+    assert_eq!(rules(Type::MethodParameter(0), vec![]), [Rule::StackUnexpected]);
+    assert_eq!(rules(Type::MethodParameter(0), vec![Type::MethodParameter(0)]), []);
 }
 
 #[test]
@@ -366,16 +409,7 @@ fn a_value_type_that_is_not_at_hand_is_no_object() {
     }
     let store = vec![load(3), plain(O::Ldc_I4_0), plain(O::Ldnull), plain(O::Stelem_Ref)];
     assert_eq!(rules(store), [Rule::StackUnexpected]);
-    // Where two paths meet.
-    let joined = |first: Instruction, second: Instruction| {
-        let mut body = body([load(5), plain(O::Nop), first, plain(O::Nop), second, plain(O::Pop), plain(O::Ret)]);
-        let ids: Vec<_> = body.iter().map(|(id, _)| id).collect();
-        for (at, opcode, to) in [(1, O::Brtrue_S, 4), (3, O::Br_S, 5)] {
-            let target = body.label_at(ids[to]).unwrap();
-            body.replace(ids[at], Instruction::with(opcode, Operand::Target(target)).unwrap()).unwrap();
-        }
-        module.rules_of(&body, &MethodContext::new(None, signature(false, vec![])))
-    };
+    let joined = |first, second| module.joined(first, second, plain(O::Pop));
     assert_eq!(joined(load(0), load(0)), []);
     assert_eq!(joined(load(0), load(4)), []);
     assert_eq!(joined(load(0), load(5)), []);
@@ -409,6 +443,21 @@ fn an_int32_goes_where_a_native_int_is_wanted_and_a_smaller_one_to_no_parameter(
     assert_eq!(passed(vec![byte(), plain(O::Ldc_I4_0), plain(O::Ceq)]), []);
     // Elsewhere all are widened.
     assert_eq!(module.rules([byte(), Instruction::stloc(3), plain(O::Ret)]), []);
+}
+
+#[test]
+fn what_is_an_int32_on_one_path_is_no_managed_pointer() {
+    let module = Module::with_locals([
+        primitive(Primitive::Int32),
+        primitive(Primitive::NativeInt),
+        Type::ByRef(Box::new(primitive(Primitive::Int32))),
+    ]);
+    let passed = |first, second, to| module.joined(Instruction::ldloc(first), Instruction::ldloc(second), to);
+    assert_eq!(passed(0, 1, token(O::Call, TAKES_NATIVE)), []);
+    assert_eq!(passed(1, 1, token(O::Call, TAKES_REF)), []);
+    assert_eq!(passed(0, 1, token(O::Call, TAKES_REF)), [Rule::Assignment]);
+    assert_eq!(passed(1, 0, token(O::Call, TAKES_REF)), [Rule::Assignment]);
+    assert_eq!(passed(0, 2, plain(O::Pop)), [Rule::PathStackUnexpected]);
 }
 
 #[test]

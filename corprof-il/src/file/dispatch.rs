@@ -38,7 +38,11 @@ impl InAssembly<'_> {
             return Some(if is_own { Dispatch::Own } else { Dispatch::Boxed });
         }
         let is_own = receiver.is_some_and(|(there, receiver)| there.is_same(&owner) && receiver == row);
-        Some(if is_own { Dispatch::Own } else { Dispatch::Unrelated })
+        Some(match (is_own, info.is_virtual) {
+            (true, Some(false)) => Dispatch::Boxed,
+            (true, _) => Dispatch::Own,
+            (false, _) => Dispatch::Unrelated,
+        })
     }
 
     /// The definition of a member's owner, without the arguments of a generic one.

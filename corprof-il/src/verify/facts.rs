@@ -50,6 +50,8 @@ pub(super) struct Method {
     pub(super) has_this: bool,
     pub(super) parameters: Box<[Kind]>,
     pub(super) returns: Option<Kind>,
+    /// The type in the signature.
+    pub(super) return_type: Type,
     pub(super) is_constructor: bool,
     pub(super) is_abstract: bool,
     pub(super) is_virtual: Option<bool>,
@@ -59,6 +61,8 @@ pub(super) struct Method {
     pub(super) is_of_open: bool,
     /// Whether it is generic, or its owner is.
     pub(super) is_generic: bool,
+    /// Whether it is generic and has no arguments.
+    pub(super) is_open: bool,
     pub(super) is_vararg: bool,
     /// Whether `void` stands in the signature where no type of a value may be void.
     pub(super) has_misplaced_void: bool,
@@ -150,8 +154,10 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let is_generic = info.signature.generic_parameters > 0 || of_type.is_some();
         let has_misplaced_void = called.has_misplaced_void || spec.as_deref().is_some_and(Type::has_misplaced_void);
         let needs = Needs::of(spec.as_deref());
+        let is_open = of_method.is_none() && info.signature.generic_parameters > 0;
         Some(Method {
             is_constructor,
+            is_open,
             is_abstract,
             is_virtual,
             is_of_abstract,
@@ -187,12 +193,14 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             has_this,
             parameters,
             returns,
+            return_type: signature.return_type.clone(),
             is_constructor: false,
             is_abstract: false,
             is_virtual: None,
             is_of_abstract: false,
             is_of_open: false,
             is_generic: false,
+            is_open: false,
             is_vararg: signature.is_vararg(),
             has_misplaced_void: signature.has_misplaced_void(),
             needs: Needs::default(),
@@ -276,6 +284,8 @@ pub(super) struct Frame {
     pub(super) arguments: Vec<Kind>,
     pub(super) locals: Vec<Kind>,
     pub(super) returns: Option<Kind>,
+    /// The type in the signature.
+    pub(super) return_type: Type,
     pub(super) is_vararg: bool,
     pub(super) has_this: bool,
     /// Whether the method can be left by `jmp`.
@@ -358,6 +368,7 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             arguments: Vec::with_capacity(signature.parameters.len() + 1),
             locals: Vec::new(),
             returns: None,
+            return_type: signature.return_type.clone(),
             is_vararg: signature.is_vararg(),
             has_jmp: signature.generic_parameters == 0
                 && context.type_parameters.unwrap_or_default() == 0

@@ -20,12 +20,17 @@ pub(super) enum Kind {
     Int64,
     /// A native integer or an unmanaged pointer.
     Native,
+    /// A native integer on one path and an `int32` on another: a native integer, but not for a parameter that is a managed
+    /// pointer.
+    Mixed,
     Float,
     /// A managed pointer.
     Ref,
     Object,
     /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
     Values,
+    /// An array whose elements are of this generic parameter, so that they may be no references.
+    Elements(TypeId),
     /// The address of this method, as `ldftn` gives it: a native integer, but for the constructors of delegates.
     Function(Token),
     Value(TypeId),
@@ -69,8 +74,8 @@ impl Kind {
     pub(super) const fn plain(self) -> Self {
         match self {
             Self::Small => Self::Int32,
-            Self::Values => Self::Object,
-            Self::Function(_) => Self::Native,
+            Self::Values | Self::Elements(_) => Self::Object,
+            Self::Function(_) | Self::Mixed => Self::Native,
             other => other,
         }
     }
@@ -88,7 +93,7 @@ impl Kind {
     /// An array of elements of this kind.
     pub(super) const fn array(self) -> Self {
         match self {
-            Self::Object | Self::Values | Self::Unknown => Self::Object,
+            Self::Object | Self::Values | Self::Elements(_) | Self::Unknown => Self::Object,
             _ => Self::Values,
         }
     }
@@ -104,9 +109,14 @@ impl Kind {
             }
             (Self::Small, Self::Int32) | (Self::Int32, Self::Small) => Some(Self::Small),
             (Self::Small, other) | (other, Self::Small) => Self::Int32.merge(other),
-            (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Native),
+            (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Mixed),
+            (Self::Mixed, other) | (other, Self::Mixed) => {
+                matches!(other.plain(), Self::Int32 | Self::Native).then_some(Self::Mixed)
+            }
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
-            (Self::Object, Self::Values) | (Self::Values, Self::Object) => Some(Self::Object),
+            (Self::Object | Self::Values | Self::Elements(_), Self::Object | Self::Values | Self::Elements(_)) => {
+                Some(Self::Object)
+            }
             (Self::Function(_), other) | (other, Self::Function(_)) => Self::Native.merge(other.plain()),
             _ => None,
         }
@@ -181,11 +191,11 @@ impl Types {
         match kind {
             Kind::Int32 | Kind::Small => "int32".into(),
             Kind::Int64 => "int64".into(),
-            Kind::Native | Kind::Function(_) => "native int".into(),
+            Kind::Native | Kind::Function(_) | Kind::Mixed => "native int".into(),
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
             Kind::Object => "object".into(),
-            Kind::Values => "array of values".into(),
+            Kind::Values | Kind::Elements(_) => "array of values".into(),
             Kind::NAMELESS => "a value type".into(),
             Kind::Value(id) | Kind::Named(id) => self.names.get(id.0 as usize).cloned().unwrap_or_default(),
             Kind::Unknown => "unknown".into(),
@@ -252,9 +262,13 @@ impl Types {
     pub(super) fn kind<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Option<Kind> {
         Some(match ty {
             Type::Primitive(primitive) => return self.of_primitive(*primitive),
-            Type::SzArray(element) => match (element.unmodified(), scope.argument(element)) {
-                // It may stand for a reference type.
-                (Type::TypeParameter(_) | Type::MethodParameter(_), None) => Kind::Object,
+            Type::SzArray(element) => match (element.unmodified(), scope.argument(element.unmodified())) {
+                (Type::TypeParameter(_) | Type::MethodParameter(_), None) => {
+                    match self.value(resolve, element, scope) {
+                        Kind::Value(id) => Kind::Elements(id),
+                        _ => Kind::Object,
+                    }
+                }
                 _ => self.kind(resolve, element, scope).map_or(Kind::Object, Kind::array),
             },
             Type::Class(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => Kind::Object,

@@ -9,6 +9,7 @@ use super::stack::Flowing;
 use super::{GENERIC_PARAMETER, NO_VOID, Rule};
 use crate::body::{Instruction, Prefix};
 use crate::opcode::Opcode as O;
+use crate::signature::Type;
 use crate::token::{Table, Token};
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
@@ -27,6 +28,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// A method that is called, or whose address is taken.
     pub(super) fn method(&mut self, method: &Method) {
         self.member(method.is_of_open, method.has_misplaced_void, method.needs);
+        if method.is_open {
+            self.breach(Rule::BadType, "a generic method without arguments", "one with arguments, by a method spec");
+        }
         if method.is_vararg && !self.facts.resolve.has_varargs() {
             self.breach(Rule::VarArgUnsupported, "a method with a variable number of arguments", "Windows");
         }
@@ -153,6 +157,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 let found = "an integer smaller than int32";
                 self.breach(Rule::Assignment, found, "native int for the parameter, or conv.i before the call");
             }
+            if (exact, *kind) == (Some(Kind::Mixed), Kind::Ref) {
+                let found = "native int or, on another path, int32";
+                self.breach(Rule::Assignment, found, "managed pointer for the parameter");
+            }
         }
         let constrained = self.constrained(insn);
         let is_constrained = constrained.is_some();
@@ -256,7 +264,12 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         if method.is_generic {
             self.breach(Rule::BadJmp, "a generic method, or one of a generic type", "another one");
         }
-        if !is_same_this || own != &*method.parameters || self.frame.returns != method.returns {
+        // Runtimes compare what is returned, and not by the kind on the stack.
+        let is_same_result = match (self.frame.return_type.unmodified(), method.return_type.unmodified()) {
+            (Type::Class(_), Type::Class(_)) => true,
+            (own, other) => own == other,
+        };
+        if !is_same_this || own != &*method.parameters || !is_same_result {
             self.breach(Rule::BadJmp, "a method of another signature", "one of the same signature");
         }
     }

@@ -82,7 +82,8 @@ pub trait Resolve {
 pub enum Dispatch {
     /// The type has the method itself, which is called with the value's address.
     Own,
-    /// The method is of `Object`, `ValueType`, `Enum` or an interface, and the value is boxed first.
+    /// The value is boxed first: the method is of `Object`, `ValueType`, `Enum` or an interface, or it is the type's own and not
+    /// virtual.
     Boxed,
     /// The method is of another class or value type: no such value has it.
     Unrelated,

@@ -122,7 +122,8 @@ rules! {
     Assignment,
     /// A token names something of the table that the instruction takes.
     BadToken,
-    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one.
+    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one. Generic types and methods have
+    /// arguments.
     BadType,
     /// No value of a `ref struct` is boxed, by `box` or by a call of a method that it inherits.
     ByRefLikeBoxed,

@@ -396,7 +396,12 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// An array with elements of this kind, as far as that is known.
     fn pop_array(&mut self, of: Kind) {
         let array = self.pop_exact();
-        if array == Kind::Values && of.plain() == Kind::Object {
+        let has_values = match array {
+            Kind::Values => true,
+            Kind::Elements(parameter) => !self.frame.is_reference(Kind::Value(parameter)),
+            _ => false,
+        };
+        if has_values && of.plain() == Kind::Object {
             self.breach(Rule::StackUnexpected, "array of values", "an array of references");
         } else if !matches!(array.plain(), Kind::Object | Kind::Unknown) {
             let array = self.name(array);
