@@ -3,13 +3,15 @@
 //! Looks for assemblies in the folders of `CORPROF_IL_CORPUS` (separated by colons), else for .NET 8's in the cache.
 //! Finding none is said aloud, and is no failure. `CORPROF_IL_MUTANTS` says how often each body is mutated. Whole frameworks are for `corprof il check`.
 
+#![allow(clippy::unwrap_used, reason = "that is how it fails")]
+
 use std::path::PathBuf;
 
 use corprof_il::Body;
 use corprof_il::file::{Assemblies, Assembly, InAssembly};
 use corprof_il::signature::{MethodSignature, Signature, Type};
-use corprof_il::token::Table;
-use corprof_il::verify::Verifier;
+use corprof_il::token::{Table, Token, TypeDef, TypeRef};
+use corprof_il::verify::{Category, Dispatch, Resolve, Verifier};
 
 const SEED: u64 = 0x00c0_ffee;
 
@@ -158,4 +160,89 @@ fn damaged_files_are_refused_or_read() {
             }
         }
     }
+}
+
+/// The method of an assembly that has this name, the first of its overloads.
+fn method_called(here: &InAssembly<'_>, name: &str) -> Token {
+    let assembly = here.assembly();
+    let found = assembly.methods().find(|method| assembly.method_name(method.token) == name);
+    found.ok_or(name).unwrap().token.token()
+}
+
+/// The definition of a type.
+fn type_called(here: &InAssembly<'_>, name: &str) -> Token {
+    let tokens = (1..1 << 16).map(|row| TypeDef::from_raw(TypeDef::NIL.as_raw() | row));
+    let mut names = tokens.map_while(|token| Some((token, here.assembly().type_path(token)?)));
+    let found = names.find(|(_, path)| path.len() == 1 && path[0] == name);
+    found.ok_or(name).unwrap().0.token()
+}
+
+#[test]
+fn files_say_what_values_can_do() {
+    let set = corpus();
+    let Some(here) = set.iter().find(|here| here.assembly().name() == "System.Private.CoreLib") else { return };
+    let ty = |name| type_called(&here, name);
+    for name in ["System.Span`1", "System.ArgIterator", "System.TypedReference", "System.Text.SpanRuneEnumerator"] {
+        assert!(here.is_by_ref_like(ty(name)), "{name}");
+    }
+    for name in ["System.Decimal", "System.String", "System.Memory`1"] {
+        assert!(!here.is_by_ref_like(ty(name)), "{name}");
+    }
+    let dispatch = |name, method| here.dispatch(Some(ty(name)), method_called(&here, method));
+    assert_eq!(dispatch("System.Decimal", "System.Object::GetHashCode"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.Object::GetType"), Dispatch::Boxed);
+    assert_eq!(dispatch("System.Decimal", "System.ValueType::ToString"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.Decimal::Equals"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.Decimal::get_Scale"), Dispatch::Boxed);
+    assert_eq!(dispatch("System.Decimal", "System.IFormattable::ToString"), Dispatch::Own);
+    // By way of `INumber`, with an explicit implementation.
+    assert_eq!(dispatch("System.Decimal", "System.IComparable::CompareTo"), Dispatch::Own);
+    assert_eq!(dispatch("System.Decimal", "System.IDisposable::Dispose"), Dispatch::Boxed);
+    assert_eq!(dispatch("System.Decimal", "System.Text.StringBuilder::Clear"), Dispatch::Unrelated);
+    assert_eq!(dispatch("System.Decimal", "System.DateTime::ToLocalTime"), Dispatch::Unrelated);
+    let any = |method| here.dispatch(None, method_called(&here, method));
+    assert_eq!(any("System.Object::GetHashCode"), Dispatch::Unknown);
+    assert_eq!(any("System.IDisposable::Dispose"), Dispatch::Unknown);
+    assert_eq!(any("System.Text.StringBuilder::Clear"), Dispatch::Unrelated);
+    assert_eq!(here.native_int(), None);
+    assert!(!here.assembly().has_native_code());
+}
+
+/// In a running application a module is alone.
+#[test]
+fn an_assembly_alone_knows_value_types_by_its_signatures() {
+    for folder in folders() {
+        let Ok(assembly) = Assembly::open(folder.join("System.Net.Http.dll")) else { continue };
+        let mut set = Assemblies::new();
+        set.add(assembly);
+        for here in set.iter() {
+            let rows = (1..1 << 16).map(|row| Token::from_raw(TypeRef::NIL.as_raw() | row));
+            let references = rows.map_while(|token| Some((token, here.token_name(token)?)));
+            let category = |token| here.type_info(token).map(|info| info.category);
+            let all: Vec<_> = references.map(|(token, name)| (name, category(token))).collect();
+            let of = |wanted: &str| all.iter().find(|(name, _)| name.ends_with(wanted)).and_then(|(_, found)| *found);
+            assert_eq!(of("]System.DateTimeOffset"), Some(Category::ValueOrEnum));
+            assert_eq!(of("]System.IO.Stream"), Some(Category::Reference));
+            let mut verifier = Verifier::new(&here);
+            for (method, bytes) in bodies(&here, 3) {
+                let (body, _) = Body::parse_prefix(bytes).unwrap();
+                let name = || here.assembly().method_name(method.token);
+                let context = here.context(method).unwrap_or_else(|| panic!("{}: no signature", name()));
+                if let Err(errors) = verifier.verify(&body, &context) {
+                    panic!("{}: {}", name(), errors[0]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reference_assembly_says_so() {
+    let cache = std::env::home_dir().unwrap_or_default().join(".cache/corprof");
+    let compilers = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
+    let references = compilers.map(|path| path.join("csharp/ref/8.0/System.Linq.dll"));
+    for path in references.filter(|path| path.exists()) {
+        assert!(Assembly::open(path).unwrap().is_reference());
+    }
+    assert!(corpus().iter().all(|here| !here.assembly().is_reference()));
 }

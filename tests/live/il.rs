@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use corprof_tests::Runtime;
-use corprof_tests::mutants::{Plan, compare};
+use corprof_tests::mutants::{Plan, Source, compare};
 
 const SEED: u64 = 17;
 
@@ -42,19 +42,40 @@ fn agree(plan: &Plan, most_refused: f64) -> Result<()> {
 #[test]
 fn what_the_verifier_takes_is_compiled() -> Result<()> {
     // Of so few, the share that is refused is known to some per cent only.
-    agree(&Plan { mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 }, 0.5)
+    let source = Source::Mutated;
+    agree(&Plan { source, mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 }, 0.5)
+}
+
+#[test]
+fn what_is_made_for_the_verifier_is_compiled() -> Result<()> {
+    let source = Source::Generated;
+    agree(&Plan { source, mutants: 150, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 }, 0.0)
 }
 
 mod long {
     use super::*;
 
+    fn variable(name: &str) -> Option<u64> {
+        std::env::var(name).ok()?.parse().ok()
+    }
+
+    fn agree_on_many(source: Source) -> Result<()> {
+        let mutants = variable("CORPROF_IL_MUTANTS").and_then(|number| number.try_into().ok()).unwrap_or(100_000);
+        let seed = variable("CORPROF_IL_SEED").unwrap_or(SEED);
+        agree(&Plan { source, mutants, seed, assemblies: ASSEMBLIES, every_refused: 10 }, 0.4)
+    }
+
     /// 100,000 mutants, or as many as `CORPROF_IL_MUTANTS` says: `cargo xtask test --live-only -- --ignored il::`.
     #[test]
     #[ignore = "takes many minutes"]
     fn a_hundred_thousand_mutants() -> Result<()> {
-        let mutants =
-            std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(100_000);
-        let seed = std::env::var("CORPROF_IL_SEED").ok().and_then(|number| number.parse().ok()).unwrap_or(SEED);
-        agree(&Plan { mutants, seed, assemblies: ASSEMBLIES, every_refused: 10 }, 0.4)
+        agree_on_many(Source::Mutated)
+    }
+
+    /// As many bodies that are made from nothing.
+    #[test]
+    #[ignore = "takes many minutes"]
+    fn a_hundred_thousand_generated_bodies() -> Result<()> {
+        agree_on_many(Source::Generated)
     }
 }

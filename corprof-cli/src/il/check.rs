@@ -6,35 +6,36 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use corprof_il::Body;
 use corprof_il::file::{InAssembly, Method};
 use corprof_il::verify::{IlError, Rule, Verifier};
+use corprof_il::{Body, Prefix};
 use serde::Serialize;
 
-use super::set::Set;
+use super::set::{Meant, Set};
 use crate::exit::{self, Outcome};
 
 /// Check the method bodies of assemblies.
 ///
 /// Parses each body, encodes it again, compares the bytes, and verifies it. Prints each refusal with method, rule and offset, then
-/// the counts. Types of other assemblies are looked up in the same folder. The exit code is 1 if a body is refused, changed or
-/// unreadable.
+/// the counts. Types of other assemblies are looked up in the folders of --with, then in the same folder; a refusal says in which
+/// file. Of a single-file application, all assemblies are checked; reference assemblies are not, as nothing runs their bodies. The exit
+/// code is 1 if a body is refused, changed or unreadable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il check bin/Release/net10.0/App.dll
   corprof il check --with /usr/share/dotnet/shared/Microsoft.NETCore.App/10.0.0 App.dll
   corprof il check --json App.dll | jq 'select(.verdict != \"ok\")'")]
 pub struct Args {
-    /// Assemblies, or folders of them
+    /// Assemblies, single-file applications, or folders of them
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// A folder of assemblies for type look-ups only, such as the framework's
+    /// A folder of assemblies for type look-ups only, such as the framework's; it goes before the folder of the file
     #[arg(long, value_name = "FOLDER")]
     with: Vec<PathBuf>,
 
     /// Print a line of JSON for each method with a body: file, token, method, bytes, identical, verdict (ok, refused,
-    /// unreadable), and rule, offset and message of the first breach
+    /// unreadable), and rule, offset and message of the first breach, with the file in which the names in it were looked up
     #[arg(long)]
     json: bool,
 
@@ -69,19 +70,26 @@ struct Line<'a> {
     rule: Option<&'static str>,
     offset: Option<u32>,
     message: Option<String>,
+    looked_up_in: Option<&'a Path>,
 }
 
 /// The result for a body.
-struct Checked {
+struct Checked<'a> {
     bytes: usize,
     instructions: usize,
     is_identical: bool,
-    verdict: Verdict,
+    verdict: Verdict<'a>,
 }
 
-enum Verdict {
+/// A breach, and the file that defines what the instruction names, if it is another one.
+struct Breach<'a> {
+    error: IlError,
+    looked_up_in: Option<&'a Path>,
+}
+
+enum Verdict<'a> {
     Ok,
-    Refused(Vec<IlError>),
+    Refused(Vec<Breach<'a>>),
     Unreadable(String),
 }
 
@@ -94,11 +102,20 @@ pub(super) fn run(args: &Args) -> Outcome {
     let mut counts = Counts::default();
     let mut times = Times::default();
     for set in Set::open(&args.files, &args.with)? {
-        for (file, assembly) in set.meant() {
+        for meant in set.meant() {
             counts.assemblies += 1;
-            check(file, &assembly, args.json, &mut counts, &mut out)?;
+            let is_reference = meant.assembly.assembly().is_reference();
+            if is_reference && !args.json {
+                writeln!(out, "{}: a reference assembly, whose bodies nothing runs", meant.file.display())?;
+            } else if meant.is_bundled && !args.json {
+                writeln!(out, "{}: in a single-file application", meant.file.display())?;
+            }
+            if is_reference {
+                continue;
+            }
+            check(&set, &meant, args.json, &mut counts, &mut out)?;
             for _ in 0..args.rounds {
-                times.measure(&assembly);
+                times.measure(&meant.assembly);
             }
         }
     }
@@ -111,18 +128,13 @@ pub(super) fn run(args: &Args) -> Outcome {
     Ok(if is_sound { ExitCode::SUCCESS } else { exit::NO.into() })
 }
 
-fn check(
-    file: &Path,
-    here: &InAssembly<'_>,
-    is_json: bool,
-    counts: &mut Counts,
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn check(set: &Set, meant: &Meant<'_>, is_json: bool, counts: &mut Counts, out: &mut impl Write) -> io::Result<()> {
+    let Meant { file, assembly: here, .. } = meant;
     let assembly = here.assembly();
     let mut verifier = Verifier::new(here);
     for method in assembly.methods() {
         counts.methods += 1;
-        let Some(checked) = check_body(here, method, &mut verifier) else { continue };
+        let Some(checked) = check_body(set, here, method, &mut verifier) else { continue };
         counts.add(&checked);
         let name = assembly.method_name(method.token);
         if is_json {
@@ -138,12 +150,13 @@ fn check(
                     Verdict::Refused(_) => "refused",
                     Verdict::Unreadable(_) => "unreadable",
                 },
-                rule: errors.first().map(|error| error.rule.name()),
-                offset: errors.first().and_then(|error| error.offset),
+                rule: errors.first().map(|breach| breach.error.rule.name()),
+                offset: errors.first().and_then(|breach| breach.error.offset),
                 message: match &checked.verdict {
                     Verdict::Unreadable(why) => Some(why.clone()),
-                    _ => errors.first().map(IlError::to_string),
+                    _ => errors.first().map(|breach| breach.error.to_string()),
                 },
+                looked_up_in: errors.first().and_then(|breach| breach.looked_up_in),
             };
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
             continue;
@@ -152,8 +165,9 @@ fn check(
         match &checked.verdict {
             Verdict::Ok => {}
             Verdict::Refused(errors) => {
-                for error in errors {
-                    writeln!(out, "refused: {at}: {error}")?;
+                for Breach { error, looked_up_in } in errors {
+                    let place = looked_up_in.map(|file| format!(" (looked up in {})", file.display()));
+                    writeln!(out, "refused: {at}: {error}{}", place.unwrap_or_default())?;
                 }
             }
             Verdict::Unreadable(why) => writeln!(out, "unreadable: {at}: {why}")?,
@@ -166,7 +180,12 @@ fn check(
 }
 
 /// Checks the body of a method; nothing if it has none.
-fn check_body(here: &InAssembly<'_>, method: Method, verifier: &mut Verifier<'_, InAssembly<'_>>) -> Option<Checked> {
+fn check_body<'s>(
+    set: &'s Set,
+    here: &InAssembly<'_>,
+    method: Method,
+    verifier: &mut Verifier<'_, InAssembly<'_>>,
+) -> Option<Checked<'s>> {
     let unreadable = |why: String| {
         Some(Checked { bytes: 0, instructions: 0, is_identical: false, verdict: Verdict::Unreadable(why) })
     };
@@ -182,13 +201,31 @@ fn check_body(here: &InAssembly<'_>, method: Method, verifier: &mut Verifier<'_,
     let is_identical = body.encode().is_ok_and(|encoded| Some(encoded.as_slice()) == bytes.get(..length));
     let verdict = match verifier.verify(&body, &context) {
         Ok(_) => Verdict::Ok,
-        Err(errors) => Verdict::Refused(errors),
+        Err(errors) => {
+            let breach = |error| {
+                let looked_up_in = looked_up_in(set, here, &body, &error);
+                Breach { error, looked_up_in }
+            };
+            Verdict::Refused(errors.into_iter().map(breach).collect())
+        }
     };
     Some(Checked { bytes: length, instructions: body.count(), is_identical, verdict })
 }
 
+/// The file that defines what the refused instruction names, if it is another one.
+fn looked_up_in<'s>(set: &'s Set, here: &InAssembly<'_>, body: &Body, error: &IlError) -> Option<&'s Path> {
+    let insn = body.get(error.instruction?)?;
+    let of_prefix = insn.prefixes().iter().find_map(|prefix| match prefix {
+        Prefix::Constrained(token) => Some(*token),
+        _ => None,
+    });
+    let tokens = insn.token().into_iter().chain(of_prefix);
+    let there = tokens.filter_map(|token| here.defined_in(token)).find(|there| there.number() != here.number())?;
+    set.file(&there)
+}
+
 impl Counts {
-    fn add(&mut self, checked: &Checked) {
+    fn add(&mut self, checked: &Checked<'_>) {
         self.bodies += 1;
         self.bytes += checked.bytes;
         self.instructions += checked.instructions;
@@ -199,8 +236,8 @@ impl Counts {
             }
             Verdict::Refused(errors) => {
                 self.refused += 1;
-                if let Some(error) = errors.first() {
-                    *self.by_rule.entry(error.rule).or_default() += 1;
+                if let Some(breach) = errors.first() {
+                    *self.by_rule.entry(breach.error.rule).or_default() += 1;
                 }
             }
             Verdict::Ok => {}

@@ -46,11 +46,14 @@ const MOST: usize = 20;
 /// If the file cannot be read, the method does not exist, or it has no body.
 pub(super) fn run(args: &Args) -> Outcome {
     let sets = Set::open(std::slice::from_ref(&args.file), &args.with)?;
-    let (_, assembly) = sets.first().and_then(|set| set.meant().next()).context("there is no managed code in it")?;
-    let methods = find(&assembly, &args.method)?;
+    // A single-file application has several.
+    let assemblies: Vec<_> = sets.iter().flat_map(Set::meant).map(|meant| meant.assembly).collect();
+    let assembly = assemblies.iter().find(|assembly| find(assembly, &args.method).is_ok());
+    let assembly = assembly.or(assemblies.first()).context("there is no managed code in it")?;
+    let methods = find(assembly, &args.method)?;
     let mut out = io::stdout().lock();
     for method in methods {
-        writeln!(out, "{}", text(&assembly, method)?)?;
+        writeln!(out, "{}", text(assembly, method)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! `corprof il`: method bodies of assemblies, checked and shown, without a runtime.
 
+mod bundle;
 mod check;
 mod dump;
 mod set;

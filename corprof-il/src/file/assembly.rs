@@ -1,7 +1,8 @@
 //! One file: its methods, types and signatures.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use object::LittleEndian as LE;
 use object::pe;
@@ -9,9 +10,11 @@ use object::read::pe::{ImageNtHeaders, SectionTable};
 
 use super::FileError;
 use super::metadata::Metadata;
-use super::schema::{TYPE_DEF_OR_REF, TYPE_OR_METHOD_DEF};
-use crate::signature::{Primitive, Type};
-use crate::token::{MethodDef, Table, Token};
+use super::schema::{
+    CUSTOM_ATTRIBUTE_TYPE, HAS_CUSTOM_ATTRIBUTE, MEMBER_REF_PARENT, TYPE_DEF_OR_REF, TYPE_OR_METHOD_DEF,
+};
+use crate::signature::{Primitive, Signature, Type};
+use crate::token::{MethodDef, Table, Token, TypeDef, TypeDefOrRef};
 
 /// An assembly in memory.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub struct Assembly {
     pub(super) bytes: Vec<u8>,
     pub(super) metadata: Metadata,
     sections: Vec<Section>,
+    /// How wide native ints are, if there is native code as well, as compilers of C++/CLI make it.
+    native_width: Option<Width>,
     name: String,
     /// The types that are not nested, by namespace and name.
     pub(super) types: HashMap<(String, String), u32>,
@@ -32,6 +37,29 @@ pub struct Assembly {
     pub(super) generic_parameters: HashMap<Token, Vec<u32>>,
     /// The rows of the constraints of each generic parameter.
     pub(super) constraints: HashMap<u32, Vec<u32>>,
+    /// The interfaces that each type declares, by row.
+    pub(super) interfaces: HashMap<u32, Vec<Token>>,
+    /// The rows of the types that are `ref struct`s.
+    pub(super) ref_structs: HashSet<u32>,
+    is_reference: bool,
+    /// Of the types that signatures name, whether they are value types; found when it is first asked for.
+    named: OnceLock<HashMap<Token, bool>>,
+}
+
+/// The size of a native int.
+#[derive(Clone, Copy, Debug)]
+enum Width {
+    Bits32,
+    Bits64,
+}
+
+/// The parts of a PE file's headers that are needed.
+struct Headers {
+    sections: Vec<Section>,
+    /// Where the metadata begin in the file.
+    root: usize,
+    /// Whether there is no native code but that which was compiled from IL.
+    is_il: bool,
 }
 
 /// A section of a PE file: its address, its size in the file, and its offset there.
@@ -63,16 +91,17 @@ impl Assembly {
     /// # Errors
     /// As of [`Assembly::open`].
     pub fn parse(bytes: Vec<u8>) -> Result<Self, FileError> {
-        let (sections, root) = match object::FileKind::parse(&*bytes)? {
-            object::FileKind::Pe32 => find::<pe::ImageNtHeaders32>(&bytes)?,
-            object::FileKind::Pe64 => find::<pe::ImageNtHeaders64>(&bytes)?,
+        let (headers, width) = match object::FileKind::parse(&*bytes)? {
+            object::FileKind::Pe32 => (find::<pe::ImageNtHeaders32>(&bytes)?, Width::Bits32),
+            object::FileKind::Pe64 => (find::<pe::ImageNtHeaders64>(&bytes)?, Width::Bits64),
             _ => return Err(FileError::NoMetadata),
         };
-        let metadata = Metadata::read(&bytes, root)?;
+        let metadata = Metadata::read(&bytes, headers.root)?;
         let mut assembly = Self {
             bytes,
             metadata,
-            sections,
+            sections: headers.sections,
+            native_width: (!headers.is_il).then_some(width),
             name: String::new(),
             types: HashMap::new(),
             enclosing: HashMap::new(),
@@ -80,6 +109,10 @@ impl Assembly {
             exported: HashMap::new(),
             generic_parameters: HashMap::new(),
             constraints: HashMap::new(),
+            interfaces: HashMap::new(),
+            ref_structs: HashSet::new(),
+            is_reference: false,
+            named: OnceLock::new(),
         };
         let name = assembly.metadata.string(&assembly.bytes, 0x20, 1, 7);
         assembly.name = name.or_else(|| assembly.string(0x00, 1, 1)).unwrap_or_default().to_owned();
@@ -116,7 +149,89 @@ impl Assembly {
                 assembly.constraints.entry(parameter).or_default().push(row);
             }
         }
+        for row in 1..=assembly.metadata.rows(Table::InterfaceImpl) {
+            let interface = assembly.metadata.coded(&assembly.bytes, 0x09, row, 1, TYPE_DEF_OR_REF);
+            if let (Some(class), Some(interface)) = (assembly.cell(0x09, row, 0), interface) {
+                assembly.interfaces.entry(class).or_default().push(interface);
+            }
+        }
+        for row in 1..=assembly.metadata.rows(Table::CustomAttribute) {
+            let parent =
+                assembly.metadata.coded(&assembly.bytes, 0x0c, row, 0, HAS_CUSTOM_ATTRIBUTE).unwrap_or_default();
+            match parent.table() {
+                Some(Table::TypeDef) if assembly.is_attribute(row, "IsByRefLikeAttribute") => {
+                    assembly.ref_structs.insert(parent.row());
+                }
+                Some(Table::Assembly) if assembly.is_attribute(row, "ReferenceAssemblyAttribute") => {
+                    assembly.is_reference = true;
+                }
+                _ => {}
+            }
+        }
         Ok(assembly)
+    }
+
+    /// Whether a custom attribute is of this class in `System.Runtime.CompilerServices`.
+    fn is_attribute(&self, attribute: u32, name: &str) -> bool {
+        let is_it = |class: (&str, &str)| class == ("System.Runtime.CompilerServices", name);
+        self.attribute_class(attribute).is_some_and(is_it)
+    }
+
+    /// The namespace and the name of a custom attribute's class.
+    fn attribute_class(&self, attribute: u32) -> Option<(&str, &str)> {
+        let constructor = self.metadata.coded(&self.bytes, 0x0c, attribute, 1, CUSTOM_ATTRIBUTE_TYPE)?;
+        let class = match constructor.table()? {
+            Table::MethodDef => Token::from_raw(TypeDef::NIL.as_raw() | self.owner_of(5, constructor.row())?),
+            _ => self.metadata.coded(&self.bytes, 0x0a, constructor.row(), 0, MEMBER_REF_PARENT)?,
+        };
+        let (table, space) = match class.table()? {
+            Table::TypeDef => (0x02, 2),
+            Table::TypeRef => (0x01, 2),
+            _ => return None,
+        };
+        Some((self.string(table, class.row(), space)?, self.string(table, class.row(), 1)?))
+    }
+
+    /// Whether a type is a value type, as the signatures in this assembly have it; `None` if none names it, or they differ.
+    pub(super) fn is_value_by_signatures(&self, token: Token) -> Option<bool> {
+        self.named.get_or_init(|| self.named_in_signatures()).get(&token).copied()
+    }
+
+    fn named_in_signatures(&self) -> HashMap<Token, bool> {
+        let mut found: HashMap<Token, Option<bool>> = HashMap::new();
+        let mut add = |token: TypeDefOrRef, is_value: bool| {
+            let known = found.entry(token.token()).or_insert(Some(is_value));
+            *known = known.filter(|known| *known == is_value);
+        };
+        for (token, blob) in self.signatures() {
+            let decoded = match token.table() {
+                Some(Table::TypeSpec) => Type::decode(blob).map(Signature::Field),
+                _ => Signature::decode(blob),
+            };
+            if let Ok(signature) = decoded {
+                signature.for_each_named(&mut add);
+            }
+        }
+        found.into_iter().filter_map(|(token, is_value)| Some((token, is_value?))).collect()
+    }
+
+    /// Whether it is a reference assembly: compilers read it, and nothing runs its bodies.
+    pub const fn is_reference(&self) -> bool {
+        self.is_reference
+    }
+
+    /// Whether there is native code beside the IL, as compilers of C++/CLI make it. Only Windows runs such an assembly.
+    pub const fn has_native_code(&self) -> bool {
+        self.native_width.is_some()
+    }
+
+    /// The integer that is a native int on the only kind of processor that the assembly is for; `None` if it is for all.
+    pub(super) const fn native_int(&self) -> Option<Primitive> {
+        match self.native_width {
+            Some(Width::Bits32) => Some(Primitive::Int32),
+            Some(Width::Bits64) => Some(Primitive::Int64),
+            None => None,
+        }
     }
 
     pub(super) fn cell(&self, table: u8, row: u32, column: usize) -> Option<u32> {
@@ -239,9 +354,11 @@ const fn token(row: u32) -> MethodDef {
     MethodDef::from_raw(MethodDef::NIL.as_raw() | row)
 }
 
-/// The sections of a PE file, and where in it the metadata begin.
-fn find<Pe: ImageNtHeaders>(bytes: &[u8]) -> Result<(Vec<Section>, usize), FileError> {
+fn find<Pe: ImageNtHeaders>(bytes: &[u8]) -> Result<Headers, FileError> {
     const CLI_HEADER: usize = 14;
+    /// Flags of the CLI header: nothing but IL, or IL with what was compiled from it.
+    const IL_ONLY: u32 = 0x1;
+    const IL_LIBRARY: u32 = 0x4;
     let dos = pe::ImageDosHeader::parse(bytes)?;
     let mut offset = dos.nt_headers_offset().into();
     let (headers, directories) = Pe::parse(bytes, &mut offset)?;
@@ -252,8 +369,12 @@ fn find<Pe: ImageNtHeaders>(bytes: &[u8]) -> Result<(Vec<Section>, usize), FileE
         return Err(FileError::NoMetadata);
     }
     let header = sections.pe_data_at(bytes, address).ok_or(FileError::NoMetadata)?;
-    let metadata: [u8; 4] = *header.get(8..).and_then(|rest| rest.first_chunk()).ok_or(FileError::NoMetadata)?;
-    let metadata = u32::from_le_bytes(metadata);
+    let word = |at: usize| {
+        let bytes = header.get(at..).and_then(|rest| rest.first_chunk::<4>());
+        bytes.map(|bytes| u32::from_le_bytes(*bytes)).ok_or(FileError::NoMetadata)
+    };
+    let metadata = word(8)?;
+    let is_il = word(16)? & (IL_ONLY | IL_LIBRARY) != 0;
     let mut list = Vec::new();
     let mut root = None;
     for section in sections.iter() {
@@ -264,5 +385,6 @@ fn find<Pe: ImageNtHeaders>(bytes: &[u8]) -> Result<(Vec<Section>, usize), FileE
         }
         list.push((address, size, start));
     }
-    Ok((list, root.ok_or(FileError::NoMetadata)? as usize))
+    let root = root.ok_or(FileError::NoMetadata)? as usize;
+    Ok(Headers { sections: list, root, is_il })
 }

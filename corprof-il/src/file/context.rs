@@ -9,8 +9,16 @@ use crate::verify::MethodContext;
 
 /// MethodImplAttributes: the runtime suspends it.
 const IMPL_ASYNC: u32 = 0x2000;
+/// MethodImplAttributes: its calls exclude each other.
+const IMPL_SYNCHRONIZED: u32 = 0x20;
 /// GenericParamAttributes: only reference types can stand for it.
 const REFERENCE_TYPE: u32 = 0x4;
+
+/// So many generic parameters of a type or method are looked at.
+const MOST_PARAMETERS: usize = 1 << 8;
+
+/// A generic parameter can be constrained by another, and that by a third; so often.
+const MOST_HOPS: usize = 16;
 
 impl InAssembly<'_> {
     /// The facts about a method that the verifier needs; `None` if its signature cannot be read.
@@ -18,17 +26,26 @@ impl InAssembly<'_> {
         let assembly = self.assembly();
         let row = method.token.token().row();
         let signature = MethodSignature::decode(assembly.blob(0x06, row, 4)?).ok()?;
-        let is_suspended = assembly.cell(0x06, row, 1)? & IMPL_ASYNC != 0;
+        let flags = assembly.cell(0x06, row, 1)?;
+        let is_suspended = flags & IMPL_ASYNC != 0;
         let returns = is_suspended.then(|| self.awaited(&signature.return_type)).flatten();
         let owner = assembly.owner_of(5, row).map(|row| TypeDef::from_raw(TypeDef::NIL.as_raw() | row));
-        let mut references = self.references(method.token.token(), Type::MethodParameter);
+        let mut parameters = self.parameters(method.token.token(), Type::MethodParameter);
         if let Some(owner) = owner {
-            references.extend(self.references(owner.token(), Type::TypeParameter));
+            parameters.extend(self.parameters(owner.token(), Type::TypeParameter));
         }
+        let references = self.references(&parameters);
         let type_parameters =
             owner.map_or(0, |owner| assembly.generic_parameters.get(&owner.token()).map_or(0, Vec::len));
         let type_parameters = u32::try_from(type_parameters).ok();
-        Some(MethodContext { owner: owner.map(TypeDefOrRef::Def), signature, returns, references, type_parameters })
+        Some(MethodContext {
+            owner: owner.map(TypeDefOrRef::Def),
+            signature,
+            returns,
+            references,
+            type_parameters,
+            is_synchronized: flags & IMPL_SYNCHRONIZED != 0,
+        })
     }
 
     /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`. The
@@ -45,25 +62,45 @@ impl InAssembly<'_> {
         is_task.then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
     }
 
-    /// The generic parameters of a type or method that only reference types can stand for.
-    fn references(&self, owner: Token, parameter: fn(u32) -> Type) -> Vec<Type> {
+    /// The generic parameters of a type or method, with their rows.
+    fn parameters(&self, owner: Token, parameter: fn(u32) -> Type) -> Vec<(Type, u32)> {
         let assembly = self.assembly();
         let rows = assembly.generic_parameters.get(&owner).map(Vec::as_slice).unwrap_or_default();
-        let found = rows.iter().filter(|row| {
-            let flags = assembly.cell(0x2a, **row, 1).unwrap_or_default();
-            let constraints = assembly.constraints.get(row).map(Vec::as_slice).unwrap_or_default();
-            flags & REFERENCE_TYPE != 0 || constraints.iter().any(|row| self.is_class_constraint(*row))
-        });
-        found.filter_map(|row| assembly.cell(0x2a, *row, 0)).map(parameter).collect()
+        let number = |row: &u32| assembly.cell(0x2a, *row, 0).map(|number| (parameter(number), *row));
+        rows.iter().take(MOST_PARAMETERS).filter_map(number).collect()
     }
 
-    /// Whether a constraint is a class that value types cannot extend.
-    fn is_class_constraint(&self, row: u32) -> bool {
+    /// Those that only reference types can stand for.
+    fn references(&self, parameters: &[(Type, u32)]) -> Vec<Type> {
+        let assembly = self.assembly();
+        let mut found: Vec<Type> = Vec::new();
+        // Each round finds those that are constrained to be of one that is known.
+        for _ in 0..MOST_HOPS {
+            let before = found.len();
+            for (parameter, row) in parameters {
+                let flags = assembly.cell(0x2a, *row, 1).unwrap_or_default();
+                let constraints = assembly.constraints.get(row).map(Vec::as_slice).unwrap_or_default();
+                let is_reference =
+                    flags & REFERENCE_TYPE != 0 || constraints.iter().any(|row| self.is_class_constraint(*row, &found));
+                if is_reference && !found.contains(parameter) {
+                    found.push(parameter.clone());
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether a constraint is a class that value types cannot extend, or one of these generic parameters.
+    fn is_class_constraint(&self, row: u32, references: &[Type]) -> bool {
         let assembly = self.assembly();
         let token = assembly.metadata.coded(&assembly.bytes, 0x2c, row, 1, TYPE_DEF_OR_REF).unwrap_or_default();
         let named = match token.table() {
             Some(Table::TypeSpec) => match assembly.blob(0x1b, token.row(), 0).map(Type::decode) {
                 Some(Ok(Type::Generic { value_type: false, definition, .. })) => definition.token(),
+                Some(Ok(ty)) => return references.contains(&ty),
                 _ => return false,
             },
             _ => token,

@@ -55,7 +55,7 @@ impl Metadata {
         let mut at = root.checked_add(16 + version).ok_or(CUT)?;
         let count = number(file, at + 2, 2).ok_or(CUT)?;
         at += 4;
-        let (mut strings, mut blobs, mut user_strings, mut tables) = (0..0, 0..0, 0..0, None);
+        let mut streams: Vec<(&[u8], Span)> = Vec::new();
         for _ in 0..count {
             let offset = number(file, at, 4).ok_or(CUT)? as usize;
             let size = number(file, at + 4, 4).ok_or(CUT)? as usize;
@@ -65,27 +65,36 @@ impl Metadata {
             let start = root.checked_add(offset).ok_or(CUT)?;
             let span = start..start.checked_add(size).ok_or(CUT)?;
             file.get(span.clone()).ok_or(CUT)?;
-            match name.get(..length).unwrap_or_default() {
-                b"#Strings" => strings = span,
-                b"#Blob" => blobs = span,
-                b"#US" => user_strings = span,
-                b"#~" | b"#-" => tables = Some(span),
-                _ => {}
-            }
+            streams.push((name.get(..length).unwrap_or_default(), span));
             at += 8 + (length + 1).next_multiple_of(4);
         }
-        let tables = tables.ok_or(FileError::Metadata("there are no tables"))?;
-        let tables = Self::layouts(file, tables)?;
-        Ok(Self { strings, blobs, user_strings, tables })
+        let mut of_tables = streams.iter().filter(|(name, _)| matches!(*name, b"#~" | b"#-"));
+        let (name, tables) = of_tables.next().ok_or(FileError::Metadata("there are no tables"))?;
+        if of_tables.next().is_some() {
+            return Err(FileError::Metadata("there are two streams of tables"));
+        }
+        // As .NET 10 does: of heaps with one name the last counts. Beside `#-` the first does, in any case.
+        let is_uncompressed = *name == b"#-";
+        let heap = |wanted: &[u8]| {
+            let is_it = |stream: &&(&[u8], Span)| stream.0 == wanted;
+            let is_alike = |stream: &&(&[u8], Span)| stream.0.eq_ignore_ascii_case(wanted);
+            let found = if is_uncompressed { streams.iter().find(is_alike) } else { streams.iter().rfind(is_it) };
+            found.map(|(_, span)| span.clone())
+        };
+        let is_wide = is_uncompressed && heap(b"#JTD").is_some();
+        Ok(Self {
+            strings: heap(b"#Strings").unwrap_or_default(),
+            blobs: heap(b"#Blob").unwrap_or_default(),
+            user_strings: heap(b"#US").unwrap_or_default(),
+            tables: Self::layouts(file, tables.clone(), is_wide)?,
+        })
     }
 
-    fn layouts(file: &[u8], span: Span) -> Result<Vec<Layout>, FileError> {
+    /// The tables in a stream. With `is_wide` all indices have four bytes.
+    fn layouts(file: &[u8], span: Span, is_wide: bool) -> Result<Vec<Layout>, FileError> {
         let heaps = number(file, span.start + 6, 1).ok_or(CUT)?;
         let low = u64::from(number(file, span.start + 8, 4).ok_or(CUT)?);
         let present = low | u64::from(number(file, span.start + 12, 4).ok_or(CUT)?) << 32;
-        if present >> TABLES != 0 {
-            return Err(FileError::Metadata("a table that is not known"));
-        }
         let mut at = span.start + 24;
         let mut tables = vec![Layout::default(); TABLES];
         for (table, layout) in tables.iter_mut().enumerate() {
@@ -94,6 +103,8 @@ impl Metadata {
                 at += 4;
             }
         }
+        // Tables of debug information come after all others, and nothing here needs them.
+        at += 4 * (present >> TABLES).count_ones() as usize;
         // A heap-size flag says that four bytes with nothing in them come before the rows.
         if heaps & 0x40 != 0 {
             at += 4;
@@ -104,7 +115,7 @@ impl Metadata {
         if indirect.iter().any(|table| count(*table) != 0) {
             return Err(FileError::Metadata("tables with indirections are not supported"));
         }
-        let wide = |is_wide: bool| if is_wide { 4 } else { 2 };
+        let wide = |is_large: bool| if is_wide || is_large { 4 } else { 2 };
         for (table, layout) in tables.iter_mut().enumerate() {
             let mut size = 0;
             for column in columns(table as u8) {

@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::assembly::Assembly;
 use super::schema::{IMPLEMENTATION, MEMBER_REF_PARENT, METHOD_DEF_OR_REF, RESOLUTION_SCOPE};
-use crate::signature::{MethodSignature, Signature, Type};
-use crate::token::{Table, Token, TypeDef, TypeDefOrRef};
-use crate::verify::{Category, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown};
+use crate::signature::{MethodSignature, Primitive, Signature, Type};
+use crate::token::{Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+use crate::verify::{Category, Dispatch, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system};
 
 /// Assemblies that name each other's types.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub struct InAssembly<'a> {
 
 /// What the definition of a method says of its calls.
 #[derive(Clone, Copy)]
-struct Dispatch {
+struct Calls {
     is_virtual: bool,
     is_abstract: bool,
 }
@@ -37,7 +37,7 @@ const MOST_HOPS: usize = 16;
 const STATIC_FIELD: u32 = 0x10;
 const STATIC_METHOD: u32 = 0x10;
 const VIRTUAL_METHOD: u32 = 0x40;
-const ABSTRACT_METHOD: u32 = 0x400;
+pub(super) const ABSTRACT_METHOD: u32 = 0x400;
 /// TypeAttributes: no object can be made of it. Interfaces have it as well.
 const ABSTRACT_TYPE: u32 = 0x80;
 /// TypeAttributes: it is an interface.
@@ -49,10 +49,15 @@ impl Assemblies {
         Self::default()
     }
 
-    /// Adds an assembly; of two with the same name, the first one is found by name.
-    pub fn add(&mut self, assembly: Assembly) {
-        self.by_name.entry(assembly.name().to_owned()).or_insert(self.all.len());
+    /// Adds an assembly and returns its number, by which [`iter`](Self::iter) orders them. Of two with the same name, the first
+    /// one is found by name; one that is there already, byte for byte, is not added again.
+    pub fn add(&mut self, assembly: Assembly) -> usize {
+        let number = *self.by_name.entry(assembly.name().to_owned()).or_insert(self.all.len());
+        if self.all.get(number).is_some_and(|known| known.bytes == assembly.bytes) {
+            return number;
+        }
         self.all.push(assembly);
+        self.all.len() - 1
     }
 
     /// The assemblies of the set, each as the verifier asks for it.
@@ -64,10 +69,11 @@ impl Assemblies {
         Some(InAssembly { set: self, assembly: self.all.get(number)?, number })
     }
 
-    /// Finds a type by assembly and name, through forwards.
-    fn find(&self, assembly: &str, space: &str, name: &str) -> Option<(usize, u32)> {
+    /// Finds a type by assembly and name, through forwards. The assembly `from` finds itself by its own name.
+    fn find(&self, from: usize, assembly: &str, space: &str, name: &str) -> Option<(usize, u32)> {
         let key = (space.to_owned(), name.to_owned());
-        let mut number = *self.by_name.get(assembly)?;
+        let is_itself = self.all.get(from).is_some_and(|from| from.name() == assembly);
+        let mut number = if is_itself { from } else { *self.by_name.get(assembly)? };
         for _ in 0..MOST_HOPS {
             let here = self.all.get(number)?;
             if let Some(row) = here.types.get(&key) {
@@ -85,6 +91,24 @@ impl Assemblies {
 }
 
 impl<'a> InAssembly<'a> {
+    /// Its number in the set.
+    pub const fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The assembly of the set that defines the type that a token names, or whose method or field it names; `None` if the set
+    /// has no such type.
+    pub fn defined_in(&self, token: Token) -> Option<Self> {
+        let owner = match token.table()? {
+            Table::TypeDef | Table::MethodDef | Table::FieldDef => return Some(*self),
+            Table::TypeRef | Table::TypeSpec => TypeDefOrRef::from_token(token),
+            Table::MemberRef => self.member(token)?.0,
+            Table::MethodSpec => return self.defined_in(self.method_spec(token)?.0),
+            _ => return None,
+        };
+        self.definition_of_owner(owner?).map(|(there, _)| there)
+    }
+
     /// The assembly.
     pub const fn assembly(&self) -> &'a Assembly {
         self.assembly
@@ -99,7 +123,7 @@ impl<'a> InAssembly<'a> {
         let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
         let scope = self.assembly.metadata.coded(&self.assembly.bytes, 0x01, row, 0, RESOLUTION_SCOPE)?;
         match scope.table()? {
-            Table::AssemblyRef => self.set.find(self.assembly.string(0x23, scope.row(), 6)?, space, name),
+            Table::AssemblyRef => self.set.find(self.number, self.assembly.string(0x23, scope.row(), 6)?, space, name),
             Table::Module => {
                 let row = self.assembly.types.get(&(space.to_owned(), name.to_owned()))?;
                 Some((self.number, *row))
@@ -120,7 +144,7 @@ impl<'a> InAssembly<'a> {
     }
 
     /// The definition that a token of a type names, and the assembly that has it.
-    fn named(&self, token: Token) -> Option<(Self, u32)> {
+    pub(super) fn named(&self, token: Token) -> Option<(Self, u32)> {
         match token.table()? {
             Table::TypeDef => Some((*self, token.row())),
             Table::TypeRef => self.definition_of(token.row()),
@@ -185,7 +209,13 @@ impl<'a> InAssembly<'a> {
         }
         let well_known = (is_top && space == "System").then(|| WellKnown::from_name(name)).flatten();
         let identity = 1 << 63 | hasher.finish();
-        Some(TypeInfo { identity, category: Category::Unknown, well_known })
+        let token = Token::from_raw(TypeRef::NIL.as_raw() | row);
+        let category = match self.assembly.is_value_by_signatures(token) {
+            Some(true) => Category::ValueOrEnum,
+            Some(false) => Category::Reference,
+            None => Category::Unknown,
+        };
+        Some(TypeInfo { identity, category, well_known })
     }
 
     fn member(&self, token: Token) -> Option<(Option<TypeDefOrRef>, Token)> {
@@ -228,7 +258,7 @@ impl<'a> InAssembly<'a> {
 
     /// How a method that is named here is called, if its definition is found. Overloads are taken to be alike, but static ones
     /// and others; of overloads that are not all abstract, none is.
-    fn dispatch(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Dispatch> {
+    fn calls(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Calls> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;
         let end = there.cell(0x02, row + 1, 5).unwrap_or(there.metadata.rows(Table::MethodDef) + 1);
@@ -239,10 +269,7 @@ impl<'a> InAssembly<'a> {
         let mut methods = (first..end).take(1 << 16).filter(is_it).map(flags);
         let one = methods.next()?;
         let is_abstract = |flags: u32| flags & ABSTRACT_METHOD != 0;
-        Some(Dispatch {
-            is_virtual: one & VIRTUAL_METHOD != 0,
-            is_abstract: is_abstract(one) && methods.all(is_abstract),
-        })
+        Some(Calls { is_virtual: one & VIRTUAL_METHOD != 0, is_abstract: is_abstract(one) && methods.all(is_abstract) })
     }
 }
 
@@ -279,7 +306,7 @@ impl Resolve for InAssembly<'_> {
                 let (owner, _) = self.member(token)?;
                 let signature = MethodSignature::decode(self.assembly.blob(0x0a, row, 2)?).ok()?;
                 let is_constructor = self.assembly.string(0x0a, row, 1)? == ".ctor";
-                let found = self.dispatch(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
+                let found = self.calls(owner, self.assembly.string(0x0a, row, 1)?, signature.has_this);
                 Some(MethodInfo {
                     owner,
                     signature,
@@ -345,5 +372,27 @@ impl Resolve for InAssembly<'_> {
 
     fn delegate(&self, token: Token) -> Option<MethodSignature> {
         self.invoke_of(token)
+    }
+
+    fn is_by_ref_like(&self, token: Token) -> bool {
+        match self.named(token) {
+            Some((there, row)) => there.assembly.ref_structs.contains(&row),
+            None => {
+                let name = self.name_of(token);
+                name.is_some_and(|(space, name)| space == "System" && is_ref_struct_of_system(&name))
+            }
+        }
+    }
+
+    fn dispatch(&self, value_type: Option<Token>, method: Token) -> Dispatch {
+        self.dispatch_on(value_type, method).unwrap_or(Dispatch::Unknown)
+    }
+
+    fn native_int(&self) -> Option<Primitive> {
+        self.assembly.native_int()
+    }
+
+    fn has_varargs(&self) -> bool {
+        cfg!(windows) || self.assembly.has_native_code()
     }
 }

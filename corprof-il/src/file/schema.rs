@@ -32,7 +32,7 @@ pub(super) const METHOD_DEF_OR_REF: Coded = coded(1, &[0x06, 0x0a]);
 pub(super) const RESOLUTION_SCOPE: Coded = coded(2, &[0x00, 0x1a, 0x23, 0x01]);
 pub(super) const IMPLEMENTATION: Coded = coded(2, &[0x26, 0x23, 0x27]);
 const HAS_CONSTANT: Coded = coded(2, &[0x04, 0x08, 0x17]);
-const HAS_CUSTOM_ATTRIBUTE: Coded = coded(
+pub(super) const HAS_CUSTOM_ATTRIBUTE: Coded = coded(
     5,
     &[
         0x06, 0x04, 0x01, 0x02, 0x08, 0x09, 0x0a, 0x00, 0x0e, 0x17, 0x14, 0x11, 0x1a, 0x1b, 0x20, 0x23, 0x26, 0x27,
@@ -43,7 +43,7 @@ const HAS_FIELD_MARSHAL: Coded = coded(1, &[0x04, 0x08]);
 const HAS_DECL_SECURITY: Coded = coded(2, &[0x02, 0x06, 0x20]);
 const HAS_SEMANTICS: Coded = coded(1, &[0x14, 0x17]);
 const MEMBER_FORWARDED: Coded = coded(1, &[0x04, 0x06]);
-const CUSTOM_ATTRIBUTE_TYPE: Coded = coded(3, &[NO_TABLE, NO_TABLE, 0x06, 0x0a]);
+pub(super) const CUSTOM_ATTRIBUTE_TYPE: Coded = coded(3, &[NO_TABLE, NO_TABLE, 0x06, 0x0a]);
 pub(super) const TYPE_OR_METHOD_DEF: Coded = coded(1, &[0x02, 0x06]);
 
 /// How many tables have a meaning.

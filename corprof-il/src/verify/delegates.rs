@@ -90,7 +90,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     fn is_alike(&self, a: Kind, b: Kind) -> bool {
         let (a, b) = (a.plain(), b.plain());
-        a == b || a == Kind::Unknown || b == Kind::Unknown || self.frame.is_same_reference(a, b)
+        let is_named = matches!(a, Kind::Named(_)) || matches!(b, Kind::Named(_));
+        let is_unknown = a == Kind::Unknown || b == Kind::Unknown;
+        a == b || is_unknown || is_named && a.fits(b) || self.frame.is_same_reference(a, b)
     }
 
     #[cold]

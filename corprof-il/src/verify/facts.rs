@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::kind::{Kind, Scope, Types};
 use super::resolve::{MethodInfo, Resolve};
-use crate::signature::{CallingConvention, MethodSignature, Signature, Type};
+use crate::signature::{MethodSignature, Signature, Type};
 use crate::token::{Table, Token, TypeDefOrRef};
 
 /// How many generic parameters of its type and method a body must have, so that all it speaks of are there.
@@ -50,6 +50,8 @@ pub(super) struct Method {
     pub(super) has_this: bool,
     pub(super) parameters: Box<[Kind]>,
     pub(super) returns: Option<Kind>,
+    /// The type in the signature.
+    pub(super) return_type: Type,
     pub(super) is_constructor: bool,
     pub(super) is_abstract: bool,
     pub(super) is_virtual: Option<bool>,
@@ -57,6 +59,13 @@ pub(super) struct Method {
     pub(super) is_of_abstract: bool,
     /// Whether the owner is a generic type without arguments.
     pub(super) is_of_open: bool,
+    /// Whether it is generic, or its owner is.
+    pub(super) is_generic: bool,
+    /// Whether it is generic and has no arguments.
+    pub(super) is_open: bool,
+    pub(super) is_vararg: bool,
+    /// Whether `void` stands in the signature where no type of a value may be void.
+    pub(super) has_misplaced_void: bool,
     pub(super) needs: Needs,
 }
 
@@ -68,6 +77,8 @@ pub(super) struct Field {
     pub(super) is_static: Option<bool>,
     /// Whether the owner is a generic type without arguments.
     pub(super) is_of_open: bool,
+    /// Whether `void` stands in the owner or the type where no type of a value may be void.
+    pub(super) has_misplaced_void: bool,
     pub(super) needs: Needs,
 }
 
@@ -84,7 +95,8 @@ pub(super) struct Facts<'r, R: Resolve + ?Sized> {
 impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
     pub(super) fn new(resolve: &'r R) -> Self {
         let (methods, fields, delegates) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Self { resolve, types: Types::default(), methods, fields, delegates }
+        let types = Types::new(resolve.native_int());
+        Self { resolve, types, methods, fields, delegates }
     }
 
     /// A method by any token that a call can have; `None` if it names no method.
@@ -103,7 +115,11 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             Table::MethodSpec => {
                 let (generic, arguments) = self.resolve.method_spec(token)?;
                 let mut method = self.instantiated(generic, Some(&arguments))?;
-                arguments.iter().for_each(|ty| method.needs.add(ty));
+                for argument in &arguments {
+                    method.needs.add(argument);
+                    method.has_misplaced_void |= argument.is_void() || argument.has_misplaced_void();
+                }
+                method.is_generic = true;
                 Some(method)
             }
             Table::StandAloneSignature => match self.resolve.signature(token)? {
@@ -135,8 +151,22 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let is_of_abstract =
             is_constructor && definition.is_some_and(|definition| self.resolve.is_abstract(definition.token()));
         let is_of_open = self.is_open(info.owner);
+        let is_generic = info.signature.generic_parameters > 0 || of_type.is_some();
+        let has_misplaced_void = called.has_misplaced_void || spec.as_deref().is_some_and(Type::has_misplaced_void);
         let needs = Needs::of(spec.as_deref());
-        Some(Method { is_constructor, is_abstract, is_virtual, is_of_abstract, is_of_open, needs, ..called })
+        let is_open = of_method.is_none() && info.signature.generic_parameters > 0;
+        Some(Method {
+            is_constructor,
+            is_open,
+            is_abstract,
+            is_virtual,
+            is_of_abstract,
+            is_of_open,
+            is_generic,
+            has_misplaced_void,
+            needs,
+            ..called
+        })
     }
 
     /// The kind of a member's owner on the stack, and its spelling in a type spec.
@@ -163,11 +193,16 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             has_this,
             parameters,
             returns,
+            return_type: signature.return_type.clone(),
             is_constructor: false,
             is_abstract: false,
             is_virtual: None,
             is_of_abstract: false,
             is_of_open: false,
+            is_generic: false,
+            is_open: false,
+            is_vararg: signature.is_vararg(),
+            has_misplaced_void: signature.has_misplaced_void(),
             needs: Needs::default(),
         }
     }
@@ -187,15 +222,43 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let info = self.resolve.field(token)?;
         let (owner, spec) = self.owner(info.owner)?;
         let scope = Scope { of_type: arguments(spec.as_deref()), of_method: None };
-        let kind = self.types.kind(self.resolve, &info.ty, scope)?;
-        let (is_of_open, needs) = (self.is_open(info.owner), Needs::of(spec.as_deref()));
-        Some(Field { owner, kind, is_static: info.is_static, is_of_open, needs })
+        let kind = self.types.kind(self.resolve, &info.ty, scope).unwrap_or(Kind::Unknown);
+        let has_misplaced_void =
+            info.ty.is_void() || info.ty.has_misplaced_void() || spec.as_deref().is_some_and(Type::has_misplaced_void);
+        let is_of_open = self.is_open(info.owner);
+        let needs = Needs::of(spec.as_deref());
+        Some(Field { owner, kind, is_static: info.is_static, is_of_open, has_misplaced_void, needs })
     }
 
     /// Whether a token names a type that can be caught.
     pub(super) fn is_class(&mut self, token: Token) -> bool {
         let found = self.types.operand(self.resolve, token);
         found.is_some_and(|ty| !ty.is_void && !ty.is_by_ref)
+    }
+
+    /// The definition that a type is of, as a token of it names it: that of a generic type without its arguments.
+    pub(super) fn definition(&mut self, ty: Token) -> Option<Token> {
+        match ty.table()? {
+            Table::TypeDef | Table::TypeRef => Some(ty),
+            _ => match self.types.spec(self.resolve, ty)?.unmodified() {
+                Type::Generic { definition, .. } | Type::ValueType(definition) | Type::Class(definition) => {
+                    Some(definition.token())
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether a token names a generic parameter.
+    pub(super) fn is_type_parameter(&mut self, ty: Token) -> bool {
+        let spec = (ty.table() == Some(Table::TypeSpec)).then(|| self.types.spec(self.resolve, ty)).flatten();
+        let is_parameter = |ty: &Type| matches!(ty, Type::TypeParameter(_) | Type::MethodParameter(_));
+        spec.is_some_and(|spec| is_parameter(spec.unmodified()))
+    }
+
+    /// Whether values of a type are on the stack only, as far as that is known.
+    pub(super) fn is_by_ref_like(&mut self, definition: Token) -> bool {
+        self.types.is_argument_pointer(self.resolve, definition) || self.resolve.is_by_ref_like(definition)
     }
 
     fn is_open(&mut self, owner: Option<TypeDefOrRef>) -> bool {
@@ -221,8 +284,14 @@ pub(super) struct Frame {
     pub(super) arguments: Vec<Kind>,
     pub(super) locals: Vec<Kind>,
     pub(super) returns: Option<Kind>,
+    /// The type in the signature.
+    pub(super) return_type: Type,
     pub(super) is_vararg: bool,
     pub(super) has_this: bool,
+    /// Whether the method can be left by `jmp`.
+    pub(super) has_jmp: bool,
+    /// Where `void` stands though a value must be there.
+    misplaced_void: Option<&'static str>,
     /// How many generic parameters the type and the method have.
     has: Needs,
     /// Those that the local variables speak of.
@@ -249,11 +318,20 @@ impl Frame {
         self.missing(self.local_needs)
     }
 
+    /// The part of the signatures in which `void` stands though a value must be there.
+    pub(super) const fn misplaced_void(&self) -> Option<&'static str> {
+        self.misplaced_void
+    }
+
+    /// Whether a value of this kind is an object in each instantiation.
+    pub(super) fn is_reference(&self, kind: Kind) -> bool {
+        kind.plain() == Kind::Object || self.references.contains(&kind)
+    }
+
     /// Whether both are references, one or both of a generic parameter that only reference types can stand for.
     #[cold]
     pub(super) fn is_same_reference(&self, a: Kind, b: Kind) -> bool {
-        let is_reference = |kind: Kind| kind.plain() == Kind::Object || self.references.contains(&kind);
-        is_reference(a) && is_reference(b)
+        self.is_reference(a) && self.is_reference(b)
     }
 }
 
@@ -271,12 +349,14 @@ pub struct MethodContext {
     pub references: Vec<Type>,
     /// How many generic parameters the type has; `None` if that is not known, and then nothing is refused because of it.
     pub type_parameters: Option<u32>,
+    /// Whether its calls exclude each other (`synchronized` in MethodImpl, 0x20).
+    pub is_synchronized: bool,
 }
 
 impl MethodContext {
     /// A method with this signature, of this type.
     pub const fn new(owner: Option<TypeDefOrRef>, signature: MethodSignature) -> Self {
-        Self { owner, signature, returns: None, references: Vec::new(), type_parameters: None }
+        Self { owner, signature, returns: None, references: Vec::new(), type_parameters: None, is_synchronized: false }
     }
 }
 
@@ -288,7 +368,12 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             arguments: Vec::with_capacity(signature.parameters.len() + 1),
             locals: Vec::new(),
             returns: None,
-            is_vararg: signature.convention == CallingConvention::VarArg,
+            return_type: signature.return_type.clone(),
+            is_vararg: signature.is_vararg(),
+            has_jmp: signature.generic_parameters == 0
+                && context.type_parameters.unwrap_or_default() == 0
+                && !context.is_synchronized,
+            misplaced_void: signature.has_misplaced_void().then_some("the signature"),
             has_this: signature.has_this && !signature.explicit_this,
             has: Needs {
                 of_type: context.type_parameters.unwrap_or(u32::MAX),
@@ -316,6 +401,9 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             let Signature::Locals(types) = self.resolve.signature(token)? else { return None };
             for ty in &types {
                 frame.local_needs.add(ty);
+                if ty.is_void() || ty.has_misplaced_void() {
+                    frame.misplaced_void = Some("a local variable");
+                }
                 frame.locals.push(self.types.kind(self.resolve, ty, Scope::default()).unwrap_or(Kind::Unknown));
             }
         }

@@ -14,33 +14,46 @@ pub(super) struct TypeId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Int32,
+    /// A smaller integer as it was loaded, or added to others: an `int32`, but not for a parameter that is a native int, as the
+    /// compiler of .NET widens an `int32` only.
+    Small,
     Int64,
     /// A native integer or an unmanaged pointer.
     Native,
+    /// A native integer on one path and an `int32` on another: a native integer, but not for a parameter that is a managed
+    /// pointer.
+    Mixed,
     Float,
     /// A managed pointer.
     Ref,
     Object,
     /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
     Values,
+    /// An array whose elements are of this generic parameter, so that they may be no references.
+    Elements(TypeId),
     /// The address of this method, as `ldftn` gives it: a native integer, but for the constructors of delegates.
     Function(Token),
     Value(TypeId),
+    /// A value type of which the name is all that is known: it may be an enumeration, but it is no object and no pointer.
+    Named(TypeId),
     /// Unknown; fits every kind.
     Unknown,
 }
 
 impl Kind {
+    /// A value type of which not even the name is known.
+    const NAMELESS: Self = Self::Named(TypeId(u32::MAX));
+
     pub(super) const fn is_address(self) -> bool {
         matches!(self, Self::Ref | Self::Native | Self::Unknown)
     }
 
     pub(super) const fn is_index(self) -> bool {
-        matches!(self, Self::Int32 | Self::Native | Self::Unknown)
+        matches!(self, Self::Int32 | Self::Native | Self::Named(_) | Self::Unknown)
     }
 
     pub(super) const fn is_integer(self) -> bool {
-        matches!(self, Self::Int32 | Self::Int64 | Self::Native | Self::Unknown)
+        matches!(self, Self::Int32 | Self::Int64 | Self::Native | Self::Named(_) | Self::Unknown)
     }
 
     pub(super) const fn is_number(self) -> bool {
@@ -51,24 +64,36 @@ impl Kind {
     pub(super) fn fits(self, to: Self) -> bool {
         match (self, to) {
             (Self::Unknown, _) | (_, Self::Unknown) => true,
+            (Self::Named(_), other) | (other, Self::Named(_)) => !matches!(other, Self::Object | Self::Ref),
             (Self::Int32 | Self::Ref, Self::Native) | (Self::Native, Self::Ref) => true,
             _ => self == to,
         }
     }
 
-    /// The kind as all instructions see it, but those with elements, and `newobj`.
+    /// The kind as all instructions see it, but those with elements, `newobj`, and calls with native ints.
     pub(super) const fn plain(self) -> Self {
         match self {
-            Self::Values => Self::Object,
-            Self::Function(_) => Self::Native,
+            Self::Small => Self::Int32,
+            Self::Values | Self::Elements(_) => Self::Object,
+            Self::Function(_) | Self::Mixed => Self::Native,
             other => other,
         }
+    }
+
+    /// The operand of an operation that it takes for a number: of a value type that may be an enumeration the type is unknown.
+    pub(super) const fn computed(self) -> Self {
+        if let Self::Named(_) = self { Self::Unknown } else { self }
+    }
+
+    /// The kind of a call's result: runtimes widen small integers there.
+    pub(super) fn widened(self) -> Self {
+        if self == Self::Small { Self::Int32 } else { self }
     }
 
     /// An array of elements of this kind.
     pub(super) const fn array(self) -> Self {
         match self {
-            Self::Object | Self::Values | Self::Unknown => Self::Object,
+            Self::Object | Self::Values | Self::Elements(_) | Self::Unknown => Self::Object,
             _ => Self::Values,
         }
     }
@@ -78,9 +103,20 @@ impl Kind {
         match (self, other) {
             _ if self == other => Some(self),
             (Self::Unknown, _) | (_, Self::Unknown) => Some(Self::Unknown),
-            (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Native),
+            (Self::Named(_), other) | (other, Self::Named(_)) => {
+                let is_value = !matches!(other.plain(), Self::Object | Self::Ref);
+                is_value.then_some(Self::NAMELESS)
+            }
+            (Self::Small, Self::Int32) | (Self::Int32, Self::Small) => Some(Self::Small),
+            (Self::Small, other) | (other, Self::Small) => Self::Int32.merge(other),
+            (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Mixed),
+            (Self::Mixed, other) | (other, Self::Mixed) => {
+                matches!(other.plain(), Self::Int32 | Self::Native).then_some(Self::Mixed)
+            }
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
-            (Self::Object, Self::Values) | (Self::Values, Self::Object) => Some(Self::Object),
+            (Self::Object | Self::Values | Self::Elements(_), Self::Object | Self::Values | Self::Elements(_)) => {
+                Some(Self::Object)
+            }
             (Self::Function(_), other) | (other, Self::Function(_)) => Self::Native.merge(other.plain()),
             _ => None,
         }
@@ -117,6 +153,8 @@ pub(super) struct Types {
     specs: FxHashMap<Token, Option<std::rc::Rc<Type>>>,
     generic: FxHashMap<Token, bool>,
     key: Vec<u8>,
+    /// The kind of integers that are native ints in this module, if it is for processors of one width only.
+    native: Option<Kind>,
 }
 
 /// The kind of a type as an instruction's operand.
@@ -127,16 +165,39 @@ pub(super) struct Operand {
 }
 
 impl Types {
+    /// No types yet, of a module in which this integer is a native int.
+    pub(super) fn new(native_int: Option<Primitive>) -> Self {
+        let native = match native_int {
+            Some(Primitive::Int32) => Some(Kind::Int32),
+            Some(Primitive::Int64) => Some(Kind::Int64),
+            _ => None,
+        };
+        Self { native, ..Self::default() }
+    }
+
+    /// The kind in this module.
+    #[inline]
+    pub(super) fn sized(&self, kind: Kind) -> Kind {
+        if self.native == Some(kind.plain()) { Kind::Native } else { kind }
+    }
+
+    /// Whether a value may go where `wanted` is wanted: besides what always fits, compilers of code for one width of processors
+    /// have a native int cut to an `int32`.
+    pub(super) fn fits(&self, found: Kind, wanted: Kind) -> bool {
+        found.fits(wanted) || self.native.is_some() && (found, wanted) == (Kind::Native, Kind::Int32)
+    }
+
     pub(super) fn name(&self, kind: Kind) -> String {
         match kind {
-            Kind::Int32 => "int32".into(),
+            Kind::Int32 | Kind::Small => "int32".into(),
             Kind::Int64 => "int64".into(),
-            Kind::Native | Kind::Function(_) => "native int".into(),
+            Kind::Native | Kind::Function(_) | Kind::Mixed => "native int".into(),
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
             Kind::Object => "object".into(),
-            Kind::Values => "array of values".into(),
-            Kind::Value(id) => self.names.get(id.0 as usize).cloned().unwrap_or_default(),
+            Kind::Values | Kind::Elements(_) => "array of values".into(),
+            Kind::NAMELESS => "a value type".into(),
+            Kind::Value(id) | Kind::Named(id) => self.names.get(id.0 as usize).cloned().unwrap_or_default(),
             Kind::Unknown => "unknown".into(),
         }
     }
@@ -146,7 +207,8 @@ impl Types {
         use Primitive as P;
         Some(match primitive {
             P::Void => return None,
-            P::Bool | P::Char | P::Int8 | P::UInt8 | P::Int16 | P::UInt16 | P::Int32 | P::UInt32 => Kind::Int32,
+            P::Bool | P::Char | P::Int8 | P::UInt8 | P::Int16 | P::UInt16 => Kind::Small,
+            P::Int32 | P::UInt32 => Kind::Int32,
             P::Int64 | P::UInt64 => Kind::Int64,
             P::Float32 | P::Float64 => Kind::Float,
             P::String | P::Object => Kind::Object,
@@ -190,19 +252,32 @@ impl Types {
         is_named && *self.generic.entry(token).or_insert_with(|| resolve.is_generic(token))
     }
 
+    /// Whether a token names one of the types that point to arguments, which instructions make themselves.
+    pub(super) fn is_argument_pointer<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> bool {
+        let known = self.info(resolve, token).and_then(|info| info.well_known);
+        matches!(known, Some(WellKnown::Primitive(Primitive::TypedRef) | WellKnown::ArgumentHandle))
+    }
+
     /// The kind of a type in a signature; nothing for `void`.
     pub(super) fn kind<R: Resolve + ?Sized>(&mut self, resolve: &R, ty: &Type, scope: Scope<'_>) -> Option<Kind> {
         Some(match ty {
             Type::Primitive(primitive) => return self.of_primitive(*primitive),
-            Type::SzArray(element) => match (element.unmodified(), scope.argument(element)) {
-                // It may stand for a reference type.
-                (Type::TypeParameter(_) | Type::MethodParameter(_), None) => Kind::Object,
+            Type::SzArray(element) => match (element.unmodified(), scope.argument(element.unmodified())) {
+                (Type::TypeParameter(_) | Type::MethodParameter(_), None) => {
+                    match self.value(resolve, element, scope) {
+                        Kind::Value(id) => Kind::Elements(id),
+                        _ => Kind::Object,
+                    }
+                }
                 _ => self.kind(resolve, element, scope).map_or(Kind::Object, Kind::array),
             },
             Type::Class(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => Kind::Object,
             Type::ByRef(_) => Kind::Ref,
             Type::Pointer(_) | Type::FunctionPointer(_) => Kind::Native,
-            Type::ValueType(token) => return self.of_token(resolve, token.token()),
+            Type::ValueType(token) => match self.of_token(resolve, token.token())? {
+                Kind::Unknown => self.named(resolve, token.token()),
+                known => known,
+            },
             Type::Modified { inner, .. } | Type::InternalModified { inner, .. } | Type::Pinned(inner) => {
                 return self.kind(resolve, inner, scope);
             }
@@ -213,6 +288,10 @@ impl Types {
             Type::Generic { definition, .. } => match self.of_token(resolve, definition.token())? {
                 // An enumeration in a generic type is generic itself.
                 Kind::Value(_) => self.value(resolve, ty, scope),
+                Kind::Named(_) | Kind::Unknown => match self.value(resolve, ty, scope) {
+                    Kind::Value(id) => Kind::Named(id),
+                    _ => Kind::NAMELESS,
+                },
                 other => other,
             },
             Type::Internal(_) => Kind::Unknown,
@@ -227,6 +306,18 @@ impl Types {
         if is_told { self.intern(|| ty.to_string()) } else { Kind::Unknown }
     }
 
+    /// The kind of a value type that is not at hand.
+    fn named<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Kind {
+        let Some(info) = self.info(resolve, token) else { return Kind::NAMELESS };
+        self.key.clear();
+        self.key.push(b'u');
+        self.key.extend(info.identity.to_le_bytes());
+        match self.intern(|| format!("valuetype {token}")) {
+            Kind::Value(id) => Kind::Named(id),
+            other => other,
+        }
+    }
+
     /// The kind of a named type; nothing for `void`.
     pub(super) fn of_token<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<Kind> {
         if let Some(kind) = self.named.get(&token) {
@@ -239,6 +330,7 @@ impl Types {
             (None, Category::Reference) => Kind::Object,
             (None, Category::Enum(primitive)) => self.of_primitive(primitive)?,
             (None, Category::Unknown) => Kind::Unknown,
+            (None, Category::ValueOrEnum) => self.named(resolve, token),
             (None, Category::Value) => {
                 self.key.clear();
                 self.key.push(b'n');
@@ -262,7 +354,8 @@ impl Types {
                 let ty = self.spec(resolve, token)?;
                 let is_by_ref = matches!(ty.unmodified(), Type::ByRef(_));
                 let kind = self.kind(resolve, &ty, Scope::default());
-                return Some(Operand { kind: kind.unwrap_or(Kind::Unknown), is_void: kind.is_none(), is_by_ref });
+                let is_void = kind.is_none() || ty.has_misplaced_void();
+                return Some(Operand { kind: kind.unwrap_or(Kind::Unknown), is_void, is_by_ref });
             }
             _ => return None,
         };

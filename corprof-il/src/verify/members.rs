@@ -4,21 +4,36 @@ use std::rc::Rc;
 
 use super::facts::{Method, Needs};
 use super::kind::Kind;
-use super::resolve::{Resolve, WellKnown};
+use super::resolve::{Dispatch, Resolve, WellKnown};
 use super::stack::Flowing;
-use super::{GENERIC_PARAMETER, Rule};
+use super::{GENERIC_PARAMETER, NO_VOID, Rule};
 use crate::body::{Instruction, Prefix};
 use crate::opcode::Opcode as O;
+use crate::signature::Type;
 use crate::token::{Table, Token};
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// A member of a generic type without arguments, or of one with generic parameters that the method and its type do not
-    /// have.
-    pub(super) fn member(&mut self, is_of_open: bool, needs: Needs) {
+    /// have, or with `void` where a value must be.
+    fn member(&mut self, is_of_open: bool, has_misplaced_void: bool, needs: Needs) {
         if is_of_open {
             self.breach(Rule::BadType, "a member of a generic type without arguments", "of one with arguments");
         }
+        if has_misplaced_void {
+            self.breach(Rule::BadSignature, "void in the member's signature", NO_VOID);
+        }
         self.needs(needs);
+    }
+
+    /// A method that is called, or whose address is taken.
+    pub(super) fn method(&mut self, method: &Method) {
+        self.member(method.is_of_open, method.has_misplaced_void, method.needs);
+        if method.is_open {
+            self.breach(Rule::BadType, "a generic method without arguments", "one with arguments, by a method spec");
+        }
+        if method.is_vararg && !self.facts.resolve.has_varargs() {
+            self.breach(Rule::VarArgUnsupported, "a method with a variable number of arguments", "Windows");
+        }
     }
 
     /// Generic parameters that the method and its type do not have.
@@ -71,7 +86,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             return;
         };
-        self.member(field.is_of_open, field.needs);
+        self.member(field.is_of_open, field.has_misplaced_void, field.needs);
         if field.is_static.is_some_and(|found| found != is_static) {
             let kinds = ["an instance field", "a static field"];
             let name = |is: bool| kinds.get(usize::from(is)).copied().unwrap_or_default();
@@ -82,10 +97,11 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
         if !is_static {
             let object = self.pop();
-            let fits = match (object, field.owner) {
+            let fits = match (object, field.owner.plain()) {
                 (Kind::Unknown, _) => true,
                 (Kind::Ref | Kind::Native, owner) => owner != Kind::Object,
                 (Kind::Object, owner) => matches!(owner, Kind::Object | Kind::Unknown),
+                (Kind::Named(_), owner) | (_, owner @ Kind::Named(_)) => opcode == O::Ldfld && object.fits(owner),
                 (_, owner) => opcode == O::Ldfld && (object == owner || owner == Kind::Unknown),
             };
             if !fits {
@@ -100,15 +116,13 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
-    pub(super) fn constrained(&mut self, insn: &Instruction) -> bool {
+    /// The type of a `constrained.` prefix, and its kind.
+    pub(super) fn constrained(&mut self, insn: &Instruction) -> Option<(Token, Kind)> {
         let token = insn.prefixes().iter().find_map(|prefix| match prefix {
             Prefix::Constrained(token) => Some(*token),
             _ => None,
-        });
-        if token.is_some() {
-            self.type_of_token(token);
-        }
-        token.is_some()
+        })?;
+        Some((token, self.type_of_token(Some(token))))
     }
 
     pub(super) fn call(&mut self, insn: &Instruction) {
@@ -125,7 +139,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             return;
         };
-        self.member(method.is_of_open, method.needs);
+        self.method(&method);
         if is_calli {
             self.pop_where(|kind| matches!(kind, Kind::Native | Kind::Unknown), "a pointer to a function");
         }
@@ -136,15 +150,24 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             self.delegate(token, &method);
         }
         for kind in method.parameters.iter().rev() {
-            let found = self.pop_into(*kind, "the parameter");
-            // ECMA-335 III.1.6 would allow it; compilers of runtimes take some such values and refuse others.
-            if (found, *kind) == (Kind::Int32, Kind::Native) {
-                self.breach(Rule::Assignment, "int32", "native int for the parameter");
+            let exact = self.stack.last().copied();
+            self.pop_into(*kind, "the parameter");
+            // ECMA-335 III.1.6 would allow it, but the compiler of .NET refuses it.
+            if (exact, *kind) == (Some(Kind::Small), Kind::Native) {
+                let found = "an integer smaller than int32";
+                self.breach(Rule::Assignment, found, "native int for the parameter, or conv.i before the call");
+            }
+            if (exact, *kind) == (Some(Kind::Mixed), Kind::Ref) {
+                let found = "native int or, on another path, int32";
+                self.breach(Rule::Assignment, found, "managed pointer for the parameter");
             }
         }
-        let is_constrained = self.constrained(insn);
-        if is_constrained && opcode != O::Callvirt {
-            self.constrained_call(&method);
+        let constrained = self.constrained(insn);
+        let is_constrained = constrained.is_some();
+        match constrained {
+            Some((ty, kind)) if opcode == O::Callvirt => self.constrained_callvirt(ty, kind, token),
+            Some(_) => self.constrained_call(&method),
+            None => {}
         }
         match opcode {
             O::Newobj => {
@@ -171,7 +194,30 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             self.must_be_empty(Rule::TailCallStack, "the arguments of the tail call only");
         }
         if let Some(kind) = method.returns {
-            self.push(kind);
+            self.push(kind.widened());
+        }
+    }
+
+    /// A value type is asked for methods of its own, of interfaces, or of its bases. Of others the compiler makes a call of
+    /// something else, or it dies.
+    fn constrained_callvirt(&mut self, ty: Token, kind: Kind, method: Token) {
+        if self.frame.is_reference(kind) {
+            return;
+        }
+        let definition = self.facts.definition(ty);
+        let is_parameter = self.facts.is_type_parameter(ty);
+        if definition.is_none() && !is_parameter {
+            return;
+        }
+        match self.facts.resolve.dispatch(definition, method) {
+            Dispatch::Unrelated => {
+                let expected = "one of the value type, of an interface, or of Object, ValueType or Enum";
+                self.breach(Rule::ConstrainedCall, "a method of another type", expected);
+            }
+            Dispatch::Boxed if definition.is_some_and(|ty| self.facts.is_by_ref_like(ty)) => {
+                self.breach(Rule::ByRefLikeBoxed, "a method that a ref struct inherits", "one that it has itself");
+            }
+            _ => {}
         }
     }
 
@@ -212,7 +258,18 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 Kind::Unknown => false,
                 _ => *this == Kind::Ref,
             });
-        if !is_same_this || own != &*method.parameters || self.frame.returns != method.returns {
+        if !self.frame.has_jmp {
+            self.breach(Rule::BadJmp, "jmp in a generic or synchronized method", "it in another one");
+        }
+        if method.is_generic {
+            self.breach(Rule::BadJmp, "a generic method, or one of a generic type", "another one");
+        }
+        // Runtimes compare what is returned, and not by the kind on the stack.
+        let is_same_result = match (self.frame.return_type.unmodified(), method.return_type.unmodified()) {
+            (Type::Class(_), Type::Class(_)) => true,
+            (own, other) => own == other,
+        };
+        if !is_same_this || own != &*method.parameters || !is_same_result {
             self.breach(Rule::BadJmp, "a method of another signature", "one of the same signature");
         }
     }

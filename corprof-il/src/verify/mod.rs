@@ -22,7 +22,7 @@ mod step;
 mod tests;
 
 pub use facts::MethodContext;
-pub use resolve::{Category, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown};
+pub use resolve::{Category, Dispatch, FieldInfo, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system};
 pub use rule::{IlError, Rule};
 
 use std::fmt;
@@ -32,6 +32,9 @@ use facts::Facts;
 
 /// What [`Rule::GenericParameter`] expects.
 const GENERIC_PARAMETER: &str = "a generic parameter of the method or its type";
+
+/// What [`Rule::BadSignature`] expects of `void`.
+const NO_VOID: &str = "void only where it is returned or pointed to";
 
 /// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for each.
 pub struct Verifier<'r, R: Resolve + ?Sized> {
@@ -87,6 +90,12 @@ impl<'r, R: Resolve + ?Sized> Verifier<'r, R> {
             report.add(Rule::BadSignature, None, locals, "a signature of local variables");
             return Err(report.errors);
         };
+        if let Some(place) = frame.misplaced_void() {
+            report.add(Rule::BadSignature, None, format!("void in {place}"), NO_VOID);
+        }
+        if frame.is_vararg && !self.facts.resolve.has_varargs() {
+            report.add(Rule::VarArgUnsupported, None, "a method with a variable number of arguments", "Windows");
+        }
         if let Some(missing) = frame.missing_in_locals() {
             report.add(Rule::GenericParameter, None, format!("{missing} in a local variable"), GENERIC_PARAMETER);
         }

@@ -111,7 +111,7 @@ fn one<R: Resolve + ?Sized>(
 }
 
 /// Two regions, the first of which is earlier in the table.
-fn pair(report: &mut Report<'_>, (_, a): (u32, &Intervals), (later, b): (u32, &Intervals)) {
+fn pair(report: &mut Report<'_>, (earlier, a): (u32, &Intervals), (later, b): (u32, &Intervals)) {
     let whole = |region: &Intervals, outer: (u32, u32)| region.parts().all(|(_, part)| holds(outer, part));
     // Several handlers of the same tried code.
     if a.tried == b.tried {
@@ -121,10 +121,14 @@ fn pair(report: &mut Report<'_>, (_, a): (u32, &Intervals), (later, b): (u32, &I
         }
         return;
     }
-    for (_, y) in b.parts() {
+    for (part, y) in b.parts() {
         for (_, x) in a.parts() {
             if x.1 <= y.0 || y.1 <= x.0 {
                 continue;
+            }
+            if whole(a, y) && part == Part::Filter {
+                report.add_region(Rule::RegionInFilter, earlier, "a region in a filter", "none");
+                return;
             }
             if whole(a, y) {
                 continue;

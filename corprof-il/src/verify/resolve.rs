@@ -50,6 +50,45 @@ pub trait Resolve {
         let _ = token;
         None
     }
+
+    /// Whether values of a type that is defined or named here are on the stack only: a `ref struct`; `false` also if that could
+    /// not be found out.
+    fn is_by_ref_like(&self, token: Token) -> bool {
+        let _ = token;
+        false
+    }
+
+    /// How a virtual call of a method is carried out on a value of this type, which is a value type that is defined or named
+    /// here; `None` stands for the argument of a generic parameter that may be one.
+    fn dispatch(&self, value_type: Option<Token>, method: Token) -> Dispatch {
+        let _ = (value_type, method);
+        Dispatch::Unknown
+    }
+
+    /// The integer that the code takes a native int for: `int64` or `int32` if the module is for processors of one width only,
+    /// as C++/CLI makes them. `None` if it runs on both.
+    fn native_int(&self) -> Option<Primitive> {
+        None
+    }
+
+    /// Whether the runtimes of this module have methods with a variable number of arguments: those of Windows do.
+    fn has_varargs(&self) -> bool {
+        cfg!(windows)
+    }
+}
+
+/// How a virtual call is carried out on a value of a value type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dispatch {
+    /// The type has the method itself, which is called with the value's address.
+    Own,
+    /// The value is boxed first: the method is of `Object`, `ValueType`, `Enum` or an interface, or it is the type's own and not
+    /// virtual.
+    Boxed,
+    /// The method is of another class or value type: no such value has it.
+    Unrelated,
+    /// It could not be found out; nothing is refused because of it.
+    Unknown,
 }
 
 /// The kind of a type on the stack.
@@ -61,6 +100,8 @@ pub enum Category {
     Value,
     /// An enumeration over this primitive type.
     Enum(Primitive),
+    /// A value type; whether it is an enumeration, and over which type, could not be found out.
+    ValueOrEnum,
     /// It could not be found out; nothing is refused because of it.
     Unknown,
 }
@@ -103,6 +144,12 @@ impl WellKnown {
             _ => Self::Primitive(Primitive::from_name(name)?),
         })
     }
+}
+
+/// Whether the type with this name in the namespace `System` of the core library is a `ref struct` for
+/// [`Resolve::is_by_ref_like`].
+pub fn is_ref_struct_of_system(name: &str) -> bool {
+    matches!(name, "Span`1" | "ReadOnlySpan`1" | "TypedReference" | "ArgIterator" | "RuntimeArgumentHandle")
 }
 
 /// A method as its callers see it.

@@ -36,7 +36,8 @@ rules! {
     BadPrefix,
     /// No runtime knows the prefix `no.`.
     NoPrefixUnknown,
-    /// `constrained.` with `call` or `ldftn` names a static virtual method.
+    /// `constrained.` with `call` or `ldftn` names a static virtual method; on a value type with `callvirt` a method of that type,
+    /// of an interface, or of `Object`, `ValueType` or `Enum`.
     ConstrainedCall,
     /// `tail.` stands before a call that is followed by `ret`.
     TailCallWithoutRet,
@@ -52,6 +53,8 @@ rules! {
     BadRegion,
     /// Regions lie in each other or apart.
     RegionNotNested,
+    /// No region is in a filter.
+    RegionInFilter,
     /// An inner region stands before an outer one in the table.
     RegionOrder,
     /// A finally or fault handler has its tried code for itself.
@@ -90,10 +93,13 @@ rules! {
     LocallocInHandler,
     /// Only the size is on the stack at `localloc`.
     LocallocStack,
-    /// `jmp` is in no part of a region, with nothing on the stack, to a method of the same signature.
+    /// `jmp` is in no part of a region, with nothing on the stack, from a method that is neither generic nor synchronized to one
+    /// that is not generic and of the same signature.
     BadJmp,
     /// `arglist` is in a method with variable arguments.
     ArglistWithoutVarArg,
+    /// Methods with a variable number of arguments are on Windows only.
+    VarArgUnsupported,
     /// There is a value to take from the stack.
     StackUnderflow,
     /// The stack holds no more values than the header says, and at most 65,535.
@@ -116,8 +122,11 @@ rules! {
     Assignment,
     /// A token names something of the table that the instruction takes.
     BadToken,
-    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one.
+    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one. Generic types and methods have
+    /// arguments.
     BadType,
+    /// No value of a `ref struct` is boxed, by `box` or by a call of a method that it inherits.
+    ByRefLikeBoxed,
     /// A type, a member or a signature speaks only of generic parameters that the method and its type have.
     GenericParameter,
     /// `newobj` calls a constructor.
@@ -132,7 +141,7 @@ rules! {
     CallAbstract,
     /// An instance field is used with an object, a static one without.
     FieldStatic,
-    /// The signatures that the body needs can be read.
+    /// The signatures that the body needs can be read, and `void` stands in them for what is returned or pointed to only.
     BadSignature,
     /// The body can be analysed in bounded memory and time.
     TooComplex,

@@ -278,7 +278,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn push(&mut self, kind: Kind) {
-        self.stack.push(kind);
+        self.stack.push(self.facts.types.sized(kind));
         if self.stack.len() > self.max {
             self.max = self.stack.len();
             if self.max > self.limit {

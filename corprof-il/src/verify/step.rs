@@ -110,16 +110,17 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             O::Shl | O::Shr | O::Shr_Un => {
                 self.pop_where(Kind::is_index, "int32 or native int");
+                let is_small = self.stack.last() == Some(&Kind::Small);
                 let value = self.pop_of(Kind::is_integer, "an integer");
-                self.push(value);
+                self.push(if is_small { Kind::Small } else { value.computed() });
             }
             O::Neg => {
                 let value = self.pop_of(Kind::is_number, "a number");
-                self.push(value);
+                self.push(value.computed());
             }
             O::Not => {
                 let value = self.pop_of(Kind::is_integer, "an integer");
-                self.push(value);
+                self.push(value.computed());
             }
             O::Ckfinite => {
                 self.pop_kind(Kind::Float);
@@ -156,13 +157,13 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 let is_method = !matches!(token.table(), Some(Table::StandAloneSignature));
                 let method = self.facts.method(token).filter(|_| is_method);
                 match &method {
-                    Some(method) => self.member(method.is_of_open, method.needs),
+                    Some(method) => self.method(method),
                     None => self.bad_token(Some(token), "a method"),
                 }
                 if insn.opcode() == O::Ldvirtftn {
                     self.pop_kind(Kind::Object);
                 }
-                let is_constrained = self.constrained(insn);
+                let is_constrained = self.constrained(insn).is_some();
                 match &method {
                     Some(method) if is_constrained => self.constrained_call(method),
                     Some(method) if method.is_abstract && insn.opcode() == O::Ldftn => {
@@ -186,7 +187,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// Instructions with an element or a type: indirect access, arrays, boxes, conversions.
     fn typed(&mut self, insn: &Instruction) {
         match insn.opcode() {
-            O::Ldind_I1 | O::Ldind_U1 | O::Ldind_I2 | O::Ldind_U2 | O::Ldind_I4 | O::Ldind_U4 => self.load(Kind::Int32),
+            O::Ldind_I1 | O::Ldind_U1 | O::Ldind_I2 | O::Ldind_U2 => self.load(Kind::Small),
+            O::Ldind_I4 | O::Ldind_U4 => self.load(Kind::Int32),
             O::Ldind_I8 => self.load(Kind::Int64),
             O::Ldind_I => self.load(Kind::Native),
             O::Ldind_R4 | O::Ldind_R8 => self.load(Kind::Float),
@@ -200,9 +202,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 self.pop_kind(Kind::Object);
                 self.push(Kind::Native);
             }
-            O::Ldelem_I1 | O::Ldelem_U1 | O::Ldelem_I2 | O::Ldelem_U2 | O::Ldelem_I4 | O::Ldelem_U4 => {
-                self.element(Kind::Int32);
-            }
+            O::Ldelem_I1 | O::Ldelem_U1 | O::Ldelem_I2 | O::Ldelem_U2 => self.element(Kind::Small),
+            O::Ldelem_I4 | O::Ldelem_U4 => self.element(Kind::Int32),
             O::Ldelem_I8 => self.element(Kind::Int64),
             O::Ldelem_I => self.element(Kind::Native),
             O::Ldelem_R4 | O::Ldelem_R8 => self.element(Kind::Float),
@@ -249,6 +250,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             O::Box => {
                 let kind = self.of_type(insn);
+                let definition = insn.token().and_then(|token| self.facts.definition(token));
+                if definition.is_some_and(|ty| self.facts.is_by_ref_like(ty)) {
+                    self.breach(Rule::ByRefLikeBoxed, "a ref struct", "a type that can be on the heap");
+                }
                 self.pop_into(kind, "the boxed type");
                 self.push(Kind::Object);
             }
@@ -321,6 +326,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let fits = match (left, right) {
             (Kind::Value(_), _) | (_, Kind::Value(_)) => false,
             (Kind::Unknown, _) | (_, Kind::Unknown) => true,
+            (Kind::Named(_), other) | (other, Kind::Named(_)) => !matches!(other, Kind::Object | Kind::Ref),
             (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) => true,
             (Kind::Ref, Kind::Native) | (Kind::Native, Kind::Ref) => true,
             (Kind::Object, Kind::Object) => {
@@ -343,7 +349,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn binary(&mut self, opcode: O) {
-        let (right, left) = (self.pop(), self.pop());
+        let (right, left) = (self.pop_exact(), self.pop_exact());
+        // An operation with a constant may leave the other operand as it is.
+        let is_small = left == Kind::Small || right == Kind::Small;
+        let (right, left) = (right.plain().computed(), left.plain().computed());
         let is_sum = matches!(opcode, O::Add | O::Add_Ovf_Un | O::Add_Ovf);
         let is_difference = matches!(opcode, O::Sub | O::Sub_Ovf_Un | O::Sub_Ovf);
         let takes_float = matches!(opcode, O::Add | O::Sub | O::Mul | O::Div | O::Rem);
@@ -352,6 +361,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 Kind::Object | Kind::Value(_) => None,
                 _ => Some(Kind::Unknown),
             },
+            (Kind::Int32, Kind::Int32) if is_small => Some(Kind::Small),
             (Kind::Int32, Kind::Int32) => Some(Kind::Int32),
             (Kind::Int64, Kind::Int64) => Some(Kind::Int64),
             (Kind::Float, Kind::Float) if takes_float => Some(Kind::Float),
@@ -386,7 +396,12 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// An array with elements of this kind, as far as that is known.
     fn pop_array(&mut self, of: Kind) {
         let array = self.pop_exact();
-        if array == Kind::Values && of.plain() == Kind::Object {
+        let has_values = match array {
+            Kind::Values => true,
+            Kind::Elements(parameter) => !self.frame.is_reference(Kind::Value(parameter)),
+            _ => false,
+        };
+        if has_values && of.plain() == Kind::Object {
             self.breach(Rule::StackUnexpected, "array of values", "an array of references");
         } else if !matches!(array.plain(), Kind::Object | Kind::Unknown) {
             let array = self.name(array);
@@ -446,8 +461,15 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn pop_kind(&mut self, wanted: Kind) {
-        let found = self.pop();
-        if found != wanted && found != Kind::Unknown && !self.frame.is_same_reference(found, wanted) {
+        let (found, wanted) = (self.pop(), self.facts.types.sized(wanted));
+        let fits = match found {
+            Kind::Unknown => true,
+            // It may be an enumeration.
+            Kind::Named(_) => wanted.is_number(),
+            Kind::Native => self.facts.types.fits(found, wanted),
+            _ => found == wanted,
+        };
+        if !fits && !self.frame.is_same_reference(found, wanted) {
             let (found, wanted) = (self.name(found), self.name(wanted));
             self.breach(Rule::StackUnexpected, found, wanted);
         }
@@ -471,8 +493,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) -> Kind {
-        let (found, wanted) = (self.pop(), wanted.plain());
-        if !found.fits(wanted) && !self.frame.is_same_reference(found, wanted) {
+        let (found, wanted) = (self.pop(), self.facts.types.sized(wanted.plain()));
+        if !self.facts.types.fits(found, wanted) && !self.frame.is_same_reference(found, wanted) {
             let (found, wanted) = (self.name(found), self.name(wanted));
             self.breach(Rule::Assignment, found, format!("{wanted} for {what}"));
         }

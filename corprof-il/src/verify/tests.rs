@@ -15,7 +15,6 @@ const VIRTUAL: u32 = 0x0600_0002; // instance void ()
 const CTOR: u32 = 0x0600_0003;
 const TAKES_POINT: u32 = 0x0600_0004; // static void (Point)
 const STATIC_VIRTUAL: u32 = 0x0600_0005; // static void ()
-const TAKES_NATIVE: u32 = 0x0600_0006; // static void (native int)
 const STATIC_VOID: u32 = 0x0600_0007; // static void (int32)
 const VOID_OF_INT: u32 = 0x0600_0008; // instance void (int32)
 const DELEGATE_CTOR: u32 = 0x0600_0009; // of a delegate with `void Invoke(int32)`
@@ -69,9 +68,6 @@ impl Resolve for Metadata {
             VIRTUAL => (signature(true, vec![], primitive(Primitive::Void)), false),
             CTOR => (signature(true, vec![], primitive(Primitive::Void)), true),
             STATIC_VIRTUAL => (signature(false, vec![], primitive(Primitive::Void)), false),
-            TAKES_NATIVE => {
-                (signature(false, vec![primitive(Primitive::NativeInt)], primitive(Primitive::Void)), false)
-            }
             STATIC_VOID => (signature(false, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
             VOID_OF_INT => (signature(true, vec![primitive(Primitive::Int32)], primitive(Primitive::Void)), false),
             DELEGATE_CTOR => {
@@ -421,9 +417,6 @@ fn what_runtimes_choke_on_is_refused() {
     assert_eq!(constrained(O::Ldftn, STATIC_INT, &[O::Pop, O::Ret]), [Rule::ConstrainedCall]);
     assert!(constrained(O::Call, STATIC_INT, &[O::Ret]).contains(&Rule::ConstrainedCall));
     assert!(constrained(O::Call, VIRTUAL, &[O::Ret]).contains(&Rule::ConstrainedCall));
-    // A small integer where a native one is taken.
-    assert_eq!(rules(&[P(O::Ldarg_0), T(O::Call, TAKES_NATIVE), P(O::Ret)]), [Rule::Assignment]);
-    assert_eq!(rules(&[P(O::Ldarg_0), P(O::Conv_I), T(O::Call, TAKES_NATIVE), P(O::Ret)]), []);
     // A reference into an array of values.
     let array =
         |class| rules(&[N(1), T(O::Newarr, class), P(O::Dup), N(0), P(O::Ldnull), P(O::Stelem_Ref), P(O::Throw)]);

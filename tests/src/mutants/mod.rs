@@ -2,9 +2,11 @@
 //! runtime compiles each, and the outcomes are compared.
 //!
 //! The claim: no body that the verifier accepts ends in an `InvalidProgramException`, kills the process or keeps the
-//! compiler from coming back. `mutate` makes the mutants, `drive` has them compiled, `tally` compares.
+//! compiler from coming back. `mutate` makes the mutants, `generate` makes bodies that are like no real ones, `drive` has them
+//! compiled, `tally` compares.
 
 mod drive;
+mod generate;
 mod mutate;
 mod tally;
 
@@ -23,6 +25,7 @@ use corprof_il::verify::Verifier;
 
 use crate::Runtime;
 use drive::Batch;
+use generate::Generator;
 use mutate::Mutator;
 
 /// So long may the compiler take for a body that the verifier takes, on the slowest machine.
@@ -34,9 +37,20 @@ const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// So many assemblies are loaded by one process.
 const FILES: usize = 8;
 
+/// Where the bodies come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// They are mutants of real ones.
+    Mutated,
+    /// They are made from nothing, and all are such as the verifier takes.
+    Generated,
+}
+
 /// The work on each runtime.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Where the mutants come from.
+    pub source: Source,
     /// How many mutants to make.
     pub mutants: usize,
     /// The same seed makes the same mutants of the same assemblies.
@@ -216,7 +230,11 @@ fn litters(plan: &Plan, set: &Assemblies, slots: &HashSet<(&'static str, u32)>) 
             // A small plan takes methods from everywhere, not the first ones only.
             let step = slots.len().div_ceil(plan.mutants).max(1);
             let methods: Vec<Method> = methods.step_by(step).take(left).collect();
-            let mutants = mutants(&here, &methods, plan.seed.wrapping_add(round))?;
+            let seed = plan.seed.wrapping_add(round);
+            let mutants = match plan.source {
+                Source::Mutated => mutants(&here, &methods, seed)?,
+                Source::Generated => generated(&here, &methods, seed)?,
+            };
             left -= mutants.len().min(left);
             litters.push(Litter { assembly: (*name).to_owned(), mutants });
         }
@@ -252,6 +270,22 @@ fn mutants(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<M
             },
         };
         all.push(Mutant { name, token: method.token.as_raw(), change, bytes, rule });
+    }
+    Ok(all)
+}
+
+fn generated(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<Mutant>> {
+    let assembly = here.assembly();
+    let mut generator = Generator::new(assembly, seed);
+    let mut verifier = Verifier::new(here);
+    let mut all = Vec::new();
+    for method in methods {
+        let name = assembly.method_name(method.token);
+        let context = here.context(*method).with_context(|| format!("{name} has no signature"))?;
+        // Where nothing was found in the tries that there are, the next round finds something.
+        let Some((body, change)) = generator.generate(&mut verifier, &context) else { continue };
+        let bytes = body.encode().with_context(|| format!("{name}: {change}"))?;
+        all.push(Mutant { name, token: method.token.as_raw(), change, bytes, rule: None });
     }
     Ok(all)
 }

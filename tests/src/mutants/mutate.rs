@@ -9,14 +9,20 @@ use corprof_il::token::{Table, Token};
 use corprof_il::{Body, InsnId, Instruction, Opcode, Operand, OperandKind, Prefix};
 use fastrand::Rng;
 
+/// The parts of one assembly's bodies.
+pub(super) struct Material {
+    /// Instructions without targets, to insert elsewhere.
+    donors: Vec<Instruction>,
+    /// The tokens that instructions name, by their kind.
+    pub(super) tokens: HashMap<OperandKind, Vec<Token>>,
+    /// The signatures of local variables.
+    pub(super) locals: Vec<Token>,
+}
+
 /// Changes bodies of one assembly; the same seed makes the same mutants.
 pub(super) struct Mutator {
     random: Rng,
-    /// Instructions of this assembly without targets, to insert elsewhere.
-    donors: Vec<Instruction>,
-    /// The tokens that instructions of this assembly name, by their kind.
-    tokens: HashMap<OperandKind, Vec<Token>>,
-    locals: Vec<Token>,
+    material: Material,
 }
 
 /// A change of the bytes is made after all others.
@@ -46,10 +52,9 @@ const CHANGES: [(&str, Change); 18] = [
     ("max stack", Mutator::max_stack),
 ];
 
-impl Mutator {
-    pub(super) fn new(assembly: &Assembly, seed: u64) -> Self {
-        let mut this =
-            Self { random: Rng::with_seed(seed), donors: Vec::new(), tokens: HashMap::new(), locals: Vec::new() };
+impl Material {
+    pub(super) fn of(assembly: &Assembly) -> Self {
+        let mut this = Self { donors: Vec::new(), tokens: HashMap::new(), locals: Vec::new() };
         for method in assembly.methods() {
             let Ok(Some(bytes)) = assembly.body_bytes(method) else { continue };
             let Ok((body, _)) = Body::parse_prefix(bytes) else { continue };
@@ -62,6 +67,12 @@ impl Mutator {
             }
         }
         this
+    }
+}
+
+impl Mutator {
+    pub(super) fn new(assembly: &Assembly, seed: u64) -> Self {
+        Self { random: Rng::with_seed(seed), material: Material::of(assembly) }
     }
 
     /// A mutant of the body that these bytes begin with, and the change.
@@ -116,7 +127,7 @@ impl Mutator {
     }
 
     fn insert(&mut self, body: &mut Body) -> Option<()> {
-        let donor = self.random.choice(&self.donors)?.clone();
+        let donor = self.random.choice(&self.material.donors)?.clone();
         let id = self.any(body)?;
         body.before(id).ok()?.push(donor);
         Some(())
@@ -182,7 +193,7 @@ impl Mutator {
     fn token(&mut self, body: &mut Body) -> Option<()> {
         let id = self.one(body, |insn| insn.token().is_some())?;
         let kind = body.get(id)?.opcode().operand();
-        let token = *self.random.choice(self.tokens.get(&kind)?)?;
+        let token = *self.random.choice(self.material.tokens.get(&kind)?)?;
         Self::replace_token(body, id, token)
     }
 
@@ -191,9 +202,9 @@ impl Mutator {
         let id = self.one(body, |insn| insn.token().is_some())?;
         let old = body.get(id)?.token()?;
         let token = if self.random.u8(..4) == 0 {
-            let kinds: Vec<OperandKind> = self.tokens.keys().copied().collect();
+            let kinds: Vec<OperandKind> = self.material.tokens.keys().copied().collect();
             let kind = self.random.choice(kinds)?;
-            *self.random.choice(self.tokens.get(&kind)?)?
+            *self.random.choice(self.material.tokens.get(&kind)?)?
         } else {
             Token::from_raw(old.as_raw().wrapping_add(self.random.u32(..9)).wrapping_sub(4))
         };
@@ -247,7 +258,7 @@ impl Mutator {
         let has_token = |insn: &Instruction| insn.token().is_some() || !insn.prefixes().is_empty();
         let id = self.one(body, has_token)?;
         let insn = body.get(id)?.clone();
-        let class = *self.random.choice(self.tokens.get(&OperandKind::Type)?)?;
+        let class = *self.random.choice(self.material.tokens.get(&OperandKind::Type)?)?;
         let prefix = self.random.choice([
             Prefix::Volatile,
             Prefix::Unaligned(1),
@@ -271,7 +282,7 @@ impl Mutator {
 
     fn region_kind(&mut self, body: &mut Body) -> Option<()> {
         let (id, old) = self.region(body)?;
-        let class = *self.random.choice(self.tokens.get(&OperandKind::Type)?)?;
+        let class = *self.random.choice(self.material.tokens.get(&OperandKind::Type)?)?;
         let kind = self.random.choice([RegionKind::Finally, RegionKind::Fault, RegionKind::Catch(class)])?;
         body.remove_region(id).ok()?;
         body.add_region(Region::new(kind, old.tried, old.handler)).ok().map(drop)
@@ -310,7 +321,7 @@ impl Mutator {
         let mut places = [(); 4].map(|()| self.random.usize(..order.len()));
         places.sort_unstable();
         let [a, b, c, d] = places.map(|place| order.get(place).copied());
-        let class = *self.random.choice(self.tokens.get(&OperandKind::Type)?)?;
+        let class = *self.random.choice(self.material.tokens.get(&OperandKind::Type)?)?;
         let kind = self.random.choice([RegionKind::Finally, RegionKind::Fault, RegionKind::Catch(class)])?;
         let (mut tried, mut handler) = (Range { first: a?, last: b? }, Range { first: c?, last: d? });
         if self.random.bool() {
@@ -331,7 +342,7 @@ impl Mutator {
 
     fn locals(&mut self, body: &mut Body) -> Option<()> {
         body.locals()?;
-        let token = *self.random.choice(&self.locals)?;
+        let token = *self.random.choice(&self.material.locals)?;
         debug_assert_eq!(token.table(), Some(Table::StandAloneSignature));
         body.set_locals(Some(token));
         Some(())
