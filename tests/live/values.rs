@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
 const LIBRARY: &str = "values";
@@ -463,9 +463,15 @@ fn values_are_not_read_as_another_load_context_has_them() -> Result<()> {
         for (profiler, by) in [("WritesValues", ""), ("WritesEitherWay", "il"), ("WritesEitherWay", "il-all")] {
             let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, profiler).env("VALUES_BY", by).run()?;
             outcome.exited_with(0)?;
-            ensure!(outcome.stdout == "16 bytes in Held\n", "{profiler} {by}: {outcome}");
-            let is_hooked = outcome.stderr.contains("enter Shapes.Size ");
-            ensure!(is_hooked && outcome.stderr.contains("loaded several times"), "{profiler} {by}: {outcome}");
+            let expected = "System.Private.Xml\n16 bytes in Held\n16 bytes in Held\n";
+            ensure!(outcome.stdout == expected, "{profiler} {by}: {outcome}");
+            let told: Vec<_> =
+                outcome.stderr.lines().filter_map(|line| line.strip_prefix("enter Shapes.Size held=")).collect();
+            let [first, second] = told[..] else { bail!("{profiler} {by}: {outcome}") };
+            ensure!(
+                first.contains("\"first\"") && second.contains("loaded several times"),
+                "{profiler} {by}: {outcome}"
+            );
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 // target: 8.0
-// Two load contexts have an assembly of the name Held. The first holds texts. The second holds numbers, and its method that takes one
-// is compiled before its assembly is loaded: only the other one is there by then.
+// Two load contexts have an assembly of the name Held: in the first it holds texts, in the second numbers. In the second, a method that
+// takes one is compiled before its assembly is loaded: only the other one is there by then.
 
 using System;
 using System.IO;
@@ -29,17 +29,29 @@ static class Program
     static void Main()
     {
         string folder = Path.GetDirectoryName(typeof(Program).Assembly.Location);
-        Type texts = new Context("texts", folder, "HeldTexts").Take("HeldTexts").GetType("Held");
-        object text = Activator.CreateInstance(texts);
-        texts.GetField("First").SetValue(text, "first");
+        Context texts = new Context("texts", folder, "HeldTexts");
+        texts.Take("HeldTexts");
+        MethodInfo size = Prepared(texts);
+        // Loads an assembly of another name.
+        Console.WriteLine(typeof(System.Xml.XmlConvert).Assembly.GetName().Name);
+        Call(size, "first", "second");
 
-        Context numbers = new Context("numbers", folder, "HeldNumbers");
-        MethodInfo size = numbers.Take("UsesHeld").GetType("Shapes").GetMethod("Size");
+        Call(Prepared(new Context("numbers", folder, "HeldNumbers")), 4711L, 12L);
+    }
+
+    static MethodInfo Prepared(Context context)
+    {
+        MethodInfo size = context.Take("UsesHeld").GetType("Shapes").GetMethod("Size");
         RuntimeHelpers.PrepareMethod(size.MethodHandle);
-        Type of = size.GetParameters()[0].ParameterType;
-        object number = Activator.CreateInstance(of);
-        of.GetField("First").SetValue(number, 4711);
-        of.GetField("Second").SetValue(number, 12);
-        Console.WriteLine("{0} bytes in {1}", size.Invoke(null, new[] { number }), of.Assembly.GetName().Name);
+        return size;
+    }
+
+    static void Call(MethodInfo size, object first, object second)
+    {
+        Type type = size.GetParameters()[0].ParameterType;
+        object held = Activator.CreateInstance(type);
+        type.GetField("First").SetValue(held, first);
+        type.GetField("Second").SetValue(held, second);
+        Console.WriteLine("{0} bytes in {1}", size.Invoke(null, new[] { held }), type.Assembly.GetName().Name);
     }
 }

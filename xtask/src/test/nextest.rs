@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     let profile = selection.profile;
     command.args(["run", "--profile", profile, "--no-tests", "pass"]).args(selection.cargo);
     command.args(selection.is_release.then_some("--release"));
-    command.args(["-E", selection.expression]);
+    command.args(["-E", selection.expression, "--test-threads", &at_once().to_string()]);
     let target = cargo::Metadata::load()?.target_directory;
     guard(&mut command, &target)?;
     if !selection.filter.is_empty() {
@@ -71,6 +72,12 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
         bail!(TestsFailed { command: process::shown(&command), status, results });
     }
     Ok(results)
+}
+
+/// How many tests run at once: a live test waits for a third of its time.
+fn at_once() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    processors + processors / 2
 }
 
 /// `cargo nextest`: the user's own, otherwise one that cargo builds, once. None if that fails; then a note says so.
