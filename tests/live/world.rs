@@ -118,7 +118,9 @@ fn handles_find_their_objects_and_let_them_die() -> Result<()> {
         for kind in ["Weak", "Strong", "Pinned"] {
             let is = format!("handle {kind}");
             let after = format!("handle {kind} after collection 0");
-            expect(&outcome, &[(&is, "true"), (&after, "Some(\"WorldException\")"), ("handle destroy", "()")])?;
+            let alive = format!("is_alive {kind} after collection 0");
+            expect(&outcome, &[(&is, "true"), (&after, "Some(\"WorldException\")"), (&alive, "true")])?;
+            expect(&outcome, &[("handle destroy", "()")])?;
             let unfit = "error GetObjectIDFromHandle(objects): CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
             expect(&outcome, &[("handle in jit_compilation_started", unfit)])?;
         }

@@ -353,6 +353,7 @@ impl Callbacks for World {
             let class = found.and_then(|found| found.map(|object| cx.class_of(object)).transpose());
             let name = class.map(|class| class.map(|class| cx.names().class(class).to_string()));
             tell(&format!("handle {:?} after collection {number}", handle.kind()), name);
+            tell(&format!("is_alive {:?} after collection {number}", handle.kind()), handle.is_alive());
         }
     }
 

@@ -75,7 +75,7 @@ impl Detacher {
     /// 3. [`shutdown`](crate::Callbacks::shutdown) is called. Then the profiler is dropped.
     /// 4. From then on, calls on clones of [`Info`](crate::Info) return errors (`CORPROF_E_PROFILER_DETACHING`).
     /// 5. The detach is requested from the runtime. After 300 ms it checks that all its threads have left the profiler, and
-    ///    releases it.
+    ///    releases it; of several profilers that detach at once, each later one may wait up to five seconds more.
     ///
     /// None of this blocks the application. The library stays in memory, for threads that keep some of its data until they end,
     /// and for signals on their way; when it is attached again, it starts anew. An EventPipe provider that the profiler has

@@ -108,8 +108,8 @@ pub enum Refusal {
         "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
     )]
     NonVersionable,
-    /// A ReJIT request or a probe: runtimes ignore the former for methods that they suspend themselves (`async` in MethodImpl), and
-    /// leave the body of such a method in its middle.
+    /// A ReJIT request or a probe: runtimes ignore the former for most methods that they suspend themselves (`async` in MethodImpl; on
+    /// .NET 10 generic ones are recompiled, and both versions are called), and leave the body of such a method in its middle.
     #[error(
         "the runtime itself suspends this method (runtime-async): it ignores requests to recompile it, and probes would be wrong"
     )]

@@ -5,7 +5,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use corprof_il::verify::{Category, FieldInfo, MethodContext, MethodInfo, Resolve, TypeInfo, WellKnown};
+use corprof_il::verify::{
+    Category, FieldInfo, MethodContext, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system,
+};
 use corprof_sys as sys;
 
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Signature, Type};
@@ -19,6 +21,8 @@ const MOST_HOPS: usize = 16;
 
 /// `MethodImplAttributes`: the runtime itself suspends the method.
 const IMPL_ASYNC: u32 = 0x2000;
+/// `MethodImplAttributes`: its calls exclude each other.
+const IMPL_SYNCHRONIZED: u32 = 0x20;
 
 pub(super) struct LiveMetadata<'a> {
     import: &'a MetadataImport<'a>,
@@ -39,6 +43,7 @@ impl<'a> LiveMetadata<'a> {
         let signature = MethodSignature::decode(&props.signature).ok()?;
         let is_suspended = props.impl_flags.bits() & IMPL_ASYNC != 0;
         let mut context = MethodContext::new(Some(TypeDefOrRef::Def(props.class)), signature);
+        context.is_synchronized = props.impl_flags.bits() & IMPL_SYNCHRONIZED != 0;
         if is_suspended {
             context.returns = self.awaited(&context.signature.return_type);
         }
@@ -112,7 +117,7 @@ impl<'a> LiveMetadata<'a> {
         let base = props.extends.and_then(|base| self.name(base.token()));
         let category = match base.as_deref() {
             _ if props.flags.contains(sys::tdInterface) || name == Some("Enum") => Category::Reference,
-            Some("System.Enum") => self.enum_type(definition).map_or(Category::Unknown, Category::Enum),
+            Some("System.Enum") => self.enum_type(definition).map_or(Category::ValueOrEnum, Category::Enum),
             Some("System.ValueType") => Category::Value,
             _ => Category::Reference,
         };
@@ -261,6 +266,15 @@ impl Resolve for LiveMetadata<'_> {
     fn is_abstract(&self, token: Token) -> bool {
         let props = definition(token).and_then(|definition| self.import.type_def(definition).ok());
         props.is_some_and(|props| props.flags.contains(sys::tdAbstract))
+    }
+
+    fn is_by_ref_like(&self, token: Token) -> bool {
+        const BY_REF_LIKE: &str = "System.Runtime.CompilerServices.IsByRefLikeAttribute";
+        if token.table() == Some(Table::TypeDef) {
+            return self.import.custom_attribute_named(token, BY_REF_LIKE).is_ok_and(|found| found.is_some());
+        }
+        let name = self.name(token);
+        name.as_deref().and_then(|name| name.strip_prefix("System.")).is_some_and(is_ref_struct_of_system)
     }
 
     fn delegate(&self, token: Token) -> Option<MethodSignature> {

@@ -256,7 +256,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: collectible assemblies; not made for classes of arrays.
+    /// Note: collectible assemblies; also for some classes of arrays (.NET 8).
     ///
     /// In the IDL: `ICorProfilerCallback::ClassUnloadStarted`.
     #[doc(alias = "ClassUnloadStarted")]
@@ -267,7 +267,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Blocking: preemptive: blocking does not hold up a collection.
     ///
-    /// Note: collectible assemblies; not made for classes of arrays.
+    /// Note: collectible assemblies; also for some classes of arrays (.NET 8).
     ///
     /// In the IDL: `ICorProfilerCallback::ClassUnloadFinished`.
     #[doc(alias = "ClassUnloadFinished")]

@@ -47,6 +47,10 @@
 //! }
 //! ```
 //!
+//! On .NET 8 the runtime itself crashes now and then when it reports its heap while the application makes collectible code
+//! (`AssemblyBuilderAccess.RunAndCollect`, contexts that are unloaded), also without a profiler, for a session over the
+//! diagnostics port.
+//!
 //! A block is the payload of an event of the provider `Microsoft-Windows-DotNETRuntime`. The crate `corprof-heap` makes a graph of
 //! them (its `BulkReader`), which needs 40 bytes an object: do that in another process, or know that the application pays for it.
 

@@ -85,18 +85,36 @@ impl ObjectHandle {
     #[doc = contract!(GetObjectIDFromHandle)]
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a collection could move the object while it is read. Call this in a callback with
-    /// an object argument (`object_allocated`, `exception_thrown`…), or in `garbage_collection_finished` with `MONITOR_GC` on.
+    /// an object argument (`object_allocated`, `exception_thrown`…), or in `garbage_collection_finished` with `MONITOR_GC` on: under
+    /// `HIGH_BASIC_GC` alone that also comes at the end of background collections, while threads run. Whether the object exists,
+    /// [`is_alive`](Self::is_alive) tells anywhere.
     #[doc(alias = "GetObjectIDFromHandle")]
     pub fn get<'cx>(&self, cx: &'cx InCallback<'_>) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "GetObjectIDFromHandle";
         cx.check_still(CALL)?;
-        let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
+        let object = self.object(CALL)?;
+        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed.
+        Ok(unsafe { ObjectId::from_raw(object) })
+    }
+
+    /// Whether its object exists: it does until the handle is freed, unless the handle is weak and the object has been collected.
+    ///
+    /// Unlike [`get`](Self::get) it may be asked anywhere, also in `garbage_collection_finished` with `HIGH_BASIC_GC` alone. The object
+    /// of a weak handle may die right after.
+    #[doc = contract!(GetObjectIDFromHandle)]
+    #[doc(alias = "GetObjectIDFromHandle")]
+    pub fn is_alive(&self) -> Result<bool> {
+        Ok(self.object("GetObjectIDFromHandle")? != 0)
+    }
+
+    /// The object's address, or 0: it may be another one at once.
+    fn object(&self, call: &'static str) -> Result<usize> {
+        let info = self.info.as_version::<sys::ICorProfilerInfo13>(call)?;
         let mut object = 0;
         // SAFETY: the handle lives as long as this value; the call writes one id.
         let code = unsafe { info.GetObjectIDFromHandle(self.raw, &mut object) };
-        Error::check(code, CALL)?;
-        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed.
-        Ok(unsafe { ObjectId::from_raw(object) })
+        Error::check(code, call)?;
+        Ok(object)
     }
 
     /// Frees the handle and returns the result; dropping it ignores the result. `Ok` if the handle is to be freed when the
