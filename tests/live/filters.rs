@@ -5,6 +5,7 @@
 //! both. `CORPROF_FILTER_RUNS=200` has it count 200 runs of each program with pins, and a fifth of that without:
 //! `CORPROF_FILTER_RUNS=200 cargo xtask test --live-only --runtime 10 -- filters --nocapture`.
 
+use std::time::Duration;
 use std::{env, fmt};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +20,8 @@ const FEW: usize = 8;
 const DEAD: usize = 2;
 /// But not for longer than this.
 const MOST: usize = 40;
+/// A run takes a second, without a fault.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// How many runs to count with pins, if that has been said.
 fn wanted_runs() -> Result<Option<usize>> {
@@ -50,8 +53,8 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    fn run(&self, runtime: &Runtime, switch: &str) -> Result<Outcome> {
-        Run::new(runtime, self.name).args(self.args).profiler("exceptions").env(SWITCH, switch).run()
+    fn under(&self, runtime: &Runtime, switch: &str) -> Run {
+        Run::new(runtime, self.name).args(self.args).profiler("exceptions").env(SWITCH, switch)
     }
 
     /// The fault of a run, if it has one.
@@ -70,7 +73,7 @@ impl Program {
     /// All of `runs` runs with pins are right.
     fn lives_with_pins(&self, runtime: &Runtime, runs: usize) -> Result<()> {
         for run in 1..=runs {
-            let outcome = self.run(runtime, "1")?;
+            let outcome = self.under(runtime, "1").run()?;
             self.judge(&outcome).with_context(|| format!("run {run} of {runs}"))?;
         }
         println!("{runtime}: {self} with pins: 0 of {runs} runs died");
@@ -81,7 +84,9 @@ impl Program {
     fn dies_without(&self, runtime: &Runtime, runs: Option<usize>) -> Result<()> {
         let (mut died, mut run) = (0, 0);
         while run < runs.unwrap_or(MOST) && (runs.is_some() || died < DEAD) {
-            died += usize::from(self.judge(&self.run(runtime, "0")?).is_err());
+            // Instead of dying it may hang.
+            let outcome = self.under(runtime, "0").timeout(LONGEST).run();
+            died += usize::from(outcome.and_then(|outcome| self.judge(&outcome)).is_err());
             run += 1;
         }
         println!("{runtime}: {self} without pins: {died} of {run} runs died");

@@ -2,6 +2,7 @@
 
 use super::region::{holds, parents};
 use super::{Body, InsnId, Instruction, Label, LabelEntry, NONE, Node, Range, Region, RegionId, RegionKind};
+use crate::opcode::Opcode;
 
 /// A change that was refused; the body is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -206,14 +207,20 @@ impl Body {
         self.mark_boundaries();
     }
 
-    /// Puts another instruction in the place of this one: its name, labels and regions stay.
+    /// Puts another instruction in the place of this one: its name, labels and regions stay. So does the
+    /// [`max_stack`](Self::max_stack), if only the operand differs and is neither a method nor a place to go to.
     ///
     /// # Errors
     /// If the instruction is not in this body.
     pub fn replace(&mut self, id: InsnId, insn: Instruction) -> Result<Instruction, EditError> {
         let node = self.node_mut(id).ok_or(EditError::NoSuchInstruction(id))?;
+        let opcode = insn.opcode();
         let old = std::mem::replace(&mut node.insn, insn);
-        self.edited();
+        let is_call = matches!(opcode, Opcode::Call | Opcode::Callvirt | Opcode::Calli | Opcode::Newobj);
+        let goes_elsewhere = opcode.is_branch() || opcode.is_leave() || opcode == Opcode::Switch;
+        if opcode != old.opcode() || is_call || goes_elsewhere {
+            self.edited();
+        }
         Ok(old)
     }
 

@@ -313,6 +313,22 @@ fn regions_form_a_tree_and_are_written_inner_first() {
 }
 
 #[test]
+fn another_operand_leaves_the_stack_as_it_is() {
+    // ldc.i4.s 5; pop; call; br.s to the end; ret
+    let mut body = Body::parse(&fat(0, 3, &[0x1f, 5, 0x26, 0x28, 1, 0, 0, 0x0a, 0x2b, 0, 0x2a], 0, &[])).unwrap();
+    let ids: Vec<InsnId> = body.iter().map(|(id, _)| id).collect();
+    let six = Instruction::with(Opcode::Ldc_I4_S, Operand::Int8(6)).unwrap();
+    body.replace(ids[0], six).unwrap();
+    assert_eq!(body.max_stack(), Some(3));
+    body.encode().unwrap();
+    for (id, insn) in [(ids[1], plain(Opcode::Nop)), (ids[2], body.get(ids[2]).unwrap().clone())] {
+        body.replace(id, insn).unwrap();
+        assert_eq!(body.max_stack(), None, "it may take another number of values");
+        body.set_max_stack(3);
+    }
+}
+
+#[test]
 fn a_small_section_grows_when_its_clauses_do() {
     let mut body = Body::parse(&fat(0, 1, TRY_FINALLY, 0, SMALL_SECTION)).unwrap();
     let first = body.first().unwrap();
