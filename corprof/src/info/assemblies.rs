@@ -36,3 +36,15 @@ impl InCallback<'_> {
         Ok(AssemblyInfo { name, app_domain: AppDomainId::from_raw(app_domain), module: ModuleId::from_raw(module) })
     }
 }
+
+impl InCallback<'_> {
+    /// A module is attached to its assembly: `module_attached_to_assembly` is under way.
+    pub(crate) fn note_assembly(&self, module: usize) {
+        if !self.loaded_assemblies().is_any_relied_on() {
+            return;
+        }
+        let assembly = ModuleId::from_raw(module).and_then(|module| self.runtime().ask_module(module).ok()?.0);
+        let name = assembly.and_then(|assembly| self.assembly_info(assembly).ok()).map(|info| info.name);
+        self.loaded_assemblies().loaded(name.as_deref(), module);
+    }
+}

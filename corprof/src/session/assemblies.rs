@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::context::InCallback;
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
 
@@ -83,7 +82,7 @@ impl Assemblies {
     }
 
     /// An assembly is loaded. Without a `name` it may be a namesake of any.
-    fn loaded(&self, name: Option<&str>, module: usize) {
+    pub(crate) fn loaded(&self, name: Option<&str>, module: usize) {
         let sole = unpoisoned(self.sole.lock());
         let namesakes = sole.iter().filter(|(of, _)| name.is_none_or(|name| name == *of)).map(|(_, sole)| sole);
         for namesake in namesakes.filter(|sole| sole.module.load(SeqCst) != module) {
@@ -91,20 +90,8 @@ impl Assemblies {
         }
     }
 
-    fn is_any_relied_on(&self) -> bool {
+    pub(crate) fn is_any_relied_on(&self) -> bool {
         !unpoisoned(self.sole.lock()).is_empty()
-    }
-}
-
-impl InCallback<'_> {
-    /// A module is attached to its assembly: `module_attached_to_assembly` is under way.
-    pub(crate) fn note_assembly(&self, module: usize) {
-        if !self.loaded_assemblies().is_any_relied_on() {
-            return;
-        }
-        let assembly = ModuleId::from_raw(module).and_then(|module| self.runtime().ask_module(module).ok()?.0);
-        let name = assembly.and_then(|assembly| self.assembly_info(assembly).ok()).map(|info| info.name);
-        self.loaded_assemblies().loaded(name.as_deref(), module);
     }
 }
 
