@@ -13,6 +13,7 @@ mod facts;
 mod flow;
 mod kind;
 mod members;
+mod pops;
 mod regions;
 mod resolve;
 mod rule;

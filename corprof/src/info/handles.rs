@@ -101,8 +101,9 @@ impl ObjectHandle {
     ///
     /// Unlike [`get`](Self::get) it may be asked anywhere, also in `garbage_collection_finished` with `HIGH_BASIC_GC` alone. The object
     /// of a weak handle may die right after.
-    #[doc = contract!(GetObjectIDFromHandle)]
-    #[doc(alias = "GetObjectIDFromHandle")]
+    ///
+    /// # Errors
+    /// Those of `GetObjectIDFromHandle`: `CORPROF_E_PROFILER_DETACHING`.
     pub fn is_alive(&self) -> Result<bool> {
         Ok(self.object("GetObjectIDFromHandle")? != 0)
     }
