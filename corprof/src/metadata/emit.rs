@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
 
-use super::handed_over;
 use super::raw::{Loaded, Metadata, length, wide};
 use super::references::NO_DATA;
+use super::signature_checks;
 use super::{
     AssemblyIdentity, AssemblyRef, CustomAttribute, FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec,
     ModuleRef, ParamDef, StandAloneSignature, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec, UserString,
@@ -123,7 +123,7 @@ impl<'cb> MetadataEmit<'cb> {
     #[doc(alias = "GetTokenFromSig")]
     pub fn define_signature(&self, signature: &[u8]) -> Result<StandAloneSignature> {
         const CALL: &str = "GetTokenFromSig";
-        handed_over::check_any(CALL, signature)?;
+        signature_checks::check_any(CALL, signature)?;
         let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, StandAloneSignature::from_raw, |token| {
@@ -139,7 +139,7 @@ impl<'cb> MetadataEmit<'cb> {
     #[doc(alias = "GetTokenFromTypeSpec")]
     pub fn define_type_spec(&self, signature: &[u8]) -> Result<TypeSpec> {
         const CALL: &str = "GetTokenFromTypeSpec";
-        handed_over::check_type(CALL, signature)?;
+        signature_checks::check_type(CALL, signature)?;
         let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, TypeSpec::from_raw, |token| {
@@ -171,7 +171,7 @@ impl<'cb> MetadataEmit<'cb> {
     #[doc(alias = "DefineMemberRef")]
     pub fn define_member_ref(&self, parent: impl Into<Token>, name: &str, signature: &[u8]) -> Result<MemberRef> {
         const CALL: &str = "DefineMemberRef";
-        handed_over::check_any(CALL, signature)?;
+        signature_checks::check_any(CALL, signature)?;
         let raw = self.raw()?;
         let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MemberRef::from_raw, |token| {
@@ -187,7 +187,7 @@ impl<'cb> MetadataEmit<'cb> {
     #[doc(alias = "DefineMethodSpec")]
     pub fn define_method_spec(&self, parent: impl Into<Token>, signature: &[u8]) -> Result<MethodSpec> {
         const CALL: &str = "DefineMethodSpec";
-        handed_over::check_method_spec(CALL, signature)?;
+        signature_checks::check_method_spec(CALL, signature)?;
         let raw = self.raw()?;
         let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
         define(CALL, MethodSpec::from_raw, |token| {

@@ -9,13 +9,13 @@ mod attributes;
 mod constant;
 mod emit;
 mod generics;
-mod handed_over;
 mod import;
 mod members;
 mod of_runtime;
 mod properties;
 mod raw;
 mod references;
+mod signature_checks;
 mod strings;
 mod types;
 

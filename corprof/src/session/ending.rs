@@ -37,8 +37,6 @@ struct State {
     is_lenient: bool,
     /// Whether the runtime waits for the profiler's `initialize`: until that has succeeded, a detach only waits to begin.
     is_initializing: bool,
-    /// Whether a detach waits for that.
-    is_waiting: bool,
 }
 
 /// The stages of the end.
@@ -102,13 +100,7 @@ impl Drop for Reference {
 
 impl Ending {
     pub(super) fn new() -> Self {
-        let state = State {
-            stage: Stage::Running,
-            process_ends: false,
-            is_lenient: false,
-            is_initializing: false,
-            is_waiting: false,
-        };
+        let state = State { stage: Stage::Running, process_ends: false, is_lenient: false, is_initializing: false };
         Self { state: Mutex::new(state), changed: Condvar::new(), object: Mutex::new(None) }
     }
 
@@ -150,7 +142,7 @@ impl Ending {
     pub(crate) fn loaded(&self) {
         let mut state = self.state();
         state.is_initializing = false;
-        let is_waiting = std::mem::take(&mut state.is_waiting);
+        let is_waiting = state.stage == Stage::Draining;
         drop(state);
         if is_waiting && let Err(error) = self.object().and_then(|reference| self.begin(reference)) {
             report::line(format_args!("a detach that was requested in `initialize` cannot begin: {error}"));
@@ -173,12 +165,11 @@ impl Ending {
         let object = reference.0;
         // SAFETY: `Reference` holds the object.
         unsafe { (object.functions.check)(object.this)? };
-        let mut state = self.state();
+        let state = self.state();
         if state.stage != Stage::Running {
             return Err(Self::refusal(state.stage));
         }
         let is_initializing = state.is_initializing;
-        state.is_waiting = is_initializing;
         self.set(state, Stage::Draining);
         if is_initializing { Ok(()) } else { self.begin(reference) }
     }
