@@ -252,21 +252,22 @@ fn a_handler_of_the_applications_is_respected() -> Result<()> {
     })
 }
 
-/// Signals that come later than its handler are its own: managed code in the middle of managed code ends the process.
-#[test]
-fn no_signal_reaches_a_handler_that_the_application_installs_later() -> Result<()> {
-    for runtime in &runtimes()? {
-        for _ in 0..repetitions(3, 50) {
-            let outcome = sample(runtime, "Signals", &["own", "600"], 1000)?;
-            outcome.exited_with(0)?;
-            ensure!(outcome.stdout == "heard 0\n", "{outcome}");
-        }
-    }
-    Ok(())
-}
-
 mod long {
     use super::*;
+
+    /// The handler is managed code, and ends the process in the middle of managed code. A signal that was sent just before it was
+    /// installed may still reach it, on a busy machine in one run of dozens: so this is not among the quick tests.
+    #[test]
+    fn no_signal_reaches_a_handler_that_the_application_installs_later() -> Result<()> {
+        for runtime in &runtimes()? {
+            for _ in 0..repetitions(3, 50) {
+                let outcome = sample(runtime, "Signals", &["own", "600"], 1000)?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stdout == "heard 0\n", "{outcome}");
+            }
+        }
+        Ok(())
+    }
 
     #[test]
     fn known_shares_come_out_on_a_full_machine() -> Result<()> {
