@@ -214,3 +214,16 @@ mod long {
         Ok(())
     }
 }
+
+/// The threads of a profiler never run managed code, so the runtime's searches for code take no lock there.
+#[test]
+fn threads_of_the_profiler_search_for_code_while_it_is_removed() -> Result<()> {
+    let rounds = repetitions(30, 400).to_string();
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Searches", "Unloads", &[&rounds])?;
+        let told = told(&outcome, "searched: ")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "answered")? > count(told, "refused")?, "{outcome}");
+    }
+    Ok(())
+}

@@ -13,7 +13,7 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::liveness::Subject;
-use crate::session::{CompileSlot, RejitSlot, event_pipe_sessions, wire};
+use crate::session::{CompileSlot, RejitSlot, event_pipe_sessions, searcher, wire};
 use crate::walk;
 
 use super::Adapter;
@@ -34,7 +34,14 @@ pub(super) const fn needs_bookkeeping(event: Event) -> bool {
             | Event::DynamicMethodJitCompilationStarted
             | Event::DynamicMethodUnloaded
     );
-    is_about_identifiers || event.is_unwind_point()
+    let is_about_suspensions = matches!(
+        event,
+        Event::RuntimeSuspendStarted
+            | Event::RuntimeSuspendFinished
+            | Event::RuntimeSuspendAborted
+            | Event::RuntimeResumeStarted
+    );
+    is_about_identifiers || is_about_suspensions || event.is_unwind_point()
 }
 
 /// Whether the first argument of an event is a function, which lives as long as the callback lasts.
@@ -48,6 +55,32 @@ pub(super) const fn is_about_function(event: Event) -> bool {
             | Event::JitCachedFunctionSearchFinished
             | Event::RejitCompilationStarted
             | Event::RejitCompilationFinished
+    )
+}
+
+/// Whether the runtime makes the callback while threads are suspended, or in the collection that has suspended them.
+#[inline]
+pub(super) const fn is_in_suspension(event: Event) -> bool {
+    matches!(
+        event,
+        Event::RuntimeSuspendStarted
+            | Event::RuntimeSuspendFinished
+            | Event::RuntimeSuspendAborted
+            | Event::RuntimeResumeStarted
+            | Event::RuntimeThreadSuspended
+            | Event::RuntimeThreadResumed
+            | Event::GarbageCollectionStarted
+            | Event::GarbageCollectionFinished
+            | Event::MovedReferences
+            | Event::MovedReferences2
+            | Event::SurvivingReferences
+            | Event::SurvivingReferences2
+            | Event::ObjectReferences
+            | Event::ObjectsAllocatedByClass
+            | Event::RootReferences
+            | Event::RootReferences2
+            | Event::ConditionalWeakTableElementReferences
+            | Event::FinalizeableObjectQueued
     )
 }
 
@@ -91,6 +124,8 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             event_pipe_sessions::set_thread_ending(true);
         }
         Event::DynamicMethodJitCompilationStarted => info.liveness().dynamic_method_compiled(subject),
+        Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
+        Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
         event if event.is_unwind_point() => {
             if let Some(hooks) = info.hooks() {
                 hooks.unwound(event);
@@ -119,11 +154,13 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.known_names().let_go();
         }
         Event::ClassUnloadStarted => info.liveness().class_gone(subject),
+        Event::ThreadCreated => searcher::serve(info),
         Event::ThreadDestroyed => {
             event_pipe_sessions::set_thread_ending(false);
             info.liveness().thread_ended(subject);
         }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
+        Event::RuntimeSuspendAborted | Event::RuntimeResumeStarted => info.runtime().searches().suspension_ends(),
         _ => {}
     }
 }

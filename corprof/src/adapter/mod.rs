@@ -31,6 +31,7 @@ use crate::profiler::Profiler;
 use crate::session::catch_up::must_see;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
+use crate::session::searches::InSuspension;
 use crate::session::slot::Inside;
 
 use exception_pins::ExceptionPins;
@@ -243,6 +244,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     }
     // `event` is a constant in each thunk: the others pay nothing.
     let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
+    let _suspended = bookkeeping::is_in_suspension(event).then(InSuspension::begin);
     let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
     if is_implemented && !is_told && delivery != Some(None) {
         let run = move |_inside: Inside| {

@@ -12,6 +12,7 @@ use crate::id::{FunctionId, ModuleId, NativeCode, ReJitId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::session::liveness::{LookUp, Pinned, dead};
+use crate::session::searches::Searches;
 
 /// A function in one of its bodies: the one that it was loaded with, or one of a ReJIT request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -120,7 +121,8 @@ impl Info {
     /// [`function_version_from_ip`](InTriggers::function_version_from_ip) finds them.
     #[doc = contract!(GetFunctionFromIP)]
     ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting.
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of callbacks,
+    /// while the runtime is suspended and may be removing code; ask again a moment later.
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
@@ -174,16 +176,22 @@ impl Info {
     /// ranges of each.
     #[doc = contract!(GetCodeInfo2)]
     ///
-    /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet.
+    /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet. `CORPROF_E_SUSPENSION_IN_PROGRESS`: as for
+    /// [`function_from_ip`](Self::function_from_ip).
     #[doc(alias = "GetCodeInfo2")]
     #[doc(alias = "GetCodeInfo")]
     pub fn code_ranges(&self, function: FunctionId) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo2";
         let function = self.pin(function, CALL)?;
-        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
-        read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the function is pinned; the call writes the count and at most `room` ranges.
-            unsafe { info.GetCodeInfo2(function.as_raw(), room, count, start) }
+        let raw = function.as_raw();
+        self.runtime().search(CALL, move |runtime| {
+            let _search = runtime.begin_search_for_held(CALL)?;
+            let info = runtime.as_version::<sys::ICorProfilerInfo2>(CALL)?;
+            read_code_ranges(CALL, |room, count, start| {
+                // SAFETY: the caller has pinned the function, and waits; the search keeps the runtime's lists as they are; the
+                // call writes the count and at most `room` ranges.
+                unsafe { info.GetCodeInfo2(raw, room, count, start) }
+            })
         })
     }
 
@@ -226,6 +234,7 @@ impl InCallback<'_> {
     #[doc = contract!(GetILToNativeMapping3)]
     ///
     /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime keeps no mappings. `E_FAIL`: it has no mapping for this code.
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS`: as for [`function_from_ip`](Info::function_from_ip).
     #[doc(alias = "GetILToNativeMapping3")]
     #[doc(alias = "GetILToNativeMapping2")]
     #[doc(alias = "GetILToNativeMapping")]
@@ -233,11 +242,14 @@ impl InCallback<'_> {
         const CALL: &str = "GetILToNativeMapping3";
         let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
-        let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
-        let ranges = read_list(CALL, |room, count, start: *mut [u32; 3]| {
-            // SAFETY: the function is pinned and the code belongs to it; the call writes the count and at most `room` entries
-            // of three numbers each.
-            unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
+        let ranges = self.runtime().search(CALL, move |runtime| {
+            let _search = runtime.begin_search_for_held(CALL)?;
+            let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
+            read_list(CALL, |room, count, start: *mut [u32; 3]| {
+                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
+                // runtime's lists as they are; the call writes the count and at most `room` entries of three numbers each.
+                unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
+            })
         })?;
         Ok(ranges
             .into_iter()
@@ -253,38 +265,63 @@ impl InCallback<'_> {
 impl InTriggers<'_> {
     /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside managed code.
     ///
-    /// Dynamic methods are found too.
+    /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.
     #[doc = contract!(GetFunctionFromIP3)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting.
     #[doc(alias = "GetFunctionFromIP3")]
     #[doc(alias = "GetFunctionFromIP2")]
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
-        const CALL: &str = "GetFunctionFromIP3";
-        let look_up = self.liveness().look_up();
-        // Without room for the body first: to find the body, the runtime reads the function's module and type arguments, which
-        // may be gone.
-        let ask = || self.runtime().ask_function_version_at(ip, std::ptr::null_mut());
-        let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
-        let Ok(held) = self.pin(function, CALL) else { return Ok(None) };
-        let mut rejit = 0;
-        let found = self.runtime().ask_function_version_at(ip, &mut rejit)?;
-        // A different function if the code of a dynamic method was replaced meanwhile.
-        Ok(found.filter(|&found| found == held.as_raw()).map(|_| FunctionVersion { function, rejit: ReJitId(rejit) }))
+        self.when_resumed(|| self.version_from_ip(ip))
     }
 
-    /// The ranges of `code`: its start, and a second range if it was split.
+    fn version_from_ip(&self, ip: usize) -> Result<Option<FunctionVersion>> {
+        const CALL: &str = "GetFunctionFromIP3";
+        let look_up = self.liveness().look_up();
+        // Without the body first: to find the body, the runtime reads the function's module and type arguments, which may be
+        // gone.
+        let ask = || self.runtime().ask_any_function_at(ip);
+        let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
+        let Ok(held) = self.pin(function, CALL) else { return Ok(None) };
+        let found = self.runtime().ask_held_version_at(ip)?;
+        // A different function if the code of a dynamic method was replaced meanwhile.
+        let found = found.filter(|&(found, _)| found == held.as_raw());
+        Ok(found.map(|(_, rejit)| FunctionVersion { function, rejit: ReJitId(rejit) }))
+    }
+
+    /// Asks again after each suspension of the runtime that has come in between, where the call may wait.
+    fn when_resumed<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            match ask() {
+                Err(error) if Searches::is_passing(&error) && !self.profiler_threads().is_stopping() => {
+                    self.runtime().searches().wait(|| self.profiler_threads().is_stopping());
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// The ranges of `code`: its start, and a second range if it was split. Outside of callbacks the call waits while the
+    /// runtime is suspended.
     #[doc = contract!(GetCodeInfo4)]
     #[doc(alias = "GetCodeInfo4")]
     #[doc(alias = "GetCodeInfo3")]
     pub fn native_code_ranges(&mut self, code: NativeCode) -> Result<Vec<CodeRange>> {
+        self.when_resumed(|| self.ranges_of(code))
+    }
+
+    fn ranges_of(&self, code: NativeCode) -> Result<Vec<CodeRange>> {
         const CALL: &str = "GetCodeInfo4";
         let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
-        let info = self.as_version::<sys::ICorProfilerInfo9>(CALL)?;
-        read_code_ranges(CALL, |room, count, start| {
-            // SAFETY: the function is pinned and the code belongs to it; the call writes the count and at most `room` ranges.
-            unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
+        self.runtime().search(CALL, move |runtime| {
+            let _search = runtime.begin_search_for_held(CALL)?;
+            let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
+            read_code_ranges(CALL, |room, count, start| {
+                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
+                // runtime's lists as they are; the call writes the count and at most `room` ranges.
+                unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
+            })
         })
     }
 

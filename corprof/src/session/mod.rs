@@ -7,7 +7,8 @@
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness` tracks which
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
-//! threads that it has made. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
+//! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
+//! makes them for threads that have never run managed code. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
 //! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
 //! and so are [hooks by inserted code](CompileSlot).
 //! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
@@ -34,6 +35,8 @@ mod questions;
 mod rejit_slot;
 mod runtime;
 mod runtime_info;
+pub(crate) mod searcher;
+pub(crate) mod searches;
 pub(crate) mod slot;
 mod thread_names;
 pub(crate) mod wire;
@@ -116,7 +119,7 @@ impl Info {
         phase: Phase,
         profiler: Arc<ProfilerState>,
     ) -> Result<Self, UnsupportedRuntime> {
-        Ok(Self(Arc::new(Session {
+        let session = Arc::new(Session {
             runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
@@ -135,7 +138,9 @@ impl Info {
             loaded_assemblies: Assemblies::default(),
             has_suppression: OnceLock::new(),
             prevents_detach: OnceLock::new(),
-        })))
+        });
+        session.runtime.set_session(Arc::downgrade(&session));
+        Ok(Self(session))
     }
 
     /// The runtime itself.

@@ -5,6 +5,7 @@ use corprof_sys as sys;
 use windows_core::HRESULT;
 
 use super::Runtime;
+use super::searches::Search;
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result, S_FALSE};
 use crate::ffi::buffer::read_short_list;
 use crate::ffi::enumerate::read_all;
@@ -192,18 +193,27 @@ impl Runtime {
     }
 
     /// The function whose code contains an address, dead or alive, unless it has no metadata.
+    ///
+    /// # Errors
+    /// As [`Searches::begin`](super::searches::Searches::begin).
     #[inline]
     pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
+        self.search("GetFunctionFromIP", move |runtime| runtime.search_function_at(ip))
+    }
+
+    fn search_function_at(&self, ip: usize) -> Result<Option<usize>> {
+        const CALL: &str = "GetFunctionFromIP";
+        let _search = self.begin_search(CALL)?;
         let mut function = 0;
         // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it finds is
-        // in memory: the lists change under a lock of the runtime, before the memory of functions is freed. It writes one id.
-        let code = unsafe {
-            self.first_version("GetFunctionFromIP")?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function)
-        };
+        // in memory, as code is removed in suspensions only, and the search keeps these off
+        // (`threads_of_the_profiler_search_for_code_while_it_is_removed`). It writes one id.
+        let code =
+            unsafe { self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
         if code == E_FAIL {
             return Ok(None);
         }
-        Error::check(code, "GetFunctionFromIP")?;
+        Error::check(code, CALL)?;
         Ok(Some(function))
     }
 
@@ -211,7 +221,9 @@ impl Runtime {
     pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
         /// A compiler makes a hot and a cold range at most.
         const RANGES: usize = 2;
-        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
+        const CALL: &str = "GetCodeInfo2";
+        let _search = self.begin_search_for_held(CALL).ok()?;
+        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL).ok()?;
         let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
         // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
         // there is room for.
@@ -221,14 +233,34 @@ impl Runtime {
         (start != 0).then_some(start)
     }
 
-    /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata. Pass room for the body's id
-    /// only while a look-up keeps the found function alive.
-    pub(crate) fn ask_function_version_at(&self, ip: usize, rejit: *mut usize) -> Result<Option<usize>> {
+    /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata.
+    pub(crate) fn ask_any_function_at(&self, ip: usize) -> Result<Option<usize>> {
+        const CALL: &str = "GetFunctionFromIP3";
+        self.search(CALL, move |runtime| {
+            let search = runtime.begin_search(CALL)?;
+            runtime.search_any_function_at(ip, std::ptr::null_mut(), &search)
+        })
+    }
+
+    /// Like [`ask_any_function_at`](Self::ask_any_function_at), with the id of the body. Call it only while the function is held
+    /// that is found.
+    pub(crate) fn ask_held_version_at(&self, ip: usize) -> Result<Option<(usize, usize)>> {
+        const CALL: &str = "GetFunctionFromIP3";
+        self.search(CALL, move |runtime| {
+            // The call may wait for a suspension, which must not wait for it in turn (seen on .NET 8).
+            let search = runtime.begin_search_for_held(CALL)?;
+            let mut rejit = 0;
+            let function = runtime.search_any_function_at(ip, &mut rejit, &search)?;
+            Ok(function.map(|function| (function, rejit)))
+        })
+    }
+
+    fn search_any_function_at(&self, ip: usize, rejit: *mut usize, _search: &Search<'_>) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP3";
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut function = 0;
-        // SAFETY: the runtime looks the address up in its lists of code and does not read from it; it writes one id. It reads
-        // from the function only if there is room for the body's id: then the caller keeps the function alive.
+        // SAFETY: as for `search_function_at`. The runtime reads from the function only if there is room for the body's id: then
+        // the caller keeps the function alive.
         let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);

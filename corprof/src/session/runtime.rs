@@ -5,6 +5,7 @@
 //! older runtime.
 
 use std::mem::ManuallyDrop;
+use std::sync::{OnceLock, Weak};
 
 use corprof_sys as sys;
 use windows_core::{HRESULT, IUnknown, Interface};
@@ -12,6 +13,9 @@ use windows_core::{HRESULT, IUnknown, Interface};
 use super::calls::{Call, Calls};
 use super::ending::DETACH;
 use super::runtime_info::RuntimeInfo;
+use super::searcher::Searcher;
+use super::searches::{self, Search, Searches};
+use super::{Info, Session};
 use crate::error::{E_NOINTERFACE, Error, Result};
 
 /// The runtime, as a COM object.
@@ -22,6 +26,10 @@ pub(crate) struct Runtime {
     version: u8,
     /// Counts calls, and refuses them after a detach.
     calls: Calls,
+    searches: Searches,
+    searcher: Searcher,
+    /// The session that has this.
+    session: OnceLock<Weak<Session>>,
 }
 
 // SAFETY: the profiling API is free-threaded: the runtime accepts calls on any thread (contexts say which calls), and AddRef
@@ -131,9 +139,14 @@ impl Runtime {
     /// ends.
     pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self, UnsupportedRuntime> {
         match negotiate(runtime) {
-            Some((raw, version)) if version >= LEAST_INFO => {
-                Ok(Self { raw: ManuallyDrop::new(raw), version, calls: Calls::new(may_end) })
-            }
+            Some((raw, version)) if version >= LEAST_INFO => Ok(Self {
+                raw: ManuallyDrop::new(raw),
+                version,
+                calls: Calls::new(may_end),
+                searches: Searches::default(),
+                searcher: Searcher::default(),
+                session: OnceLock::new(),
+            }),
             older => Err(UnsupportedRuntime::new(runtime, older.map_or(0, |(_, version)| version))),
         }
     }
@@ -141,6 +154,64 @@ impl Runtime {
     /// The count of calls under way.
     pub(super) fn calls(&self) -> &Calls {
         &self.calls
+    }
+
+    /// The searches for code under way.
+    pub(crate) fn searches(&self) -> &Searches {
+        &self.searches
+    }
+
+    pub(super) fn set_session(&self, session: Weak<Session>) {
+        let _ = self.session.set(session); // once, when the session is made
+    }
+
+    /// The thread that searches for others.
+    pub(super) fn searcher(&self) -> &Searcher {
+        &self.searcher
+    }
+
+    /// Has `search` made on a thread where it is safe: nearly always the calling one.
+    ///
+    /// # Errors
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` if that is another thread, which has no time; and what `search` returns.
+    #[inline]
+    pub(crate) fn search<R: Send + 'static>(
+        &self,
+        call: &'static str,
+        search: impl FnOnce(&Self) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        if self.searches.are_safe_everywhere() || self.searches.is_suspender() || self.knows_this_thread() {
+            return search(self);
+        }
+        let session = self.session.get().and_then(Weak::upgrade);
+        let answer = session.and_then(|session| self.searcher.run(&Info(session), search));
+        answer.unwrap_or_else(|| Err(searches::refusal(call)))
+    }
+
+    /// Call it before a search for any address.
+    ///
+    /// # Errors
+    /// As [`Searches::begin`].
+    #[inline]
+    pub(super) fn begin_search(&self, call: &'static str) -> Result<Search<'_>> {
+        if self.knows_this_thread() { self.searches.begin_on_known_thread(call) } else { self.searches.begin(call) }
+    }
+
+    /// Call it before a search for code that is held, and so is not removed: on a thread that the runtime knows, the lock of its
+    /// lists is enough.
+    ///
+    /// # Errors
+    /// As [`Searches::begin`], on other threads.
+    pub(crate) fn begin_search_for_held(&self, call: &'static str) -> Result<Search<'_>> {
+        if self.knows_this_thread() { Ok(Search::NONE) } else { self.searches.begin(call) }
+    }
+
+    /// Whether the calling thread runs managed code, or has run some. Then a search on it takes the lock of the runtime's lists.
+    fn knows_this_thread(&self) -> bool {
+        let Ok(info) = self.first_version("GetCurrentThreadID") else { return false };
+        let mut thread = 0;
+        // SAFETY: the call writes one number.
+        unsafe { info.GetCurrentThreadID(&mut thread) }.is_ok()
     }
 
     /// The number of the newest version that the runtime has.

@@ -11,6 +11,7 @@ mod outlives;
 mod pipes;
 mod recursion;
 mod rewriters;
+mod searches;
 
 corprof::export!(
     blobs::Blobs,
@@ -25,4 +26,5 @@ corprof::export!(
     recursion::Loads,
     recursion::Provides,
     rewriters::Rewriters,
+    searches::Searches,
 );

@@ -240,6 +240,7 @@ impl Liveness {
             (loaded, window)
         };
         self.has_unloaded.store(true, Ordering::SeqCst);
+        runtime.searches().code_goes();
         end(self.modules.insert(module, State::Dead), State::Dead, "a call about a module that is unloaded");
         if let Some(assembly) = assembly.map(AssemblyId::as_raw) {
             end(
@@ -333,7 +334,8 @@ impl Liveness {
         let is_there = |probe: &Probe| {
             // A function that has begun another life since is not the one of the probe.
             let is_another = self.functions.get(probe.function).is_some_and(|entry| entry.life() != probe.life);
-            !is_another && runtime.ask_function_at(probe.code).is_ok_and(|found| found == Some(probe.function))
+            // While the runtime removes code it cannot be asked.
+            !is_another && runtime.ask_function_at(probe.code).map_or(true, |found| found == Some(probe.function))
         };
         let is_open = |window: &Window| window.is_blind || window.probes.iter().any(is_there);
         let (open, closed): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_open);

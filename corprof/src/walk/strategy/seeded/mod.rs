@@ -391,6 +391,8 @@ fn is_unsafe_moment(code: HRESULT) -> bool {
 impl Walker for Seeder<'_> {
     fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
         let mut outcome = Outcome::default();
+        // A walk searches for the code of each frame, on a thread that the runtime does not know.
+        outcome.gives_up = !self.runtime.info.runtime().searches().are_safe_everywhere();
         for (number, target) in targets.iter().enumerate() {
             if outcome.stood >= limit || outcome.gives_up {
                 outcome.left_out = targets.len() - number;
@@ -411,6 +413,12 @@ impl Walker for Seeder<'_> {
                 outcome.left_out += 1;
                 continue;
             }
+            // Nor is code removed meanwhile.
+            let Ok(_search) = self.runtime.info.runtime().searches().begin(CALL) else {
+                self.open.insert(key, open);
+                outcome.left_out += 1;
+                continue;
+            };
             let mut walked = Walked::Ended;
             let mut write = |writer: &mut StackWriter<'_>| {
                 for turn in 1..=TRIES {
