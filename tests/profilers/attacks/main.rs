@@ -6,6 +6,7 @@
 mod blobs;
 mod edits;
 mod failing;
+mod made_up;
 mod nonsense;
 mod outlives;
 mod pipes;

@@ -19,6 +19,7 @@ mod facts;
 mod fire;
 mod modes;
 mod places;
+mod raw;
 mod rows;
 
 use std::sync::atomic::Ordering::Relaxed;
