@@ -12,6 +12,7 @@ mod outlives;
 mod pipes;
 mod recursion;
 mod rewriters;
+mod sessions;
 
 corprof::export!(
     blobs::Blobs,
@@ -26,4 +27,5 @@ corprof::export!(
     recursion::Loads,
     recursion::Provides,
     rewriters::Rewriters,
+    sessions::Sessions,
 );
