@@ -179,10 +179,9 @@ impl InTriggers<'_> {
     #[doc = contract!(EventPipeStartSession)]
     ///
     /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the
-    /// runtime could not tell managed code of the session, which it does: in `thread_destroyed`; in callbacks in cooperative
-    /// mode (`assembly_load_started`, `assembly_load_finished`, `module_load_started`, `exception_catcher_leave`,
-    /// `dynamic_method_unloaded`); in any callback on a [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize` or on
-    /// a profiler thread.
+    /// runtime could not tell managed code of the session, which it does: in callbacks about loads and unloads of assemblies, modules
+    /// and classes; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in any callback on a
+    /// [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize` or on a profiler thread.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,

@@ -51,21 +51,33 @@ impl Drop for Callback {
     }
 }
 
-/// Whether a callback from which a collection may start comes in cooperative mode.
-const fn is_cooperative(event: Event) -> bool {
-    matches!(
+/// Whether a callback comes in the middle of a load or an unload, where managed code that needs the same class, module or assembly
+/// fails or waits for ever, or in cooperative mode, in which none can be called.
+const fn allows_no_managed_code(event: Event) -> bool {
+    let is_of_loader = matches!(
         event,
         Event::AssemblyLoadStarted
             | Event::AssemblyLoadFinished
+            | Event::AssemblyUnloadStarted
+            | Event::AssemblyUnloadFinished
             | Event::ModuleLoadStarted
-            | Event::ExceptionCatcherLeave
-            | Event::DynamicMethodUnloaded
-    )
+            | Event::ModuleLoadFinished
+            | Event::ModuleUnloadStarted
+            | Event::ModuleUnloadFinished
+            | Event::ModuleAttachedToAssembly
+            | Event::ClassLoadStarted
+            | Event::ClassLoadFinished
+            | Event::ClassUnloadStarted
+            | Event::ClassUnloadFinished
+    );
+    is_of_loader || matches!(event, Event::ExceptionCatcherLeave | Event::DynamicMethodUnloaded)
 }
 
 /// Refuses a call about a session where the managed code that the runtime tells of it cannot run:
 /// - in `thread_destroyed`, as a part of the thread is gone already (seen as a crash on .NET 8);
 /// - in callbacks in cooperative mode: the process ends (.NET 8 and 10);
+/// - in callbacks about loads: the managed code gets a `TypeLoadException` for a class that is being loaded, and so may the application
+///   (seen in `class_load_started` on .NET 8);
 /// - in any callback on a profiler thread, as the managed code then runs on another thread, and may wait for a lock under which
 ///   the runtime makes the callback (seen in `class_load_started`).
 ///
@@ -78,7 +90,7 @@ pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profil
         return refused("thread_destroyed");
     }
     match CALLBACK.get() {
-        Some(event) if is_cooperative(event) => refused(event.method()),
+        Some(event) if allows_no_managed_code(event) => refused(event.method()),
         Some(_) if is_profilers => refused("a callback on a profiler thread"),
         _ => Ok(()),
     }

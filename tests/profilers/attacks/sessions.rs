@@ -1,7 +1,6 @@
 //! Sessions of the runtime's events, started in callbacks in which the runtime could not run the managed code that hears of them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use corprof::events::KeywordSet;
 use corprof::id::Inert;
@@ -10,7 +9,7 @@ use corprof::prelude::*;
 /// How often each callback tries.
 const TRIES: u64 = 3;
 
-/// Starts them in callbacks that come in cooperative mode, and in one that comes on a thread of its own.
+/// Starts them in callbacks that come in cooperative mode, and while a class is loaded.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1251", no_export)]
 pub(crate) struct Sessions {
@@ -29,33 +28,10 @@ impl Sessions {
     }
 }
 
-std::thread_local! {
-    static IS_OWN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
 #[callbacks]
 impl Callbacks for Sessions {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.spawn_profiler_thread("loads classes", |cx| {
-            IS_OWN.set(true);
-            while cx.wait(Duration::from_millis(5)).is_continue() {
-                for module in cx.enum_modules().unwrap_or_default() {
-                    let Ok(metadata) = cx.metadata(module) else { continue };
-                    let classes = metadata.type_defs().unwrap_or_default();
-                    drop(metadata);
-                    for class in classes.into_iter().rev().take(50) {
-                        let _ = cx.class_from_token(module, class, &[]);
-                    }
-                }
-            }
-        })?;
-        Ok(())
-    }
-
     fn class_load_started(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>) {
-        if IS_OWN.get() {
-            self.try_at(cx, 0);
-        }
+        self.try_at(cx, 0);
     }
 
     fn assembly_load_started(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>) {
