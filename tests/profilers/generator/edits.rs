@@ -9,7 +9,7 @@ use corprof::prelude::*;
 use corprof::values::{Arguments, ReturnValue};
 use fastrand::Rng;
 
-use super::{act, pools};
+use super::{act, plan, pools};
 
 static CALLS: CallCounter = CallCounter::new();
 
@@ -26,18 +26,20 @@ pub(super) enum Edit {
 }
 
 impl Edit {
+    /// One of those that the seed has.
     pub(super) fn any(random: &mut Rng) -> Self {
-        const ALL: [Edit; 8] = [
-            Edit::Nothing,
-            Edit::Count,
-            Edit::Probe,
-            Edit::ProbeEntry,
-            Edit::Local,
-            Edit::Text,
-            Edit::Fail,
-            Edit::Twice,
+        const ALL: [(&str, Edit); 8] = [
+            ("edited: nothing", Edit::Nothing),
+            ("edited: count", Edit::Count),
+            ("edited: probe", Edit::Probe),
+            ("edited: entry", Edit::ProbeEntry),
+            ("edited: local", Edit::Local),
+            ("edited: text", Edit::Text),
+            ("edited: fail", Edit::Fail),
+            ("edited: twice", Edit::Twice),
         ];
-        ALL[random.usize(0..ALL.len())]
+        let (name, edit) = ALL[random.usize(0..ALL.len())];
+        if plan::current().is_none_or(|plan| plan.has(name)) { edit } else { Self::Nothing }
     }
 
     pub(super) fn apply(self, open: &mut MethodEdit<'_>) -> Result<(), EditError> {

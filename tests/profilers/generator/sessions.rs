@@ -8,13 +8,7 @@ use corprof::prelude::*;
 use fastrand::Rng;
 
 use super::facts::event;
-use super::pools;
-
-/// On .NET 8 the runtime itself dies now and then when it dumps its heap while collectible code is made (A11 of issue 35), and when
-/// a session asks for it by keywords it does the same: so neither is done there.
-fn may_dump(cx: &InTriggers<'_>) -> bool {
-    cx.runtime_info().is_ok_and(|runtime| runtime.major >= 10)
-}
+use super::{may_walk_heap, pools};
 
 fn set(cx: &InTriggers<'_>, random: &mut Rng) -> KeywordSet {
     const SETS: [KeywordSet; 5] = [
@@ -24,7 +18,7 @@ fn set(cx: &InTriggers<'_>, random: &mut Rng) -> KeywordSet {
         KeywordSet::CONTENTION,
         KeywordSet::HEAP_DUMP,
     ];
-    let kinds = if may_dump(cx) { SETS.len() } else { SETS.len() - 1 };
+    let kinds = if may_walk_heap(cx) { SETS.len() } else { SETS.len() - 1 };
     SETS[random.usize(0..kinds)]
 }
 
@@ -82,7 +76,7 @@ pub(super) fn stop(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
 }
 
 pub(super) fn snapshot(cx: &mut ProfilerThread<'_>, random: &mut Rng) -> Option<()> {
-    if !may_dump(cx) {
+    if !may_walk_heap(cx) {
         return None;
     }
     let snapshots = pools::SNAPSHOTS.pick(random)?;
