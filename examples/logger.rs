@@ -258,7 +258,6 @@ logger! {
         exception_search_catcher_found(cx, id: FunctionId)
             => "exception", '*', "will be caught in {}", cx.names().function(id);
         exception_catcher_leave(cx) => "exception", '*', "end of catch";
-        runtime_resume_finished(cx) => "suspension", '-', "resumed";
         com_classic_vtable_created(cx, id: ClassId, _iid: Option<&Guid>, at: usize, slots: u32)
             => "com", '*', "{} slots of {} at {at:x}", slots, cx.names().class(id);
     }
@@ -269,6 +268,7 @@ logger! {
         runtime_suspend_started(cx, reason: SuspendReason) => "suspension", '+', "for {reason}";
         runtime_suspend_finished(cx) => "suspension", '*', "all threads stopped";
         runtime_suspend_aborted(cx) => "suspension", '-', "aborted";
+        runtime_resume_finished(cx) => "suspension", '-', "resumed";
         // These two are a pair because the category sets MONITOR_GC; with HIGH_BASIC_GC alone they would not be.
         garbage_collection_started(cx, generations: Generations, reason: GcReason)
             => "gc", '+', "{generations}, {reason}";

@@ -277,7 +277,7 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "runtime_resume_finished",
         event: "RuntimeResumeFinished",
-        signature: "fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>)",
+        signature: "fn runtime_resume_finished(&self, cx: &InCallback<'_>)",
         params: 2usize,
     },
     Callback {

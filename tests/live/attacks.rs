@@ -140,6 +140,19 @@ fn whatever_was_started_before_initialize_fails_the_application_runs() -> Result
     Ok(())
 }
 
+/// The runtime tells managed code of a session, which cannot run in cooperative mode, needs classes that may be loading right now, and
+/// must not wait on another thread for a lock of the runtime's that this one has.
+#[test]
+fn sessions_are_refused_where_managed_code_cannot_run() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Sessions", "Unloads", &["6"])?;
+        let told = told(&outcome, "refused=")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "refused")? > 12 && count(told, "started")? == 0, "{outcome}");
+    }
+    Ok(())
+}
+
 /// The runtime follows an address in a signature, reads nested types by recursion, and believes what it reads.
 #[test]
 fn signatures_that_are_made_up_do_no_harm() -> Result<()> {

@@ -22,6 +22,8 @@ mod examples;
 mod exceptions;
 mod filters;
 mod fire;
+#[cfg(target_os = "linux")]
+mod generator;
 mod heap_dump;
 mod hooks;
 mod hosts;

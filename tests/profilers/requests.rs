@@ -216,7 +216,7 @@ impl Callbacks for Requests {
         lock(&self.seen).suspended = Some((reason, Instant::now()));
     }
 
-    fn runtime_resume_finished(&self, _cx: &mut InTriggers<'_>) {
+    fn runtime_resume_finished(&self, _cx: &InCallback<'_>) {
         let mut seen = lock(&self.seen);
         if let Some((reason, begun)) = seen.suspended.take() {
             seen.suspensions.push((reason, begun.elapsed()));

@@ -398,7 +398,7 @@ impl Callbacks for Sequence {
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(cx, "RuntimeThreadResumed", name);
     }
-    fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {
+    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {
         self.state().of_collection(cx, "RuntimeResumeFinished", "");
     }
     fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, reason: GcReason) {

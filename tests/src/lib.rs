@@ -22,5 +22,5 @@ mod repetitions;
 mod run;
 
 pub use patience::{TooShort, patiently};
-pub use repetitions::repetitions;
+pub use repetitions::{minutes, repetitions};
 pub use run::{Outcome, Run, Runtime};

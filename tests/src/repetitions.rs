@@ -1,6 +1,7 @@
 //! How many times a test repeats what it does.
 
 use std::env;
+use std::time::Duration;
 
 /// The setting, from `cargo xtask test`: `few`, or `many` with `--all`.
 const SETTING: &str = "CORPROF_TEST_REPETITIONS";
@@ -9,4 +10,12 @@ const SETTING: &str = "CORPROF_TEST_REPETITIONS";
 #[must_use]
 pub fn repetitions<N>(few: N, many: N) -> N {
     if env::var_os(SETTING).is_some_and(|setting| setting == "many") { many } else { few }
+}
+
+/// How long a test looks for something that is rare: the minutes in `MINUTES`, which the caller of `cargo xtask test` sets, or
+/// these.
+#[must_use]
+pub fn minutes(usual: f64) -> Duration {
+    let set = env::var("MINUTES").ok().and_then(|text| text.parse().ok());
+    Duration::try_from_secs_f64(set.unwrap_or(usual) * 60.0).unwrap_or_default()
 }

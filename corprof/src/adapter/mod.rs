@@ -29,6 +29,7 @@ use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::catch_up::must_see;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
 use crate::session::searches::InSuspension;
@@ -213,6 +214,7 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
         enter(this, event, subject, move |profiler, info| {
             // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
             // from sends only callbacks here from which a collection may start.
+            let _callback = Callback::begin(event);
             user(profiler, &mut InTriggers::new(info))
         })
     }

@@ -593,11 +593,13 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
     ///
-    /// Blocking: preemptive: blocking does not hold up a collection.
+    /// Little may be asked here: the runtime does not refuse a triggering call here, but a collection ends only after this, and this thread would wait for that for ever if it collected or allocated managed memory.
+    ///
+    /// Blocking: after a collection threads that allocate wait for it.
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeResumeFinished`.
     #[doc(alias = "RuntimeResumeFinished")]
-    fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {}
+    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {}
     /// A managed thread has been suspended. Allocate nothing and take no lock: the thread may be inside the allocator.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.

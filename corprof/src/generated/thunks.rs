@@ -912,7 +912,7 @@ unsafe extern "system" fn runtime_resume_started<P: Profiler>(
 unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,

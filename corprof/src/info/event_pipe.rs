@@ -15,7 +15,7 @@ use crate::ffi::buffer::{read_utf16, to_utf16};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
 use crate::info::Info;
-use crate::session::event_pipe_sessions::refuse_on_ending_thread;
+use crate::session::event_pipe_sessions::refuse_where_managed_code_cannot_run;
 use crate::session::profiler_threads;
 
 pub use own_event::OwnEvent;
@@ -87,8 +87,9 @@ fn on_helper_thread<T: Send>(
     info: &Info,
     make: impl FnOnce(&Info) -> Result<T> + Send,
 ) -> Result<T> {
-    refuse_on_ending_thread(call)?;
-    if !profiler_threads::is_current() && info.current_thread()?.is_some() {
+    let is_profilers = profiler_threads::is_current();
+    refuse_where_managed_code_cannot_run(call, is_profilers)?;
+    if !is_profilers && info.current_thread()?.is_some() {
         return make(info);
     }
     std::thread::scope(|scope| {
@@ -177,8 +178,10 @@ impl InTriggers<'_> {
     /// With `rundown`, stopping the session first delivers events that describe all that is loaded by then.
     #[doc = contract!(EventPipeStartSession)]
     ///
-    /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in
-    /// `thread_destroyed`.
+    /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the
+    /// runtime could not tell managed code of the session, which it does: in callbacks about loads and unloads of assemblies, modules
+    /// and classes; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in any callback on a
+    /// [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize` or on a profiler thread.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,
@@ -209,7 +212,7 @@ impl InTriggers<'_> {
     ///
     /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the session.
     /// `COR_E_OBJECTDISPOSED`: the session has been stopped, by this profiler or by the end of the process.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as [`event_pipe_start_session`](Self::event_pipe_start_session).
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
         &mut self,
@@ -241,7 +244,7 @@ impl InTriggers<'_> {
     #[doc = contract!(EventPipeStopSession)]
     ///
     /// `COR_E_OBJECTDISPOSED`: the session has been stopped already, by this profiler or by the end of the process.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as [`event_pipe_start_session`](Self::event_pipe_start_session).
     #[doc(alias = "EventPipeStopSession")]
     pub fn event_pipe_stop_session(&mut self, session: EventPipeSessionId) -> Result<()> {
         const CALL: &str = "EventPipeStopSession";

@@ -15,12 +15,15 @@ use std::sync::{Mutex, MutexGuard};
 use corprof_sys as sys;
 
 use crate::error::{Error, Result};
+use crate::event_mask::Event;
 use crate::id::EventPipeSessionId;
 use crate::lock::unpoisoned;
 
 thread_local! {
     /// Whether the calling thread runs `thread_destroyed`.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
+    /// The calling thread's innermost callback from which a collection may start.
+    static CALLBACK: Cell<Option<Event>> = const { Cell::new(None) };
 }
 
 /// Notes that the calling thread enters or leaves `thread_destroyed`.
@@ -28,14 +31,69 @@ pub(crate) fn set_thread_ending(is_ending: bool) {
     IS_ENDING.set(is_ending);
 }
 
-/// Refuses a call about a session in `thread_destroyed`: it may run managed code, and the runtime has taken down a part of the
-/// thread already (seen as a crash on .NET 8).
-pub(crate) fn refuse_on_ending_thread(call: &'static str) -> Result<()> {
-    if !IS_ENDING.get() {
-        return Ok(());
+/// Marks the calling thread as being in a callback, until it is dropped.
+pub(crate) struct Callback {
+    /// The enclosing callback.
+    before: Option<Event>,
+}
+
+impl Callback {
+    #[inline]
+    pub(crate) fn begin(event: Event) -> Self {
+        Self { before: CALLBACK.replace(Some(event)) }
     }
-    let rule = "the call may run managed code, which this thread no longer can: make it in another callback, or on a profiler thread";
-    Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about("thread_destroyed", rule))
+}
+
+impl Drop for Callback {
+    #[inline]
+    fn drop(&mut self) {
+        CALLBACK.set(self.before);
+    }
+}
+
+/// Whether a callback comes in the middle of a load or an unload, where managed code that needs the same class, module or assembly
+/// fails or waits for ever, or in cooperative mode, in which none can be called.
+const fn allows_no_managed_code(event: Event) -> bool {
+    let is_of_loader = matches!(
+        event,
+        Event::AssemblyLoadStarted
+            | Event::AssemblyLoadFinished
+            | Event::AssemblyUnloadStarted
+            | Event::AssemblyUnloadFinished
+            | Event::ModuleLoadStarted
+            | Event::ModuleLoadFinished
+            | Event::ModuleUnloadStarted
+            | Event::ModuleUnloadFinished
+            | Event::ModuleAttachedToAssembly
+            | Event::ClassLoadStarted
+            | Event::ClassLoadFinished
+            | Event::ClassUnloadStarted
+            | Event::ClassUnloadFinished
+    );
+    is_of_loader || matches!(event, Event::ExceptionCatcherLeave | Event::DynamicMethodUnloaded)
+}
+
+/// Refuses a call about a session where the managed code that the runtime tells of it cannot run:
+/// - in `thread_destroyed`, as a part of the thread is gone already (seen as a crash on .NET 8);
+/// - in callbacks in cooperative mode: the process ends (.NET 8 and 10);
+/// - in callbacks about loads: the managed code gets a `TypeLoadException` for a class that is being loaded, and so may the application
+///   (seen in `class_load_started` on .NET 8);
+/// - in any callback on a profiler thread, as the managed code then runs on another thread, and may wait for a lock under which
+///   the runtime makes the callback (seen in `class_load_started`).
+///
+/// `sessions_are_refused_where_managed_code_cannot_run` (tests/live/attacks.rs) fails without it.
+pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profilers: bool) -> Result<()> {
+    const RULE: &str = "the call may run managed code, which this callback does not allow: make it in another callback, or on a \
+                        profiler thread outside of callbacks";
+    let refused = |place| Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(place, RULE));
+    if IS_ENDING.get() {
+        return refused("thread_destroyed");
+    }
+    match CALLBACK.get() {
+        Some(event) if allows_no_managed_code(event) => refused(event.method()),
+        Some(_) if is_profilers => refused("a callback on a profiler thread"),
+        _ => Ok(()),
+    }
 }
 
 /// The sessions that this profiler has started and not stopped.

@@ -6,12 +6,14 @@
 mod blobs;
 mod edits;
 mod failing;
+mod made_up;
 mod nonsense;
 mod outlives;
 mod pipes;
 mod recursion;
 mod rewriters;
 mod searches;
+mod sessions;
 
 corprof::export!(
     blobs::Blobs,
@@ -27,4 +29,5 @@ corprof::export!(
     recursion::Provides,
     rewriters::Rewriters,
     searches::Searches,
+    sessions::Sessions,
 );

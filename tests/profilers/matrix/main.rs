@@ -8,7 +8,7 @@
 //!
 //! Left out are, besides the callbacks that never come: `runtime_thread_suspended`, in which not even memory may be
 //! allocated; those of attach and detach; and, by raw calls, triggering calls from `runtime_resume_started`,
-//! `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the runtime does not refuse although it
+//! `runtime_resume_finished`, `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the runtime does not refuse although it
 //! would deadlock or move the object.
 //!
 //! With `MATRIX_FIRE` set it asks over and over, under fire: see `fire/mod.rs`.
@@ -19,6 +19,7 @@ mod facts;
 mod fire;
 mod modes;
 mod places;
+mod raw;
 mod rows;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -263,8 +264,8 @@ impl Callbacks for Matrix {
         in_callback(cx, "runtime_resume_started");
     }
 
-    fn runtime_resume_finished(&self, cx: &mut InTriggers<'_>) {
-        in_triggers(cx, "runtime_resume_finished");
+    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {
+        in_callback(cx, "runtime_resume_finished");
     }
 
     fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: corprof::id::Inert<ThreadId>) {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use corprof::prelude::*;
 
 use super::facts::{Facts, NOTHING_YET};
-use super::rows::{self, RawRow};
-use super::{fire, modes};
+use super::raw::{self, RawRow};
+use super::{fire, modes, rows};
 
 /// The subjects of the rows.
 pub(super) static FACTS: Facts = Facts::new();
@@ -117,7 +117,7 @@ pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Opti
         }
         // The runtime checks managed threads only, and would let another thread deadlock.
         if REFUSING.contains(&place) && cx.current_thread().is_ok_and(|thread| thread.is_some()) {
-            tell_raw(cx, place, rows::TRIGGERING);
+            tell_raw(cx, place, raw::TRIGGERING);
         }
     });
 }
@@ -130,8 +130,8 @@ pub(super) fn in_triggers(cx: &mut InTriggers<'_>, place: &'static str) {
     once(place, || {
         ask_in_triggers(cx, place);
         if place == "jit_compilation_started" {
-            tell_raw(cx, place, rows::INSPECTING);
-            tell_raw(cx, place, rows::AT_START_UP);
+            tell_raw(cx, place, raw::INSPECTING);
+            tell_raw(cx, place, raw::AT_START_UP);
         }
     });
 }
@@ -142,11 +142,11 @@ pub(super) fn on_thread(info: &Info, place: &'static str) {
         ask_anywhere(info, place);
         let is_managed = info.current_thread().is_ok_and(|thread| thread.is_some());
         if is_managed {
-            tell_raw(info, place, rows::SYNC);
-            tell_raw(info, place, rows::TRIGGERING);
-            tell_raw(info, place, rows::AT_START_UP);
+            tell_raw(info, place, raw::SYNC);
+            tell_raw(info, place, raw::TRIGGERING);
+            tell_raw(info, place, raw::AT_START_UP);
         }
-        tell_raw(info, place, rows::INSPECTING);
+        tell_raw(info, place, raw::INSPECTING);
     });
 }
 
@@ -190,6 +190,6 @@ pub(super) fn others(cx: &mut InTriggers<'_>) {
 
 /// The calls that mark a thread for good, on one that does nothing else.
 pub(super) fn marking(cx: &mut InTriggers<'_>) {
-    tell_raw(cx, "scratch", rows::MARKING);
+    tell_raw(cx, "scratch", raw::MARKING);
     IS_UNCHECKED.set(true);
 }

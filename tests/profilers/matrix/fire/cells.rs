@@ -11,6 +11,7 @@ use corprof::prelude::*;
 use super::super::facts::NOTHING_YET;
 use super::super::rows;
 use super::black_box;
+use super::prices::price;
 
 /// A table of `rows.rs`, named as the context that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,29 +55,6 @@ impl Level {
         let start = Self::ALL[..self as usize].iter().map(|level| level.len()).sum();
         start..start + self.len()
     }
-}
-
-/// Calls that are made less often than the others, by this factor, and why.
-pub(super) const DEAR: &[(&str, u64, &str)] = &[
-    ("EnumerateGCHeapObjects", 10, "it stops all threads"),
-    ("EnumerateNonGCObjects", 5, "it lists every frozen object"),
-    ("EnumJITedFunctions", 10, "it lists all that is compiled"),
-    ("EnumJITedFunctions2", 10, "it lists all that is compiled"),
-    ("EventPipeAddProviderToSession", 50, "a session is started and stopped, which rundown makes slow"),
-    ("EventPipeStartSession", 50, "the same"),
-    ("EventPipeStopSession", 50, "the same"),
-    ("EventPipeCreateProvider", 20, "the provider stays for good"),
-    ("EventPipeCreateProvider2", 20, "the provider stays for good"),
-    ("EventPipeDefineEvent", 20, "the event stays for good"),
-    ("ForceGC", 20, "it is a whole collection"),
-    ("RequestReJIT", 10, "it stops all threads, and has the method compiled"),
-    ("RequestReJITWithInliners", 10, "the same"),
-    ("RequestRevert", 10, "it stops all threads"),
-];
-
-/// By how much a call is dearer than others.
-fn price(method: &str) -> u64 {
-    DEAR.iter().find(|(name, ..)| *name == method).map_or(1, |(_, price, _)| *price)
 }
 
 /// Calls that are left out, to narrow a fault down.

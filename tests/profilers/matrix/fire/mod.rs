@@ -20,6 +20,7 @@ mod cells;
 mod endings;
 mod hooks;
 mod ids;
+mod prices;
 
 use std::collections::HashSet;
 use std::env;

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     /// `values`, `fast` or `none`.
     pub(super) hooks: &'static str,
     pub(super) settings: Vec<(&'static str, &'static str)>,
-    /// The least number of calls for each cell, unless the call is expensive (tests/profilers/matrix/fire/cells.rs).
+    /// The least number of calls for each cell, unless the call is expensive (tests/profilers/matrix/fire/prices.rs).
     pub(super) target: u64,
     /// The duration in seconds: at least the first, at most the second.
     pub(super) time: (u32, u32),
