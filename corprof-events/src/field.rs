@@ -1,5 +1,9 @@
 //! The types that fields of a user's own events can have.
 
+use std::time::SystemTime;
+
+use crate::file_time;
+use crate::provider_event::Misfit;
 use crate::text::Text;
 use crate::value::Value;
 
@@ -19,6 +23,7 @@ pub enum FieldType {
     UInt64,
     Single,
     Double,
+    DateTime,
     Guid,
     String,
 }
@@ -31,6 +36,7 @@ pub enum FieldType {
 /// | `char` | `char` | a character that needs two units is written as U+FFFD |
 /// | `i8` to `i64`, `u8` to `u64` | `sbyte` to `ulong` | reads other integers as well, if the value has room; `u64` also a `DateTime`, as [`Value::FileTime`] |
 /// | `f32`, `f64` | `float`, `double` | |
+/// | [`SystemTime`] | `DateTime` | in UTC, in units of 100 ns: the rest is cut off. Only from the year 1601 to 9999 |
 /// | `[u8; 16]` | `Guid` | its bytes in memory, as in [`Value::Guid`] |
 /// | [`Text`] | `string` | borrowed from the payload; `Text::from("…")` makes one to write |
 /// | `String` | `string` | allocates |
@@ -38,17 +44,17 @@ pub enum FieldType {
 #[diagnostic::on_unimplemented(
     message = "an event has no fields of type `{Self}`",
     label = "EventPipe does not know this type",
-    note = "a field is a `bool`, a `char`, an integer of at most 64 bits with a fixed size, an `f32`, an `f64`, a GUID as `[u8; 16]`, \
-            a text as `corprof_events::Text<'a>` or `String`, or a `Vec` of one of these except `char`"
+    note = "a field is a `bool`, a `char`, an integer of at most 64 bits with a fixed size, an `f32`, an `f64`, a `SystemTime`, \
+            a GUID as `[u8; 16]`, a text as `corprof_events::Text<'a>` or `String`, or a `Vec` of one of these except `char`"
 )]
 pub trait EventField<'a>: Sized {
     #[doc(hidden)]
     const TYPE: FieldType;
     #[doc(hidden)]
     const IS_LIST: bool = false;
-    /// Appends it to a payload; false if it has no room in an event.
+    /// Appends it to a payload, unless an event cannot have it.
     #[doc(hidden)]
-    fn write(&self, payload: &mut Vec<u8>) -> bool;
+    fn write(&self, payload: &mut Vec<u8>) -> Result<(), Misfit>;
     #[doc(hidden)]
     fn read(value: Value<'a>) -> Option<Self>;
 }
@@ -57,15 +63,17 @@ pub trait EventField<'a>: Sized {
 macro_rules! field {
     ($lifetime:lifetime, $type:ty, $wire:ident, $write:expr, $read:expr) => {
         field!(alone $lifetime, $type, $wire, $write, $read);
-
+        field!(list $lifetime, $type, $wire);
+    };
+    (list $lifetime:lifetime, $type:ty, $wire:ident) => {
         impl<$lifetime> EventField<$lifetime> for Vec<$type> {
             const TYPE: FieldType = FieldType::$wire;
             const IS_LIST: bool = true;
 
-            fn write(&self, payload: &mut Vec<u8>) -> bool {
-                let Ok(count) = u16::try_from(self.len()) else { return false };
+            fn write(&self, payload: &mut Vec<u8>) -> Result<(), Misfit> {
+                let count = u16::try_from(self.len()).map_err(|_| Misfit::LongList)?;
                 payload.extend(count.to_le_bytes());
-                self.iter().all(|element| element.write(payload))
+                self.iter().try_for_each(|element| element.write(payload))
             }
 
             fn read(value: Value<$lifetime>) -> Option<Self> {
@@ -77,10 +85,10 @@ macro_rules! field {
         impl<$lifetime> EventField<$lifetime> for $type {
             const TYPE: FieldType = FieldType::$wire;
 
-            fn write(&self, payload: &mut Vec<u8>) -> bool {
+            fn write(&self, payload: &mut Vec<u8>) -> Result<(), Misfit> {
                 let write: fn(&Self, &mut Vec<u8>) = $write;
                 write(self, payload);
-                true
+                Ok(())
             }
 
             fn read(value: Value<$lifetime>) -> Option<Self> {
@@ -116,6 +124,20 @@ field!('a, f64, Double, |value, payload| payload.extend(value.to_le_bytes()), |v
     Value::Float(value) => Some(value),
     _ => None,
 });
+impl EventField<'_> for SystemTime {
+    const TYPE: FieldType = FieldType::DateTime;
+
+    fn write(&self, payload: &mut Vec<u8>) -> Result<(), Misfit> {
+        let ticks = file_time::from_system_time(*self).ok_or(Misfit::Time)?;
+        payload.extend(ticks.to_le_bytes());
+        Ok(())
+    }
+
+    fn read(value: Value<'_>) -> Option<Self> {
+        value.as_system_time()
+    }
+}
+field!(list 'a, SystemTime, DateTime);
 field!('a, [u8; 16], Guid, |value, payload| payload.extend(value), |value| match value {
     Value::Guid(value) => Some(value),
     _ => None,

@@ -46,6 +46,7 @@ mod cursor;
 mod description;
 mod event;
 mod field;
+mod file_time;
 mod generated;
 mod keywords;
 mod manifest;
@@ -70,7 +71,7 @@ pub use manifest::{ManifestEvent, private_events, rundown_events, runtime_events
 pub use provider::Provider;
 #[doc(hidden)]
 pub use provider_event::Decoder;
-pub use provider_event::{EncodeError, EventDefinition, FieldDefinition, ProviderEvent};
+pub use provider_event::{EncodeError, EventDefinition, FieldDefinition, Misfit, ProviderEvent};
 pub use text::Text;
 pub use value::{Fields, List, Record, Value};
 pub use values::{

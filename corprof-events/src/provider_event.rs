@@ -19,7 +19,7 @@ pub trait ProviderEvent {
     /// A text ends at its first NUL.
     ///
     /// # Errors
-    /// If a list has more than 65,535 elements; `payload` then has a part of the fields.
+    /// If a value is a [`Misfit`]; `payload` then has a part of the fields.
     fn write(&self, payload: &mut Vec<u8>) -> Result<(), EncodeError>;
 }
 
@@ -57,22 +57,41 @@ pub struct FieldDefinition {
     pub is_list: bool,
 }
 
-/// A list is too long for an event.
+/// What no event can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// A list of more than 65,535 elements.
+    LongList,
+    /// A time before the year 1601, where the units of EventPipe begin, or after 9999, where `DateTime` ends.
+    Time,
+}
+
+impl Misfit {
+    /// The rule that the value breaks.
+    #[must_use]
+    pub const fn rule(self) -> &'static str {
+        match self {
+            Self::LongList => "a list has at most 65,535 elements",
+            Self::Time => "a time is of the years 1601 to 9999",
+        }
+    }
+}
+
+/// An event cannot have the value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncodeError {
     /// The event.
     pub event: &'static str,
-    /// The field with the list.
+    /// The field.
     pub field: &'static str,
+    /// Why.
+    pub misfit: Misfit,
 }
 
 impl Display for EncodeError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the list {} of {} has more than 65,535 elements, which an event has no room for",
-            self.field, self.event
-        )
+        write!(f, "no event can have the value of the field {} of {}: {}", self.field, self.event, self.misfit.rule())
     }
 }
 

@@ -1,8 +1,10 @@
 //! Values of fields.
 
 use std::fmt::{self, Display, Formatter, Write};
+use std::time::SystemTime;
 
 use crate::cursor::{Cursor, Truncated};
+use crate::file_time;
 use crate::text::Text;
 use crate::types::{Count, DEEPEST, Definitions, Scalar, Shape, Type, Walk, Widths};
 
@@ -65,6 +67,12 @@ impl<'a> Value<'a> {
             Self::Int(value) => Some(value as f64),
             _ => None,
         }
+    }
+
+    /// The moment, where it is one that `SystemTime` has room for.
+    #[must_use]
+    pub fn as_system_time(self) -> Option<SystemTime> {
+        if let Self::FileTime(ticks) = self { file_time::to_system_time(ticks) } else { None }
     }
 
     /// The text, where it is one.

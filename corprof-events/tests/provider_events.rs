@@ -2,8 +2,11 @@
 #![cfg(feature = "derive")]
 #![allow(clippy::unwrap_used, reason = "a test that has no event fails")]
 
+use std::time::{Duration, SystemTime};
+
 use corprof_events::{
-    DecodeError, Description, Event, EventDefinition, FieldType, Keywords, Level, Provider, ProviderEvent, Text,
+    DecodeError, Description, Event, EventDefinition, FieldDefinition, FieldType, Keywords, Level, Misfit, Provider,
+    ProviderEvent, Text,
 };
 
 #[derive(ProviderEvent, Debug, PartialEq, Clone)]
@@ -50,6 +53,7 @@ fn description(event: &EventDefinition) -> Vec<u8> {
         FieldType::UInt64 => 12,
         FieldType::Single => 13,
         FieldType::Double => 14,
+        FieldType::DateTime => 16,
         FieldType::Guid => 17,
         FieldType::String => 18,
     };
@@ -196,5 +200,55 @@ fn a_nul_ends_a_text_and_a_list_has_a_limit() {
     });
     let long = Order { counts: vec![1; 65_536], ..order() };
     let error = long.write(&mut payload).unwrap_err();
-    assert_eq!((error.event, error.field), ("Order", "counts"));
+    assert_eq!((error.event, error.field, error.misfit), ("Order", "counts", Misfit::LongList));
+}
+
+#[derive(ProviderEvent, Debug, PartialEq)]
+#[event(crate = corprof_events, provider = "Shop", id = 9)]
+struct Dated {
+    placed: SystemTime,
+    paid: Vec<SystemTime>,
+}
+
+#[test]
+fn times_are_file_times_of_100_ns() {
+    let at = |nanos: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos);
+    let dated = Dated { placed: at(1_234_567_890_123_456_789), paid: vec![at(0), at(100)] };
+    let mut payload = Vec::new();
+    dated.write(&mut payload).unwrap();
+    // What .NET has at 1 January 1970: `DateTime.UnixEpoch.ToFileTimeUtc()`.
+    assert_eq!(payload[10..18], 116_444_736_000_000_000_u64.to_le_bytes());
+    read(&Dated::EVENT, &payload, |event| {
+        let cut_off = Dated { placed: at(1_234_567_890_123_456_700), ..dated };
+        assert_eq!(event.decode::<Dated>(), Ok(cut_off));
+        assert_eq!(event.field("placed").unwrap().as_u64(), Some(128_790_414_901_234_567));
+    });
+    let far = [SystemTime::UNIX_EPOCH.checked_sub(OLDEST + TICK), SystemTime::UNIX_EPOCH.checked_add(NEWEST)];
+    for time in far.into_iter().flatten() {
+        let error = Dated { placed: at(0), paid: vec![time] }.write(&mut Vec::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no event can have the value of the field paid of Dated: a time is of the years 1601 to 9999"
+        );
+    }
+    for time in [SystemTime::UNIX_EPOCH - OLDEST, SystemTime::UNIX_EPOCH + NEWEST - TICK] {
+        let mut payload = Vec::new();
+        Dated { placed: time, paid: Vec::new() }.write(&mut payload).unwrap();
+        read(&Dated::EVENT, &payload, |event| assert_eq!(event.decode::<Dated>().unwrap().placed, time));
+    }
+}
+
+/// From the beginning of 1601 to that of 1970, and from there to that of 10000.
+const OLDEST: Duration = Duration::from_secs(11_644_473_600);
+const NEWEST: Duration = Duration::from_secs(253_402_300_800);
+const TICK: Duration = Duration::from_nanos(100);
+
+#[test]
+fn a_number_is_no_time() {
+    let payload = 7_u64.to_le_bytes();
+    let fields = &[FieldDefinition { name: "placed", ty: FieldType::UInt64, is_list: false }];
+    read(&EventDefinition { fields, ..Dated::EVENT }, &payload, |event| {
+        let expected = DecodeError::OtherType { event: "Dated", field: "placed" };
+        assert_eq!(event.decode::<Dated>(), Err(expected));
+    });
 }

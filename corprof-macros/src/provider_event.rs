@@ -48,8 +48,8 @@ fn impls(name: &Ident, fields: &[(&Field, String)], lifetime: Option<&Lifetime>,
         });
         let write = quote_spanned! {ty.span()=> #one::write(&self.#ident, payload) };
         writes.extend(quote! {
-            if !#write {
-                return ::core::result::Result::Err(#events::EncodeError { event: #text, field: #field_name });
+            if let ::core::result::Result::Err(misfit) = #write {
+                return ::core::result::Result::Err(#events::EncodeError { event: #text, field: #field_name, misfit });
             }
         });
         let of_event = quote_spanned! {ty.span()=> <#ty as #events::EventField<#of_event>> };

@@ -101,6 +101,25 @@ fn methods_of_the_framework_are_rebuilt_and_the_program_prints_the_same() -> Res
     Ok(())
 }
 
+/// A selection of a whole assembly, and a wait for it: it is over when each method is requested or refused, not before.
+#[test]
+fn a_selection_is_waited_for_until_all_its_methods_are_prepared() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for how in ["counter", "rebuilt"] {
+            let assembly = "System.Linq";
+            let run = Run::new(&runtime, "Loads").args([assembly]).env("INSTRUMENTED_ASSEMBLIES", assembly);
+            let outcome = run.env("INSTRUMENTED", how).profiler_named(LIBRARY, "Selected").timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            eprintln!("{runtime}, {how} {assembly}: {}", outcome.stderr);
+            let told = outcome.stderr.lines().find_map(|line| line.strip_prefix("selected| Done: "));
+            let told = told.with_context(|| format!("not waited for: {outcome}"))?;
+            let methods = told.split(' ').next().context("no number")?.parse::<usize>()?;
+            ensure!(methods > 1000 && told.ends_with(" 0 preparing"), "{outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// The assemblies whose methods are all compiled with other bodies.
 const COMPILED: [&str; 2] = ["System.Linq", "System.Private.Uri"];
 

@@ -54,6 +54,7 @@ mod statics;
 mod timer;
 mod torture;
 mod tracer;
+mod unmanaged;
 mod values;
 mod walks;
 #[cfg(target_os = "linux")]

@@ -24,7 +24,9 @@ fn events_of_the_profiler_are_read_back_as_they_were_written() -> Result<()> {
             &order(2, "before"),
             "Ok(Short { total: -1000000000000, number: 1 })",
             "Closing: Closing",
-            "a long list: EventPipeWriteEvent(list): E_INVALIDARG",
+            "a long list: EventPipeWriteEvent(counts): E_INVALIDARG",
+            "Dated 11: true",
+            "a far time: EventPipeWriteEvent(placed): E_INVALIDARG",
             "written: Ok(())",
         ] {
             let count =
@@ -44,6 +46,8 @@ fn events_of_an_event_source_are_structs() -> Result<()> {
                         big: 18446744073709551615, guid: [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15], \
                         letter: 'ß', kind: 5 }\n";
         ensure!(outcome.stderr.contains(expected), "{outcome}");
+        // 23:31:30.123 on 13 February 2009, in UTC.
+        ensure!(outcome.stderr.contains("own_events| Paid 5 at Ok(1234567890.123s)\n"), "{outcome}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-// An event source of the application's: writes three events, two of them in an activity, and is gone before the end.
+// An event source of the application's: writes four events, three of them in an activity, and is gone before the end.
 //
 //     Sources
 using System;
@@ -19,6 +19,9 @@ class Source : EventSource
     {
         WriteEvent(3, number, customerName, price, isPaid, big, guid, letter, kind);
     }
+
+    [Event(4)]
+    public void Paid(int number, DateTime at) { WriteEvent(4, number, at); }
 }
 
 enum Kind { None, Some = 5 }
@@ -34,6 +37,7 @@ static class Sources
             EventSource.SetCurrentThreadActivityId(new Guid("00010203-0405-0607-0809-0a0b0c0d0e0f"));
             source.InActivity(8);
             source.Sold(-9, "Zoë", 9.5, true, ulong.MaxValue, new Guid("00010203-0405-0607-0809-0a0b0c0d0e0f"), 'ß', Kind.Some);
+            source.Paid(5, new DateTime(2009, 2, 13, 23, 31, 30, 123, DateTimeKind.Utc));
         }
         Stop();
         Console.WriteLine("done");

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use corprof::args::{EventPipeEvent, GcReason, Generations};
 use corprof::events::{Level, ProviderEvent, Text};
@@ -33,6 +33,15 @@ struct Order<'a> {
 #[event(provider = "Corprof-Orders", id = 8)]
 struct Closing;
 
+/// A third one, with times.
+#[derive(ProviderEvent, Debug, PartialEq)]
+#[event(provider = "Corprof-Orders", id = 9)]
+struct Dated {
+    number: u32,
+    placed: SystemTime,
+    paid: Vec<SystemTime>,
+}
+
 /// The same number and provider as `Order`, as a reader may write it who needs two fields.
 #[derive(ProviderEvent, Debug)]
 #[event(provider = "Corprof-Orders", id = 7)]
@@ -56,6 +65,14 @@ struct Sold<'a> {
     kind: i32,
 }
 
+/// Another one: .NET writes the time.
+#[derive(ProviderEvent, Debug)]
+#[event(provider = "Corprof-Sources", id = 4)]
+struct Paid {
+    number: i32,
+    at: SystemTime,
+}
+
 /// The provider has another name.
 #[derive(ProviderEvent)]
 #[event(provider = "Corprof-Elsewhere", id = 1)]
@@ -65,6 +82,7 @@ struct Elsewhere;
 struct Kinds {
     order: OwnEvent<Order<'static>>,
     closing: OwnEvent<Closing>,
+    dated: OwnEvent<Dated>,
 }
 
 fn order(number: u32, customer: &str) -> Order<'_> {
@@ -83,12 +101,19 @@ fn order(number: u32, customer: &str) -> Order<'_> {
     }
 }
 
+fn dated() -> Dated {
+    let at = |nanos| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos);
+    Dated { number: 11, placed: at(1_234_567_890_123_456_700), paid: vec![at(0), at(100)] }
+}
+
 fn kinds(cx: &mut InTriggers<'_>) -> Result<Kinds> {
     let provider = cx.event_pipe_create_provider(Order::EVENT.provider)?;
     if let Err(error) = cx.event_pipe_define::<Elsewhere>(provider) {
         eprintln!("own_events| elsewhere: {error}");
     }
-    Ok(Kinds { order: cx.event_pipe_define(provider)?, closing: cx.event_pipe_define(provider)? })
+    let (order, closing, dated) =
+        (cx.event_pipe_define(provider)?, cx.event_pipe_define(provider)?, cx.event_pipe_define(provider)?);
+    Ok(Kinds { order, closing, dated })
 }
 
 fn session(cx: &mut InTriggers<'_>) -> Result<()> {
@@ -138,6 +163,11 @@ impl Tells {
         if let Err(error) = kinds.order.write(cx, &long) {
             eprintln!("own_events| a long list: {error}");
         }
+        kinds.dated.write(cx, &dated())?;
+        let far = Dated { placed: SystemTime::UNIX_EPOCH + Duration::from_secs(300_000_000_000), ..dated() };
+        if let Err(error) = kinds.dated.write(cx, &far) {
+            eprintln!("own_events| a far time: {error}");
+        }
         Ok(())
     }
 }
@@ -173,6 +203,11 @@ impl Callbacks for Tells {
             eprintln!("own_events| {}: {closing:?}", event.name());
         } else if let Ok(sold) = event.decode::<Sold>() {
             eprintln!("own_events| {sold:?}");
+        } else if let Ok(read) = event.decode::<Dated>() {
+            eprintln!("own_events| Dated {}: {}", read.number, read == dated());
+        } else if let Ok(paid) = event.decode::<Paid>() {
+            let since = paid.at.duration_since(SystemTime::UNIX_EPOCH);
+            eprintln!("own_events| Paid {} at {since:?}", paid.number);
         }
     }
 }

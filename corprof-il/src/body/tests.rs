@@ -279,6 +279,46 @@ fn instructions_go_and_leave_no_hole() {
 }
 
 #[test]
+fn a_filter_ends_right_before_its_handler() {
+    // 0: leave | filter 1: pop 2: ldc 3: endfilter | handler 4: pop 5: leave | finally 6: endfinally | 7: ret
+    let mut body = Body::new();
+    let exit = body.new_label();
+    let code = [
+        Instruction::leave(exit),
+        plain(Opcode::Pop),
+        Instruction::ldc_i4(1),
+        plain(Opcode::Endfilter),
+        plain(Opcode::Pop),
+        Instruction::leave(exit),
+        plain(Opcode::Endfinally),
+        plain(Opcode::Ret),
+    ];
+    let ids: Vec<_> = code.into_iter().map(|insn| body.append(insn)).collect();
+    body.place(exit, ids[7]).unwrap();
+    let range = |from: usize, to: usize| Range { first: ids[from], last: ids[to] };
+    let filter = RegionKind::Filter { first: ids[1] };
+    let filtered = body.add_region(Region::new(filter, range(0, 0), range(4, 5))).unwrap();
+    let finally = body.add_region(Region::new(RegionKind::Finally, range(0, 5), range(6, 6))).unwrap();
+    assert_eq!(body.part(filtered, Part::Tried), Some(range(0, 0)));
+    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
+    assert_eq!(body.part(filtered, Part::Handler), Some(range(4, 5)));
+    assert_eq!(body.part(finally, Part::Filter), None);
+    assert_eq!(body.part(RegionId(2), Part::Tried), None);
+    // Whatever is inserted at the border, the filter ends before the handler.
+    let _ = body.before(ids[4]).unwrap().push(plain(Opcode::Nop));
+    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
+    // What is inserted before the last instruction runs last in the filter.
+    let last = body.part(filtered, Part::Filter).unwrap().last;
+    let mut insert = body.before(last).unwrap();
+    let dup = insert.add(plain(Opcode::Dup));
+    let pop = insert.add(plain(Opcode::Pop));
+    assert_eq!((body.next(ids[2]), body.next(dup), body.next(pop)), (Some(dup), Some(pop), Some(last)));
+    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
+    body.set_max_stack(2);
+    assert_eq!(identical(&body.encode().unwrap()).regions().len(), 2);
+}
+
+#[test]
 fn regions_form_a_tree_and_are_written_inner_first() {
     let mut body = Body::new();
     let ids: Vec<_> = (0..12).map(|_| body.append(plain(Opcode::Nop))).collect();

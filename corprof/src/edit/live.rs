@@ -13,7 +13,7 @@ use corprof_sys as sys;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Signature, Type};
 use crate::metadata::{
     FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec, StandAloneSignature, Table, Token, TypeDef,
-    TypeDefOrRef, TypeRef, TypeSpec, UserString,
+    TypeDefOrRef, TypeDefProps, TypeRef, TypeSpec, UserString,
 };
 
 /// How deep types can be nested before they are given up.
@@ -26,15 +26,11 @@ const IMPL_SYNCHRONIZED: u32 = 0x20;
 
 pub(super) struct LiveMetadata<'a> {
     import: &'a MetadataImport<'a>,
-    /// Whether it is the library that defines `System.Object`.
-    is_core: bool,
 }
 
 impl<'a> LiveMetadata<'a> {
-    pub(super) fn new(import: &'a MetadataImport<'a>) -> Self {
-        let object = import.find_type_def("System.Object", None).ok().flatten();
-        let object = object.and_then(|object| import.type_def(object).ok());
-        Self { import, is_core: object.is_some_and(|object| object.extends.is_none_or(|base| base.token().is_nil())) }
+    pub(super) const fn new(import: &'a MetadataImport<'a>) -> Self {
+        Self { import }
     }
 
     /// The facts about a method that the verifier needs; `None` if its signature cannot be read.
@@ -113,7 +109,8 @@ impl<'a> LiveMetadata<'a> {
     fn of_definition(&self, definition: TypeDef) -> Option<TypeInfo> {
         let props = self.import.type_def(definition).ok()?;
         let is_top = self.import.enclosing_class(definition).ok().flatten().is_none();
-        let name = props.name.strip_prefix("System.").filter(|_| self.is_core && is_top);
+        let well_known = props.name.strip_prefix("System.").filter(|name| *name == "Enum" || is_well_known(name));
+        let name = well_known.filter(|_| is_top && self.is_of_core(&props));
         let base = props.extends.and_then(|base| self.name(base.token()));
         let category = match base.as_deref() {
             _ if props.flags.contains(sys::tdInterface) || name == Some("Enum") => Category::Reference,
@@ -123,6 +120,21 @@ impl<'a> LiveMetadata<'a> {
         };
         let identity = definition.as_raw().into();
         Some(TypeInfo { identity, category, well_known: name.and_then(WellKnown::from_name) })
+    }
+
+    /// Whether the base of all its bases is this module's own `System.Object`: then the module is the core library.
+    ///
+    /// Not by `FindTypeDefByName`, which compares the names of all types, for each method that is verified.
+    fn is_of_core(&self, props: &TypeDefProps) -> bool {
+        let mut at = props.clone();
+        for _ in 0..MOST_HOPS {
+            let base = at.extends.filter(|base| !base.token().is_nil());
+            let Some(base) = base else { return at.name == "System.Object" };
+            let TypeDefOrRef::Def(base) = base else { return false };
+            let Ok(next) = self.import.type_def(base) else { return false };
+            at = next;
+        }
+        false
     }
 
     /// The primitive type under an enumeration: that of its one instance field.
@@ -290,6 +302,10 @@ impl Resolve for LiveMetadata<'_> {
         let invoke = *self.import.methods_named(definition, "Invoke").ok()?.first()?;
         MethodSignature::decode(&self.import.method(invoke).ok()?.signature).ok()
     }
+}
+
+fn is_well_known(name: &str) -> bool {
+    WellKnown::from_name(name).is_some()
 }
 
 /// The definition of a type in this module, if the token is one.

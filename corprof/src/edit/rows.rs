@@ -23,6 +23,27 @@ impl MethodEdit<'_> {
         Ok(Token::from_raw(rows.keep(module, row, token.as_raw())))
     }
 
+    /// As [`row`](Self::row), where the module may have the row itself. It is looked for once: the runtime compares it with all
+    /// rows of the table, and each method of the module may ask.
+    pub(super) fn found_row(
+        &self,
+        row: Row,
+        find: impl FnOnce() -> Result<Option<Token>>,
+        define: impl FnOnce() -> Result<Token>,
+    ) -> Result<Token> {
+        let rows: &DefinedRows = self.context().defined_rows();
+        let loaded = self.lifeline().pin("edit_method")?;
+        let module = self.module().as_raw();
+        if let Some(known) = rows.of(module, &row) {
+            return Ok(Token::from_raw(known));
+        }
+        if let Some(found) = find()? {
+            return Ok(Token::from_raw(rows.keep(module, row, found.as_raw())));
+        }
+        drop(loaded);
+        self.row(row, define)
+    }
+
     /// A literal string, for `ldstr`; defined once for each text.
     ///
     /// # Errors
@@ -70,15 +91,12 @@ impl MethodEdit<'_> {
             if import.assembly_ref(reference)?.name != assembly {
                 continue;
             }
-            let found = import.find_type_ref(reference, name)?;
-            let row = Row::TypeRef(reference.as_raw(), name.into());
-            return match found {
-                Some(found) => Ok(found),
-                None => {
-                    let token = self.row(row, || self.emit().define_type_ref(reference, name).map(Into::into))?;
-                    Ok(TypeRef::from_raw(token.as_raw()))
-                }
-            };
+            let token = self.found_row(
+                Row::TypeRef(reference.as_raw(), name.into()),
+                || Ok(import.find_type_ref(reference, name)?.map(Into::into)),
+                || self.emit().define_type_ref(reference, name).map(Into::into),
+            )?;
+            return Ok(TypeRef::from_raw(token.as_raw()));
         }
         Err(Refusal::NoAssembly.into())
     }
@@ -97,14 +115,17 @@ impl MethodEdit<'_> {
         signature: &MethodSignature,
     ) -> Result<MemberRef, EditError> {
         let (parent, blob) = (parent.into(), signature.encode()?);
-        for found in self.metadata().member_refs(parent)? {
-            let props = self.metadata().member_ref(found)?;
-            if props.name == name && props.signature == blob {
-                return Ok(found);
+        let find = || {
+            for found in self.metadata().member_refs(parent)? {
+                let props = self.metadata().member_ref(found)?;
+                if props.name == name && props.signature == blob {
+                    return Ok(Some(found.into()));
+                }
             }
-        }
+            Ok(None)
+        };
         let row = Row::MemberRef(parent.as_raw(), name.into(), blob.as_slice().into());
-        let token = self.row(row, || self.emit().define_member_ref(parent, name, &blob).map(Into::into))?;
+        let token = self.found_row(row, find, || self.emit().define_member_ref(parent, name, &blob).map(Into::into))?;
         Ok(MemberRef::from_raw(token.as_raw()))
     }
 

@@ -16,6 +16,13 @@ const TASKS: [&str; 4] = [
     "System.Threading.Tasks.ValueTask`1",
 ];
 
+/// Marks methods that native code calls.
+const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+
+/// The first version of which it is known that its wrapper takes threads that it has never seen. The mending (dotnet/runtime pull
+/// request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may or may not have it.
+const TAKES_FOREIGN_THREADS: (u32, u32, u32) = (10, 0, 14);
+
 /// Functions that the wrapper around slow hooks is not made for.
 #[derive(Default)]
 pub(super) struct SlowPath {
@@ -38,7 +45,15 @@ impl SlowPath {
 
     /// Whether a function can have slow hooks; if in doubt, `false`.
     ///
-    /// A function that native code calls cannot. Nor can a runtime-async method: on x86-64 it returns its continuation in rcx,
+    /// A function that native code calls (`UnmanagedCallersOnly`) calls the wrapper before it enters cooperative mode, and after
+    /// it has left that: the mode changes in the method's code, which comes after the prolog (`fgAddReversePInvokeEnterExit` and
+    /// `genProfilingEnterCallback` in the compiler). On such a thread the wrapper changes the mode around the hook by itself
+    /// (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), so the hook is in cooperative mode all the same: the live test
+    /// `unmanaged::functions_that_native_code_calls_are_hooked_in_cooperative_mode` fails where a collection runs beside it. But a
+    /// thread that the runtime has never seen kills .NET 8 there. And a method with a calling convention of its own passes values
+    /// where the wrapper does not look.
+    ///
+    /// A runtime-async method cannot have slow hooks: on x86-64 it returns its continuation in rcx,
     /// which the wrapper around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so that the
     /// application would crash; and on no processor does it return what its signature says. A method that returns a task may
     /// have a second, runtime-async form with the same metadata, so none of these methods is hooked once a runtime-async method
@@ -47,15 +62,29 @@ impl SlowPath {
         let answer = || -> Result<bool> {
             let (metadata, method) = method(cx, function)?;
             let info = cx.function_info(function)?;
-            let native = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
-            if metadata.custom_attribute_named(info.token, native)?.is_some() {
-                return Ok(false);
+            if let Some(native) = metadata.custom_attribute_named(info.token, NATIVE)? {
+                let runtime = cx.runtime_info()?;
+                let version = (runtime.major.into(), runtime.minor.into(), runtime.build.into());
+                if version < TAKES_FOREIGN_THREADS || !is_of_platform(&native) {
+                    return Ok(false);
+                }
             }
             let has_suspended = self.has_suspended.load(Relaxed);
             Ok(!(is_suspended_by_the_runtime(&method) || has_suspended && returns_a_task(&metadata, &method)?))
         };
         answer() == Ok(true)
     }
+}
+
+/// Whether an attribute's value names no calling convention but those that are the platform's own in 64-bit processes.
+///
+/// A named one stands in it as the name of its type: `System.Runtime.CompilerServices.CallConvCdecl`; the property is `CallConvs`.
+fn is_of_platform(attribute: &[u8]) -> bool {
+    const START: &[u8] = b"CallConv";
+    const KNOWN: [&[u8]; 3] = [b"s", b"Cdecl", b"Stdcall"];
+    let ends = attribute.windows(START.len()).enumerate().filter(|(_, found)| *found == START);
+    ends.map(|(at, _)| attribute.get(at + START.len()..).unwrap_or_default())
+        .all(|rest| KNOWN.iter().any(|known| rest.starts_with(known)))
 }
 
 /// What the metadata says of a function, and that itself.
@@ -80,4 +109,26 @@ fn returns_a_task(metadata: &MetadataImport<'_>, method: &MethodProps) -> Result
         TypeDefOrRef::Spec(_) => return Ok(true),
     };
     Ok(TASKS.contains(&name.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_calling_convention_of_its_own_is_seen() {
+        let named = |convention: &str| {
+            format!("\u{1}\0\u{1}\0SP\u{9}CallConvs\u{1}\0\0\0System.Runtime.CompilerServices.{convention}")
+        };
+        assert!(is_of_platform(b"\x01\0\0\0"));
+        assert!(is_of_platform(named("CallConvCdecl").as_bytes()));
+        assert!(is_of_platform(named("CallConvStdcall").as_bytes()));
+        for other in
+            ["CallConvMemberFunction", "CallConvSwift", "CallConvThiscall", "CallConvSuppressGCTransition", "CallConv"]
+        {
+            assert!(!is_of_platform(named(other).as_bytes()), "{other}");
+        }
+        let both = named("CallConvCdecl") + "System.Runtime.CompilerServices.CallConvMemberFunction";
+        assert!(!is_of_platform(both.as_bytes()));
+    }
 }

@@ -16,7 +16,7 @@ use crate::session::liveness::{Lifeline, Liveness};
 use crate::session::profiler_threads::{self, ProfilerThreads};
 use crate::suspension;
 
-use super::outcome::State;
+use super::outcome::{Preparation, State};
 use super::queue::{Command, Queue};
 
 /// A method: its module and its token.
@@ -146,17 +146,30 @@ impl Shared {
     }
 
     /// Waits until all that was asked for so far is done, as long as [`set_patience`](Self::set_patience) says.
-    pub(super) fn wait_until_done(&self) {
+    pub(super) fn wait_at_module_load(&self) {
         let longest = Duration::from_millis(self.patience.load(Ordering::Relaxed));
         // The thread itself would wait for ever, and others of the profiler's may be what it waits for.
         if longest.is_zero() || profiler_threads::is_current() {
             return;
         }
+        let _ = self.wait_until_done(longest);
+    }
+
+    /// Waits until all that was asked for so far is done, for `longest` at most.
+    pub(super) fn wait_until_done(&self, longest: Duration) -> Preparation {
         let asked = self.queue().asked;
         self.threads.sleep_until(longest, || {
             let queue = self.queue();
             queue.done >= asked || queue.is_closed
         });
+        let queue = self.queue();
+        if queue.done >= asked {
+            Preparation::Done
+        } else if queue.is_closed || self.threads.is_stopping() {
+            Preparation::Stopped
+        } else {
+            Preparation::TimedOut
+        }
     }
 }
 

@@ -17,7 +17,7 @@ impl RejitSlot for Shared {
     }
 
     fn wait_at_module_load(&self) {
-        self.wait_until_done();
+        Shared::wait_at_module_load(self);
     }
 
     fn module_gone(&self, module: usize) {

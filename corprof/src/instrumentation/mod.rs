@@ -67,11 +67,10 @@ use crate::error::Error;
 use crate::event_mask::EventMask;
 use crate::id::ModuleId;
 use crate::metadata::MethodDef;
-#[cfg(doc)]
 use crate::profiler_thread::ProfilerThread;
 use crate::session::RejitSlot;
 
-pub use outcome::{Compiled, Outcome, Rewrite};
+pub use outcome::{Compiled, Outcome, Preparation, Rewrite};
 pub use selector::{Selection, Selector};
 
 use books::Shared;
@@ -79,7 +78,8 @@ use outcome::State;
 use queue::{Client, Command, Edit};
 use worker::Worker;
 
-/// Instruments methods. A clone is another handle to the same; all code may use it, on any thread: it never waits.
+/// Instruments methods. A clone is another handle to the same; all code may use it, on any thread. Only
+/// [`wait_until_prepared`](Self::wait_until_prepared) waits.
 #[derive(Clone)]
 pub struct Instrumentation {
     shared: Arc<Shared>,
@@ -187,6 +187,17 @@ impl Instrumentation {
     /// A tenth of a second is usual: it delays the application as often as it loads a module.
     pub fn wait_at_module_load(&self, longest: Duration) {
         self.shared.set_patience(longest);
+    }
+
+    /// Waits until all that was asked for before this call is requested from the runtime, or refused: edits, and selections in the
+    /// modules that are loaded. It waits for `longest` at most.
+    ///
+    /// Some 100,000 methods take seconds. A method that was prepared runs its new body when it is called next.
+    ///
+    /// Only a profiler's own thread may wait: in a callback the runtime may be waiting for what is waited for. An edit has no
+    /// `ProfilerThread`, so it cannot wait for itself either.
+    pub fn wait_until_prepared(&self, _cx: &mut ProfilerThread<'_>, longest: Duration) -> Preparation {
+        self.shared.wait_until_done(longest)
     }
 
     fn prepare(&self, module: ModuleId, method: MethodDef, edit: &Edit) -> (Rewrite, Command) {

@@ -73,6 +73,18 @@ pub struct Compiled {
     pub error: Option<Error>,
 }
 
+/// How a wait for methods to be prepared has ended: [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Preparation {
+    /// No method is [`Preparing`](Outcome::Preparing) that was asked for before the wait, in modules that were loaded before it.
+    Done,
+    /// The time is over.
+    TimedOut,
+    /// The thread of the instrumentation has ended, or the profiler's threads should end: nothing more is prepared.
+    Stopped,
+}
+
 /// The shared state of a rewrite.
 pub(super) struct State {
     pub(super) module: ModuleId,

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use crate::context::InTriggers;
 use crate::error::Result;
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
 use crate::metadata::{MetadataImport, MethodDef, TypeDef};
+use crate::profiler_thread::ProfilerThread;
 
 use super::books::Shared;
-use super::outcome::Rewrite;
+use super::outcome::{Preparation, Rewrite};
 use super::queue::{Command, Leave};
 
 /// Methods by their names.
@@ -106,9 +108,17 @@ impl Selection {
         unpoisoned(self.rewrites.lock())
     }
 
-    /// The methods that were found so far.
+    /// The methods that were found so far. There are none before the thread of the instrumentation has looked for them: see
+    /// [`wait_until_prepared`](Self::wait_until_prepared).
     pub fn rewrites(&self) -> Vec<Rewrite> {
         self.list().clone()
+    }
+
+    /// Waits until the methods of all modules that are loaded now are found, and each is requested or refused; for `longest` at
+    /// most. It is [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared), and waits for what was
+    /// asked for before as well.
+    pub fn wait_until_prepared(&self, _cx: &mut ProfilerThread<'_>, longest: Duration) -> Preparation {
+        self.shared.wait_until_done(longest)
     }
 
     /// Takes all edits back, as [`Rewrite::revert`] does, and looks for no more methods.

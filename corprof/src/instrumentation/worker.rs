@@ -1,4 +1,8 @@
 //! The thread of the instrumentation: prepares bodies, then makes one request for all that are ready.
+//!
+//! One thread prepares. Two would take half the time for that: 0.5 instead of 1.1 s of processor time each for the 41,569 methods
+//! of the core library (.NET 10). But with many modules most of the time goes to the request, which is one call: 56 % for a third of
+//! the methods of all 160 modules of .NET; and an application that starts needs the processor.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,6 +10,8 @@ use crate::suspension;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Row {
     String(Box<str>),
+    /// The type that suppresses the change of modes, which each module has or refers to at most once.
+    Suppression,
     Signature(Box<[u8]>),
     TypeSpec(Box<[u8]>),
     /// Name.

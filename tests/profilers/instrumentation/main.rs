@@ -4,6 +4,7 @@
 
 mod compiled;
 mod outcomes;
+mod selected;
 mod whole;
 
-corprof::export!(compiled::Compiled, outcomes::Outcomes, whole::Whole);
+corprof::export!(compiled::Compiled, outcomes::Outcomes, selected::Selected, whole::Whole);

@@ -8,8 +8,9 @@ use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type}
 
 use super::super::{EditError, MethodEdit};
 use crate::context::InTriggers;
+use crate::error::Result;
 use crate::metadata::{
-    AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, TypeDefOrRef, TypeRef,
+    AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, Token, TypeDefOrRef,
 };
 use crate::session::Row;
 use crate::values::Lookup;
@@ -32,7 +33,7 @@ impl InTriggers<'_> {
 
 impl MethodEdit<'_> {
     /// The signature of a probe with the site and so many addresses.
-    pub(super) fn probe_signature(&self, addresses: usize) -> Result<StandAloneSignature, EditError> {
+    pub(super) fn probe_signature(&self, addresses: usize) -> std::result::Result<StandAloneSignature, EditError> {
         let void = Type::Primitive(Primitive::Void);
         let (convention, return_type) = match self.suppression()? {
             Some(modifier) => {
@@ -55,19 +56,31 @@ impl MethodEdit<'_> {
     }
 
     /// The modifier in the method's module; none where the managed convention is used.
-    fn suppression(&self) -> Result<Option<TypeDefOrRef>, EditError> {
+    fn suppression(&self) -> Result<Option<TypeDefOrRef>> {
         if self.context().has_suppression().get() != Some(&true) {
             return Ok(None);
         }
+        let token = self.found_row(Row::Suppression, || self.find_suppression(), || self.define_suppression())?;
+        Ok(TypeDefOrRef::from_token(token))
+    }
+
+    /// That of the core library itself, or the module's own reference.
+    fn find_suppression(&self) -> Result<Option<Token>> {
         let import = self.metadata();
-        // The core library itself.
         if import.find_type_def("System.Object", None)?.is_some()
             && let Some(own) = import.find_type_def(SUPPRESSION, None)?
         {
-            return Ok(Some(TypeDefOrRef::Def(own)));
+            return Ok(Some(own.into()));
         }
-        let core = match find_reference(import)? {
-            Some(core) => core,
+        match find_reference(import)? {
+            Some(core) => Ok(import.find_type_ref(core, SUPPRESSION)?.map(Into::into)),
+            None => Ok(None),
+        }
+    }
+
+    fn define_suppression(&self) -> Result<Token> {
+        let core = match find_reference(self.metadata())? {
+            Some(core) => core.into(),
             None => self.row(Row::AssemblyRef(CORE_LIBRARY.into()), || {
                 let identity = AssemblyIdentity {
                     name: CORE_LIBRARY.to_owned(),
@@ -78,21 +91,17 @@ impl MethodEdit<'_> {
                 self.emit().define_assembly_ref(&identity).map(Into::into)
             })?,
         };
-        if let Some(found) = import.find_type_ref(AssemblyRef::from_raw(core.as_raw()), SUPPRESSION)? {
-            return Ok(Some(TypeDefOrRef::Ref(found)));
-        }
         let row = Row::TypeRef(core.as_raw(), SUPPRESSION.into());
         let scope = AssemblyRef::from_raw(core.as_raw());
-        let token = self.row(row, || self.emit().define_type_ref(scope, SUPPRESSION).map(Into::into))?;
-        Ok(Some(TypeDefOrRef::Ref(TypeRef::from_raw(token.as_raw()))))
+        self.row(row, || self.emit().define_type_ref(scope, SUPPRESSION).map(Into::into))
     }
 }
 
 /// The module's own reference to the core library.
-fn find_reference(import: &MetadataImport<'_>) -> Result<Option<crate::metadata::Token>, EditError> {
+fn find_reference(import: &MetadataImport<'_>) -> Result<Option<AssemblyRef>> {
     for reference in import.assembly_refs()? {
         if import.assembly_ref(reference)?.name == CORE_LIBRARY {
-            return Ok(Some(reference.into()));
+            return Ok(Some(reference));
         }
     }
     Ok(None)

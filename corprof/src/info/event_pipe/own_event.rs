@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 
-use corprof_events::{EventDefinition, ProviderEvent};
+use corprof_events::{EncodeError, EventDefinition, ProviderEvent};
 use windows_core::GUID;
 
 use super::{EventPipeEventDefinition, EventPipeField, EventPipePayload};
@@ -36,7 +36,8 @@ impl<E: ProviderEvent> OwnEvent<E> {
     /// that this callback takes ([`sync`](crate::sync)).
     ///
     /// # Errors
-    /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: a list has more than 65,535 elements.
+    /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: no event can have the value of a field
+    /// ([`Misfit`](corprof_events::Misfit)).
     pub fn write(&self, cx: &Info, event: &E) -> Result<()> {
         self.write_in_activity(cx, event, None, None)
     }
@@ -53,8 +54,8 @@ impl<E: ProviderEvent> OwnEvent<E> {
         related_activity: Option<&GUID>,
     ) -> Result<()> {
         let mut bytes = Vec::new();
-        event.write(&mut bytes).map_err(|_| {
-            Error::new(E_INVALIDARG, "EventPipeWriteEvent").about("list", "it has more than 65,535 elements")
+        event.write(&mut bytes).map_err(|EncodeError { field, misfit, .. }| {
+            Error::new(E_INVALIDARG, "EventPipeWriteEvent").about(field, misfit.rule())
         })?;
         cx.event_pipe_write_event(self.id, &EventPipePayload::from(bytes), activity, related_activity)
     }

@@ -239,6 +239,7 @@ fn wire_type(ty: FieldType) -> sys::COR_PRF_EVENTPIPE_PARAM_TYPE {
         FieldType::UInt64 => sys::COR_PRF_EVENTPIPE_UINT64,
         FieldType::Single => sys::COR_PRF_EVENTPIPE_SINGLE,
         FieldType::Double => sys::COR_PRF_EVENTPIPE_DOUBLE,
+        FieldType::DateTime => sys::COR_PRF_EVENTPIPE_DATETIME,
         FieldType::Guid => sys::COR_PRF_EVENTPIPE_GUID,
         FieldType::String => sys::COR_PRF_EVENTPIPE_STRING,
     }
