@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod blobs;
+mod calls;
 mod edits;
 mod failing;
 mod nonsense;
@@ -14,6 +15,7 @@ mod rewriters;
 
 corprof::export!(
     blobs::Blobs,
+    calls::Misuses,
     edits::KeepsBodies,
     failing::Failing,
     nonsense::Nonsense,
