@@ -56,6 +56,8 @@ pub(super) type Proofs = RefCell<BTreeMap<MethodDef, Result<(), CallProblem>>>;
 ///   fields.
 ///
 /// For the same reason the edited method itself may not work with addresses: it may not expect an exception where the call is.
+/// The proof takes the module for what a compiler makes of a language that is type-safe but for such code; it does not find out IL that
+/// uses an object as one of another class.
 ///
 /// All else is refused with the method, the place and the reason ([`EditError::Call`]). A call that you know to be harmless can be
 /// written by [`body_mut`](Self::body_mut), which is `unsafe`.
