@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use corprof_il::body::{InsnId, Part, RegionId};
+use corprof_il::signature::{Primitive, Type};
 use corprof_il::{Flow, Instruction, Opcode, Prefix};
 
 pub use argument::CallArgument;
@@ -68,8 +69,8 @@ pub(super) type Proofs = RefCell<BTreeMap<MethodDef, Result<(), CallProblem>>>;
 ///   run, and what the application has set as `Console.Out`.
 /// - **Exceptions** of the method are thrown in the edited one, and those of its class constructor as well.
 /// - **Time.** It may wait for a lock or loop. It runs whenever the place is reached, and under the locks that are held there.
-/// - **Recursion.** A method that calls the edited one is refused. One that does so by way of a `ToString`, or because of an edit of
-///   its own, is not known: it calls without end.
+/// - **Recursion.** A method that calls the edited one is refused, and so is one that takes objects, in an edited `ToString`, `Equals`
+///   or `GetHashCode`. One that comes back on another way, or because of an edit of its own, is not known: it calls without end.
 /// - **The last error.** Between a P/Invoke and `Marshal.GetLastWin32Error` a call may overwrite the error.
 ///
 /// Of several calls at a place the one that was inserted last is next to the instruction.
@@ -187,6 +188,12 @@ impl MethodEdit<'_> {
         }
         let signature = self.declared(method).map_err(named)?;
         self.check_arguments(&signature, arguments).map_err(named)?;
+        // The called method may ask an object for its text, and so come back here.
+        let is_asked = ["ToString", "Equals", "GetHashCode"].contains(&&*own.name);
+        let is_object = |ty: &Type| is_reference(ty) && *ty != Type::Primitive(Primitive::String);
+        if is_asked && signature.parameters.iter().any(is_object) {
+            return Err(named(CallProblem::Recursive));
+        }
         self.prove(method).map_err(named)?;
         let mut code = Vec::with_capacity(arguments.len() + 2);
         for argument in arguments {

@@ -85,8 +85,11 @@ pub enum CallProblem {
     /// The constant is one that could not be read from metadata.
     #[error("a constant that could not be read from metadata has no value")]
     UnreadableConstant,
-    /// The method calls the edited method, which would then call it again, without end.
-    #[error("the method calls the edited method, which would call it again without end: name one that does not")]
+    /// The method calls the edited method, which would then call it again, without end; or may do so, as it is passed an object whose
+    /// `ToString`, `Equals` or `GetHashCode` may be the edited one.
+    #[error(
+        "the method calls the edited method, or may do so by an object: it would call again without end; name another one"
+    )]
     Recursive,
     /// The edited method itself works with addresses: it may not expect that an exception is thrown there.
     #[error("the edited method {0}: it may not expect a call there, or its exception")]
