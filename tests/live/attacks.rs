@@ -1,5 +1,6 @@
 //! Attacks by profilers that forbid `unsafe`: the application runs as without them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -198,6 +199,66 @@ fn edited_bodies_are_refused_once_their_module_has_gone() -> Result<()> {
         let told = told(&outcome, "refused=")?;
         eprintln!("{runtime}: {told}");
         ensure!(count(told, "accepted")? == 0 && count(told, "refused")? > 20, "{outcome}");
+    }
+    Ok(())
+}
+
+/// Why some methods of the program `Misused` are refused: whatever they are passed, or for what they might be passed.
+const REFUSED: [(&str, &str); 20] = [
+    ("Bad.FreesNumber", "Bad.FreesNumber at IL_0005 works with addresses by `conv.i`"),
+    ("Bad.Pokes", "Bad.Pokes at IL_0001 works with addresses by `conv.i`"),
+    ("Bad.Native", "the method has no IL"),
+    ("Bad.Aborts", "Bad.abort is native"),
+    ("Bad.TakesNative", "parameter 0 is `native int`"),
+    ("Bad.TakesRef", "parameter 0 is `int32&`"),
+    ("Bad.Deep", "Bad.Deepest at IL_0001 works with addresses"),
+    ("Bad.Virtual", "calls Thing.Virtual virtually: another method may run"),
+    ("Bad.MakesDelegate", "makes a delegate by `ldftn`"),
+    ("Bad.Exits", "calls System.Environment.Exit, which is not known to be harmless"),
+    ("Bad.Reinterprets", "calls System.Runtime.CompilerServices.Unsafe.As"),
+    ("Bad.ForNative", "[UnmanagedCallersOnly]"),
+    ("Bad.Generic", "the method or its type is generic"),
+    ("OfAny`1.Does", "the method or its type is generic"),
+    ("Hidden.Inside", "the edited method may not access the method or its type"),
+    ("BadStart.Looks", "Bad.Crash at IL_0001 works with addresses"),
+    ("BadStart..cctor", "the method is a class constructor"),
+    ("BadFixed.Sets", "Holder.Set at IL_0006 writes to the field Data, which is not private"),
+    ("BadMemory.SetsLength", "BadMemory.Reads works with addresses, and may trust a field that the call uses"),
+    ("Outer.Instance", "the method is not static"),
+];
+
+/// The methods of `Good` in the program `Misused`.
+const GOOD: usize = 21;
+
+/// Each method of the program that is accepted as the called one changes nothing, and the others are refused for what they do.
+#[test]
+fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
+    for runtime in &Runtime::all_for_modern("Misused")? {
+        let bare = Run::new(runtime, "Misused").run()?;
+        bare.exited_with(0)?;
+        let mut accepted = BTreeSet::new();
+        for seed in 0..repetitions(2, 200) {
+            let tiered = if seed % 2 == 0 { "0" } else { "1" };
+            let run = Run::new(runtime, "Misused").env("MISUSES_SEED", seed.to_string());
+            let run = run.env("DOTNET_TieredCompilation", tiered).profiler_named("attacks", "Misuses");
+            let outcome = run.timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == bare.stdout, "seed {seed}: without: {bare}; with: {outcome}");
+            ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+            let told = told(&outcome, "tried=")?;
+            eprintln!("{runtime}, seed {seed}: {told}");
+            ensure!(count(told, "inserted")? > 100 && count(told, "rejected")? == 0, "{outcome}");
+            let lines = || outcome.stderr.lines().filter_map(|line| line.strip_prefix("attacks| "));
+            for (method, why) in REFUSED {
+                let begin = format!("refused {method}: ");
+                let is_told = lines().any(|line| line.strip_prefix(&begin).is_some_and(|line| line.contains(why)));
+                ensure!(is_told, "seed {seed}: {method} is not refused because {why}: {outcome}");
+            }
+            accepted.extend(lines().filter_map(|line| line.strip_prefix("accepted ")).map(str::to_owned));
+        }
+        ensure!(accepted.iter().all(|method| method.starts_with("Good.")), "{accepted:?}");
+        // Few runs do not come upon fitting arguments for each.
+        ensure!(accepted.len() >= repetitions(GOOD / 2, GOOD), "{} are accepted: {accepted:?}", accepted.len());
     }
     Ok(())
 }

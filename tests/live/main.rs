@@ -28,6 +28,7 @@ mod heap_dump;
 mod hooks;
 mod hosts;
 mod il;
+mod inserts;
 mod instrumentation;
 mod keeps;
 mod leaks;

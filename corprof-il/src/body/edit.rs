@@ -1,7 +1,7 @@
 //! Changes a body: instructions come, go and are replaced, regions are added and removed.
 
 use super::region::{holds, parents};
-use super::{Body, InsnId, Instruction, Label, LabelEntry, NONE, Node, Range, Region, RegionId, RegionKind};
+use super::{Body, InsnId, Instruction, Label, LabelEntry, NONE, Node, Part, Range, Region, RegionId, RegionKind};
 use crate::opcode::Opcode;
 
 /// A change that was refused; the body is as it was.
@@ -26,14 +26,18 @@ pub enum EditError {
     /// A range that ends before it begins, or a filter that does not stand right before its handler.
     #[error("a part of the region is not a range of instructions")]
     BadRange,
+    /// A region of this kind has no such part: only one with a filter has [`Part::Filter`](super::Part::Filter).
+    #[error("region {} has no filter", .0.0)]
+    NoSuchPart(RegionId, Part),
     /// A region that lies partly in another one.
     #[error("the region would lie partly in region {}", .0.0)]
     NotNested(RegionId),
-    /// The body is to be tried whole, and has a `tail.` call, which no region may have: see [`Body::drop_tail_calls`].
-    #[error("instruction {} is a `tail.` call, which cannot be in a region", .0.0)]
+    /// The body is to be tried whole, or code is to run before it returns, and it has a `tail.` call, which no region may have and
+    /// after which nothing of the body runs: see [`Body::drop_tail_calls`].
+    #[error("instruction {} is a `tail.` call, which cannot be in a region and ends the method", .0.0)]
     TailCall(InsnId),
-    /// The body is to be tried whole, and has a `jmp`, which no region may have.
-    #[error("instruction {} is a `jmp`, which cannot be in a region", .0.0)]
+    /// The same with a `jmp`.
+    #[error("instruction {} is a `jmp`, which cannot be in a region and ends the method", .0.0)]
     Jmp(InsnId),
     /// The body has no instructions.
     #[error("the body has no code")]

@@ -1,7 +1,7 @@
 //! A method body as a list of instructions and a tree of regions.
 //!
 //! `parse` makes it of bytes and `encode` writes it; `instruction`, `region` and `layout` are its parts, `edit` and `insert`
-//! change it, `wrap` tries all of it.
+//! change it, `places` finds where it ends, `wrap` tries all of it.
 
 mod edit;
 mod encode;
@@ -9,6 +9,7 @@ mod insert;
 mod instruction;
 mod layout;
 mod parse;
+mod places;
 mod region;
 #[cfg(test)]
 mod tests;

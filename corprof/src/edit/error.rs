@@ -5,6 +5,7 @@ use corprof_il::signature;
 use corprof_il::verify::IlError;
 use corprof_sys as sys;
 
+use super::CallProblem;
 use crate::error::Error;
 
 /// Why a method was not edited. Its old body goes on in every case.
@@ -38,6 +39,14 @@ pub enum EditError {
     /// The signature of a method, of local variables or of a type does not fit the format.
     #[error("a signature cannot be written: {0}")]
     Signature(#[from] signature::EncodeError),
+    /// A call is not inserted.
+    #[error("the call of {method} is refused: {problem}")]
+    Call {
+        /// The called method.
+        method: String,
+        /// The rule, and what to change.
+        problem: CallProblem,
+    },
     /// The closure's own reason.
     #[error("{0}")]
     Other(String),

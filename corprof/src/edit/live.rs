@@ -33,6 +33,11 @@ impl<'a> LiveMetadata<'a> {
         Self { import }
     }
 
+    /// Whether it is the library that defines `System.Object`.
+    pub(super) const fn is_core(&self) -> bool {
+        self.is_core
+    }
+
     /// The facts about a method that the verifier needs; `None` if its signature cannot be read.
     pub(super) fn context(&self, method: MethodDef) -> Option<MethodContext> {
         let props = self.import.method(method).ok()?;

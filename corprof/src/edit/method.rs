@@ -8,6 +8,7 @@ use corprof_il::body::Encoded;
 use corprof_il::verify::{MethodContext, Verifier};
 use corprof_sys as sys;
 
+use super::calls::Proofs;
 use super::live::LiveMetadata;
 use super::probe::Values;
 use super::{EditError, Refusal};
@@ -31,6 +32,7 @@ pub struct MethodEdit<'cb> {
     has_new_locals: bool,
     has_new_rows: Cell<bool>,
     sites: Vec<&'static Values>,
+    proofs: Proofs,
 }
 
 /// A finished edit.
@@ -95,6 +97,7 @@ impl<'cb> MethodEdit<'cb> {
             has_new_locals: false,
             has_new_rows: Cell::new(false),
             sites: Vec::new(),
+            proofs: Proofs::default(),
         })
     }
 
@@ -151,6 +154,15 @@ impl<'cb> MethodEdit<'cb> {
     pub fn emit(&self) -> &MetadataEmit<'cb> {
         self.note_row();
         &self.emit
+    }
+
+    /// The types of the local variables, added ones included.
+    pub(super) fn locals(&self) -> &[Type] {
+        &self.locals
+    }
+
+    pub(super) const fn proofs(&self) -> &Proofs {
+        &self.proofs
     }
 
     pub(super) const fn context(&self) -> &'cb InTriggers<'cb> {

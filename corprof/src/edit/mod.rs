@@ -38,11 +38,11 @@
 //! # What is safe
 //!
 //! Edits whose types are known by construction are safe: [replacing a string](MethodEdit::replace_string),
-//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe), which can also wrap the whole body. What another method
-//! does with arguments that were meant for the first is unknown, so [redirecting calls](MethodEdit::redirect) is `unsafe`. The
-//! verifier proves how many values of which kinds are on
-//! the stack, but not that an object is of the class that an instruction expects, as it knows no class hierarchy. That remains
-//! the responsibility of who writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
+//! [counting calls](MethodEdit::count_calls), [probes](MethodEdit::probe), which can also wrap the whole body, and
+//! [calls of methods](MethodEdit::call_before) that are proven to be harmless. What another method does with arguments that were
+//! meant for the first is unknown, so [redirecting calls](MethodEdit::redirect) is `unsafe`. The verifier proves how many values
+//! of which kinds are on the stack, but not that an object is of the class that an instruction expects, as it knows no class
+//! hierarchy. That remains the responsibility of who writes instructions, so [`MethodEdit::body_mut`] is `unsafe`.
 //!
 //! # The body that is edited
 //!
@@ -53,6 +53,7 @@
 //! at run time; methods whose own body breaks a rule ([`EditError::Original`]), because nothing could be said of an edited one.
 
 mod apply;
+mod calls;
 mod counter;
 mod error;
 mod live;
@@ -63,6 +64,7 @@ mod rows;
 mod strings;
 
 pub use apply::CheckedBody;
+pub use calls::{CallArgument, CallProblem};
 pub use counter::CallCounter;
 pub use error::{EditError, Refusal};
 pub use method::{Local, MethodEdit};

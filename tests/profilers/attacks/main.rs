@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod blobs;
+mod calls;
 mod edits;
 mod failing;
 mod made_up;
@@ -17,6 +18,7 @@ mod sessions;
 
 corprof::export!(
     blobs::Blobs,
+    calls::Misuses,
     edits::KeepsBodies,
     failing::Failing,
     nonsense::Nonsense,
