@@ -11,6 +11,9 @@ impl Body {
 
     /// The instructions of a part of a region, from the first to the last.
     ///
+    /// The last instruction of a sound filter is its only `endfilter`, so code inserted [before](Self::before) it sees the filter's
+    /// answer on the stack.
+    ///
     /// # Errors
     /// [`EditError::NoSuchRegion`]; [`EditError::NoSuchPart`] for the filter of a region that has none.
     pub fn part(&self, region: RegionId, part: Part) -> Result<Range, EditError> {

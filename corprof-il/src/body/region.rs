@@ -161,24 +161,6 @@ impl Body {
         self.regions.get(id.0 as usize)
     }
 
-    /// The instructions of a part of a region. `None` if there is no such region, or if it has no such part: only
-    /// [`RegionKind::Filter`] has a filter.
-    ///
-    /// The last instruction of a sound filter is its only `endfilter`, so code inserted [before](Body::before) it sees the
-    /// filter's answer on the stack.
-    pub fn part(&self, region: RegionId, part: Part) -> Option<Range> {
-        let region = self.region(region)?;
-        match (part, region.kind) {
-            (Part::Tried, _) => Some(region.tried),
-            (Part::Handler, _) => Some(region.handler),
-            (Part::Filter, RegionKind::Filter { first }) => {
-                let last = self.prev(region.handler.first)?;
-                Some(Range { first, last })
-            }
-            (Part::Filter, _) => None,
-        }
-    }
-
     /// The names of all regions, in the order of the table.
     pub fn region_ids(&self) -> impl Iterator<Item = RegionId> + use<> {
         (0..self.regions.len() as u32).map(RegionId)

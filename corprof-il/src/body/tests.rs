@@ -299,21 +299,21 @@ fn a_filter_ends_right_before_its_handler() {
     let filter = RegionKind::Filter { first: ids[1] };
     let filtered = body.add_region(Region::new(filter, range(0, 0), range(4, 5))).unwrap();
     let finally = body.add_region(Region::new(RegionKind::Finally, range(0, 5), range(6, 6))).unwrap();
-    assert_eq!(body.part(filtered, Part::Tried), Some(range(0, 0)));
-    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
-    assert_eq!(body.part(filtered, Part::Handler), Some(range(4, 5)));
-    assert_eq!(body.part(finally, Part::Filter), None);
-    assert_eq!(body.part(RegionId(2), Part::Tried), None);
+    assert_eq!(body.part(filtered, Part::Tried), Ok(range(0, 0)));
+    assert_eq!(body.part(filtered, Part::Filter), Ok(range(1, 3)));
+    assert_eq!(body.part(filtered, Part::Handler), Ok(range(4, 5)));
+    assert_eq!(body.part(finally, Part::Filter), Err(EditError::NoSuchPart(finally, Part::Filter)));
+    assert_eq!(body.part(RegionId(2), Part::Tried), Err(EditError::NoSuchRegion(RegionId(2))));
     // Whatever is inserted at the border, the filter ends before the handler.
     let _ = body.before(ids[4]).unwrap().push(plain(Opcode::Nop));
-    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
+    assert_eq!(body.part(filtered, Part::Filter), Ok(range(1, 3)));
     // What is inserted before the last instruction runs last in the filter.
     let last = body.part(filtered, Part::Filter).unwrap().last;
     let mut insert = body.before(last).unwrap();
     let dup = insert.add(plain(Opcode::Dup));
     let pop = insert.add(plain(Opcode::Pop));
     assert_eq!((body.next(ids[2]), body.next(dup), body.next(pop)), (Some(dup), Some(pop), Some(last)));
-    assert_eq!(body.part(filtered, Part::Filter), Some(range(1, 3)));
+    assert_eq!(body.part(filtered, Part::Filter), Ok(range(1, 3)));
     body.set_max_stack(2);
     assert_eq!(identical(&body.encode().unwrap()).regions().len(), 2);
 }

@@ -33,9 +33,11 @@ impl<'a> LiveMetadata<'a> {
         Self { import }
     }
 
-    /// Whether it is the library that defines `System.Object`.
-    pub(super) const fn is_core(&self) -> bool {
-        self.is_core
+    /// Whether it is the library that defines `System.Object`. This compares the names of all types.
+    pub(super) fn is_core(&self) -> bool {
+        let object = self.import.find_type_def("System.Object", None).ok().flatten();
+        let object = object.and_then(|object| self.import.type_def(object).ok());
+        object.is_some_and(|object| object.extends.is_none_or(|base| base.token().is_nil()))
     }
 
     /// The facts about a method that the verifier needs; `None` if its signature cannot be read.

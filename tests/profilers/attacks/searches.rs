@@ -55,7 +55,7 @@ fn search(cx: &mut ProfilerThread<'_>, shared: &Shared, code: NativeCode) {
 
 /// Searches for code that is being removed.
 #[derive(Profiler, Default)]
-#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1251", no_export)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1261", no_export)]
 pub(crate) struct Searches(Arc<Shared>);
 
 #[callbacks]
