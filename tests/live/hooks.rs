@@ -194,7 +194,10 @@ fn hooks_are_set_once_and_not_beside_the_slow_path() -> Result<()> {
         let refusal = "SetEnterLeaveFunctionHooks3(ENABLE_FUNCTION_ARGS, ENABLE_FUNCTION_RETVAL or ENABLE_FRAME_INFO): \
                        CORPROF_E_INCONSISTENT_WITH_FLAGS";
         ensure!(outcome.stderr.contains(refusal), "{outcome}");
-        ensure!(outcome.stderr.contains("mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS)"), "{outcome}");
+        ensure!(
+            outcome.stderr.contains("mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS)"),
+            "{outcome}"
+        );
     }
     Ok(())
 }

@@ -105,11 +105,12 @@ fn an_immutable_flag_after_initialize_is_refused_with_the_rule() -> Result<()> {
         says(&outcome, &["in time: Ok(())", "too late: SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): "])?;
         if runtime.major < 10 {
             let refused = "too late as well: SetEventMask2(COR_PRF_DISABLE_OPTIMIZATIONS): ";
-            let mask = "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | DISABLE_INLINING)";
+            let mask = "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING)";
             says(&outcome, &[refused, "up to .NET 9 this flag", mask])?;
         } else {
             // The flag has become mutable.
-            let flags = "MONITOR_MODULE_LOADS | MONITOR_THREADS | DISABLE_INLINING | DISABLE_OPTIMIZATIONS";
+            let flags =
+                "MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING | DISABLE_OPTIMIZATIONS";
             says(&outcome, &[&format!("mask: EventMask({flags})")])?;
             says_nothing_of(&outcome, &["too late as well"])?;
         }

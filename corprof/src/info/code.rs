@@ -1,5 +1,7 @@
 //! Native code: compiled functions and the addresses of their code.
 
+use std::time::{Duration, Instant};
+
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
@@ -268,7 +270,8 @@ impl InTriggers<'_> {
     /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.
     #[doc = contract!(GetFunctionFromIP3)]
     ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting.
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: it was suspended for ten
+    /// seconds.
     #[doc(alias = "GetFunctionFromIP3")]
     #[doc(alias = "GetFunctionFromIP2")]
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
@@ -291,11 +294,13 @@ impl InTriggers<'_> {
 
     /// Asks again after each suspension of the runtime that has come in between, where the call may wait.
     fn when_resumed<T>(&self, ask: impl Fn() -> Result<T>) -> Result<T> {
+        /// Collections are shorter, but the machine may be busy.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let begin = Instant::now();
+        let gives_up = || begin.elapsed() > PATIENCE || self.profiler_threads().is_stopping();
         loop {
             match ask() {
-                Err(error) if Searches::is_passing(&error) && !self.profiler_threads().is_stopping() => {
-                    self.runtime().searches().wait(|| self.profiler_threads().is_stopping());
-                }
+                Err(error) if Searches::is_passing(&error) && !gives_up() => self.runtime().searches().wait(gives_up),
                 answer => return answer,
             }
         }

@@ -198,12 +198,21 @@ impl Runtime {
     /// As [`Searches::begin`](super::searches::Searches::begin).
     #[inline]
     pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
-        self.search("GetFunctionFromIP", move |runtime| runtime.search_function_at(ip))
+        const CALL: &str = "GetFunctionFromIP";
+        self.search(CALL, move |runtime| runtime.search_function_at(ip, &runtime.begin_search(CALL)?))
     }
 
-    fn search_function_at(&self, ip: usize) -> Result<Option<usize>> {
+    /// Like [`ask_function_at`](Self::ask_function_at), for an address whose code is probably gone.
+    ///
+    /// # Errors
+    /// As [`begin_search_for_what_goes`](Self::begin_search_for_what_goes).
+    pub(crate) fn ask_function_that_was_at(&self, ip: usize) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
-        let _search = self.begin_search(CALL)?;
+        self.search(CALL, move |runtime| runtime.search_function_at(ip, &runtime.begin_search_for_what_goes(CALL)?))
+    }
+
+    fn search_function_at(&self, ip: usize, _search: &Search<'_>) -> Result<Option<usize>> {
+        const CALL: &str = "GetFunctionFromIP";
         let mut function = 0;
         // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it finds is
         // in memory, as code is removed in suspensions only, and the search keeps these off

@@ -13,7 +13,7 @@ use windows_core::{HRESULT, IUnknown, Interface};
 use super::calls::{Call, Calls};
 use super::ending::DETACH;
 use super::runtime_info::RuntimeInfo;
-use super::searcher::Searcher;
+use super::searcher::{self, Searcher};
 use super::searches::{self, Search, Searches};
 use super::{Info, Session};
 use crate::error::{E_NOINTERFACE, Error, Result};
@@ -194,6 +194,19 @@ impl Runtime {
     /// As [`Searches::begin`].
     #[inline]
     pub(super) fn begin_search(&self, call: &'static str) -> Result<Search<'_>> {
+        match self.knows_this_thread() {
+            // A callback cannot wait, and what it asks about is nearly always alive.
+            true if !searcher::is_current() => Ok(Search::NONE),
+            true => self.searches.begin_on_known_thread(call),
+            false => self.searches.begin(call),
+        }
+    }
+
+    /// Call it before a search for code that is probably gone.
+    ///
+    /// # Errors
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while another thread has suspended the runtime, also in callbacks.
+    pub(super) fn begin_search_for_what_goes(&self, call: &'static str) -> Result<Search<'_>> {
         if self.knows_this_thread() { self.searches.begin_on_known_thread(call) } else { self.searches.begin(call) }
     }
 

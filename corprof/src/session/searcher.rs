@@ -6,7 +6,7 @@
 //! So one more thread becomes known, and searches for the others.
 //!
 //! The runtime makes the calling thread known before it stops an EventPipe session, even if there is none (`disable_helper` in
-//! eventpipe/ep.c). On such a thread it answers only inside of callbacks. It reports the new thread, so the thread does its
+//! ep.c). On such a thread it answers only inside of callbacks. It reports the new thread, so the thread does its
 //! work inside its own `ThreadCreated`. The application does not end while the thread is there, as it is no background thread:
 //! so it soon goes, and another is made for the next search.
 
@@ -63,6 +63,13 @@ enum Progress<R> {
 thread_local! {
     /// Whether the calling thread is the searcher, and has not begun to serve.
     static IS_WANTED: Cell<bool> = const { Cell::new(false) };
+    /// Whether the calling thread is the searcher.
+    static IS_SEARCHER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread searches for others.
+pub(super) fn is_current() -> bool {
+    IS_SEARCHER.get()
 }
 
 impl Searcher {
@@ -130,6 +137,7 @@ fn begin(info: &Info) -> bool {
 fn live(slot: &ThreadSlot, info: &Info) {
     slot.take();
     IS_WANTED.set(true);
+    IS_SEARCHER.set(true);
     if let Ok(sessions) = info.as_version::<sys::ICorProfilerInfo12>("EventPipeStopSession") {
         // SAFETY: the call takes a number, and checks that a session has it; none has 0.
         let _ = unsafe { sessions.EventPipeStopSession(0) };

@@ -85,20 +85,25 @@ impl Searches {
     /// Call it before a search on a thread that the runtime does not know.
     ///
     /// # Errors
-    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while another thread has suspended the runtime.
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` outside of callbacks, while another thread has suspended the runtime.
     #[inline]
     pub(crate) fn begin(&self, call: &'static str) -> Result<Search<'_>> {
-        self.begin_in(&self.under_way, call)
-    }
-
-    /// Like [`begin`](Self::begin), on a thread that the runtime knows. There a search may wait for a suspension under way (on
-    /// .NET 8, which makes a part of it in cooperative mode), so a suspension waits for it briefly only.
-    #[inline]
-    pub(super) fn begin_on_known_thread(&self, call: &'static str) -> Result<Search<'_>> {
-        // Hooks run in cooperative mode: a suspension waits for them.
-        if slot::is_in_hook() || IS_SUSPENDED.get() {
+        if IS_SUSPENDED.get() {
             return Ok(Search::NONE);
         }
+        self.begin_in(&self.under_way, call).or_else(
+            |refusal| {
+                if slot::is_inside() { Ok(Search::NONE) } else { Err(refusal) }
+            },
+        )
+    }
+
+    /// Call it before a search on a thread that the runtime knows, for code that may be gone. There a search may wait for a
+    /// suspension under way (on .NET 8, which makes a part of it in cooperative mode), so a suspension waits for it briefly only.
+    ///
+    /// # Errors
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while another thread has suspended the runtime.
+    pub(super) fn begin_on_known_thread(&self, call: &'static str) -> Result<Search<'_>> {
         self.begin_in(&self.on_known_threads, call)
     }
 

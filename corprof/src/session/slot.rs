@@ -68,12 +68,6 @@ pub(super) fn is_inside() -> bool {
     all().find(|slot| slot.is_owned_by(key)).map_or_else(is_crowd_inside, Slot::is_busy)
 }
 
-/// Whether the calling thread is in a hook that came through [`Gate::enter_first`].
-#[inline]
-pub(super) fn is_in_hook() -> bool {
-    Slot::at_home(system::thread_key()).is_some_and(Slot::is_in_hook)
-}
-
 /// The counter for the calling thread's calls to the runtime.
 pub(super) fn own_calls() -> &'static AtomicUsize {
     Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)

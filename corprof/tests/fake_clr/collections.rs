@@ -98,7 +98,7 @@ fn a_callback_comes_only_if_its_flag_is_on() {
     clr.create_thread();
     clr.collect();
     use Event::*;
-    // MONITOR_MODULE_LOADS and MONITOR_THREADS are on for the SDK's own sake.
+    // MONITOR_MODULE_LOADS, MONITOR_THREADS and MONITOR_SUSPENDS are on for the SDK's own sake.
     let expected = [
         Initialize,
         ModuleLoadStarted,
@@ -109,6 +109,9 @@ fn a_callback_comes_only_if_its_flag_is_on() {
         HandleCreated,
         ThreadCreated,
         ThreadAssignedToOsThread,
+        RuntimeSuspendStarted,
+        RuntimeThreadSuspended,
+        RuntimeSuspendFinished,
         GarbageCollectionStarted,
         ObjectsAllocatedByClass,
         MovedReferences2,
@@ -117,6 +120,9 @@ fn a_callback_comes_only_if_its_flag_is_on() {
         RootReferences,
         ObjectReferences,
         GarbageCollectionFinished,
+        RuntimeResumeStarted,
+        RuntimeThreadResumed,
+        RuntimeResumeFinished,
     ];
     assert_eq!(clr.delivered(), expected);
     // SAFETY: the method of the event.

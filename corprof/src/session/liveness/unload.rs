@@ -335,7 +335,8 @@ impl Liveness {
             // A function that has begun another life since is not the one of the probe.
             let is_another = self.functions.get(probe.function).is_some_and(|entry| entry.life() != probe.life);
             // While the runtime removes code it cannot be asked.
-            !is_another && runtime.ask_function_at(probe.code).map_or(true, |found| found == Some(probe.function))
+            !is_another
+                && runtime.ask_function_that_was_at(probe.code).map_or(true, |found| found == Some(probe.function))
         };
         let is_open = |window: &Window| window.is_blind || window.probes.iter().any(is_there);
         let (open, closed): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_open);

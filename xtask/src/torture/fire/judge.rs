@@ -8,6 +8,7 @@ use super::super::watch::Run;
 use super::plan::Plan;
 
 const NOT_ALLOWED: &str = "CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
+const SUSPENDED: &str = "CORPROF_E_SUSPENSION_IN_PROGRESS";
 const NO_THREAD: &str = "CORPROF_E_NOT_MANAGED_THREAD";
 const NOTHING_YET: &str = "nothing to ask about yet";
 
@@ -33,12 +34,17 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "EventPipeStopSession", NOT_ALLOWED, "the same"),
     ("thread_destroyed", "EnumModules", NOT_ALLOWED, "the thread holds the lock of the list of threads"),
     ("thread_destroyed", "GetAppDomainsContainingModule", NOT_ALLOWED, "the same"),
-    (
-        "profiler thread*",
-        "EnumerateGCHeapObjects",
-        "CORPROF_E_SUSPENSION_IN_PROGRESS",
-        "another suspension is under way",
-    ),
+    ("profiler thread*", "EnumerateGCHeapObjects", SUSPENDED, "another suspension is under way"),
+    // Outside of callbacks, while another thread suspends the runtime.
+    ("profiler thread", "GetCodeInfo2", SUSPENDED, "code may be removed"),
+    ("profiler thread", "GetFunctionFromIP", SUSPENDED, "the same"),
+    ("profiler thread", "GetILToNativeMapping3", SUSPENDED, "the same"),
+    ("a foreign thread", "GetCodeInfo2", SUSPENDED, "code may be removed"),
+    ("a foreign thread", "GetFunctionFromIP", SUSPENDED, "the same"),
+    ("a foreign thread", "GetILToNativeMapping3", SUSPENDED, "the same"),
+    ("a thread-local's end", "GetCodeInfo2", SUSPENDED, "code may be removed"),
+    ("a thread-local's end", "GetFunctionFromIP", SUSPENDED, "the same"),
+    ("a thread-local's end", "GetILToNativeMapping3", SUSPENDED, "the same"),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),

@@ -58,7 +58,7 @@ impl Liveness {
         const PATIENCE: Duration = Duration::from_millis(5);
         let function_at = |at| {
             let may_ask = begin.elapsed() < PATIENCE;
-            may_ask.then(|| runtime.ask_function_at(at).ok().flatten()).flatten()
+            may_ask.then(|| runtime.ask_function_that_was_at(at).ok().flatten()).flatten()
         };
         let is_immortal = |function| self.functions.get(function).is_some_and(|entry| entry.state() == State::Immortal);
         neighbours::are_immortal(code, function_at, is_immortal)
@@ -98,7 +98,7 @@ impl Liveness {
 
     fn is_code_there(&self, runtime: &Runtime, function: usize) -> bool {
         let code = self.records().code_in_doubt.get(&function).copied();
-        match code.map(|code| runtime.ask_function_at(code)) {
+        match code.map(|code| runtime.ask_function_that_was_at(code)) {
             Some(Ok(Some(found))) if found == function => self.note(runtime, Kind::Function, function),
             Some(Err(_)) => false, // look-ups are impossible right now
             _ => {
