@@ -390,9 +390,9 @@ fn is_unsafe_moment(code: HRESULT) -> bool {
 
 impl Walker for Seeder<'_> {
     fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
-        let mut outcome = Outcome::default();
         // A walk searches for the code of each frame, on a thread that the runtime does not know.
-        outcome.gives_up = !self.runtime.info.runtime().searches().are_safe_everywhere();
+        let gives_up = !self.runtime.info.runtime().searches().are_safe_everywhere();
+        let mut outcome = Outcome { gives_up, ..Outcome::default() };
         for (number, target) in targets.iter().enumerate() {
             if outcome.stood >= limit || outcome.gives_up {
                 outcome.left_out = targets.len() - number;
