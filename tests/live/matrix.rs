@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_gen::contracts::{Contracts, Entry, InfoRow, SyncInfo, Wrapper};
 use corprof_tests::{Outcome, Run, Runtime};
 
+use xtask::torture::is_session_refused;
+
 use crate::contract;
 
 const MANAGED_THREAD: &str = "a managed thread outside of callbacks";
@@ -39,9 +41,6 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     // corprof's own refusals, which spare the application a wrong answer or a crash.
     ("*", "GetClassFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "classes are loaded on managed threads only"),
     ("*", "GetFunctionFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "the same"),
-    ("*", "EventPipeAddProviderToSession", NOT_ALLOWED, "managed code cannot run here"),
-    ("*", "EventPipeStartSession", NOT_ALLOWED, "the same"),
-    ("*", "EventPipeStopSession", NOT_ALLOWED, "the same"),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
@@ -112,7 +111,8 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
     let is_there = contract::has(contract::info(contracts, method), runtime.major);
     let is_expected = OTHER_ANSWERS
         .iter()
-        .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer);
+        .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer)
+        || answer == NOT_ALLOWED && is_session_refused(place, method);
     // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the unload lasts.
     let is_of_unload = answer == NOT_ALLOWED
         && match method {

@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
@@ -20,6 +20,8 @@ struct Hasty {
     asked: AtomicUsize,
     listed: AtomicUsize,
     refused: AtomicUsize,
+    /// By the address of its code, on the profiler's thread.
+    found: Arc<AtomicUsize>,
     early: Mutex<Vec<ModuleId>>,
 }
 
@@ -48,13 +50,22 @@ impl Hasty {
 impl Callbacks for Hasty {
     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
         self.ask(cx);
+        // A search for code, too early to find any.
+        std::hint::black_box(cx.function_from_ip(0x1000).is_ok());
         *self.early.lock().map_err(|_| "poisoned")? = cx.enum_modules().unwrap_or_default();
         let detacher = cx.detacher()?;
+        let found = Arc::clone(&self.found);
         cx.spawn_profiler_thread("leaves", move |cx| {
             let begin = Instant::now();
             while begin.elapsed() < TIME && cx.wait(Duration::from_millis(1)).is_continue() {
                 for function in cx.jitted_functions().unwrap_or_default() {
                     std::hint::black_box(cx.function_info(function).is_ok());
+                    let Some(code) = cx.native_code(function).ok().and_then(|code| code.first().copied()) else {
+                        continue;
+                    };
+                    if matches!(cx.function_version_from_ip(code.as_raw()), Ok(Some(_))) {
+                        found.fetch_add(1, Relaxed);
+                    }
                 }
             }
             match detacher.detach() {
@@ -86,6 +97,9 @@ impl Callbacks for Hasty {
         _ = std::hint::black_box(cx.enum_threads().is_ok());
         let (asked, listed, refused) =
             (self.asked.load(Relaxed), self.listed.load(Relaxed), self.refused.load(Relaxed));
-        eprintln!("hasty| leaves: asked about {listed} functions, refused {refused} times, {asked} compiled");
+        let found = self.found.load(Relaxed);
+        eprintln!(
+            "hasty| leaves: asked about {listed} functions, refused {refused} times, {asked} compiled, {found} found"
+        );
     }
 }

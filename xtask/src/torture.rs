@@ -6,6 +6,7 @@
 
 mod fire;
 mod judge;
+mod no_sessions;
 mod plan;
 mod session;
 mod summary;
@@ -32,6 +33,7 @@ use crate::windows::{self, Wine};
 use plan::PARTS;
 
 pub use fire::{Condition, Fire, FireBed, FireSummary};
+pub use no_sessions::is_session_refused;
 pub use session::{Amount, Bed};
 pub use summary::Summary;
 

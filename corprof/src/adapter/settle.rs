@@ -48,6 +48,8 @@ fn find_scout(cx: &InTriggers<'_>, modules: &[ModuleId]) -> Option<(ModuleId, Me
 pub(super) fn complete(cx: &mut InTriggers<'_>) -> Result<()> {
     let info = cx.info();
     if info.liveness().may_miss_unloads(info.runtime()) {
+        // Not before: the runtime has reported no new threads so far, and so the searcher could not work.
+        info.runtime().searches().code_goes();
         match info.liveness().scout(info.runtime()) {
             Scout::NotLoaded => {}
             Scout::Loaded(scout) => return wait_for(cx, scout),

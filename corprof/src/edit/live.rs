@@ -33,8 +33,13 @@ impl<'a> LiveMetadata<'a> {
         Self { import }
     }
 
-    /// Whether it is the library that defines `System.Object`. This compares the names of all types.
-    pub(super) fn is_core(&self) -> bool {
+    /// Whether the module of a type is the library that defines `System.Object`.
+    pub(super) fn is_core(&self, class: TypeDef) -> bool {
+        let Ok(props) = self.import.type_def(class) else { return false };
+        if props.extends.is_some_and(|base| !base.token().is_nil()) {
+            return self.is_of_core(&props);
+        }
+        // A type without a base does not tell. This compares the names of all types.
         let object = self.import.find_type_def("System.Object", None).ok().flatten();
         let object = object.and_then(|object| self.import.type_def(object).ok());
         object.is_some_and(|object| object.extends.is_none_or(|base| base.token().is_nil()))

@@ -186,8 +186,8 @@ impl Info {
         const CALL: &str = "GetCodeInfo2";
         let function = self.pin(function, CALL)?;
         let raw = function.as_raw();
-        self.runtime().search(CALL, move |runtime| {
-            let _search = runtime.begin_search_for_held(CALL)?;
+        self.runtime().search(CALL, move |runtime, kind| {
+            let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo2>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
                 // SAFETY: the caller has pinned the function, and waits; the search keeps the runtime's lists as they are; the
@@ -244,8 +244,8 @@ impl InCallback<'_> {
         const CALL: &str = "GetILToNativeMapping3";
         let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
-        let ranges = self.runtime().search(CALL, move |runtime| {
-            let _search = runtime.begin_search_for_held(CALL)?;
+        let ranges = self.runtime().search(CALL, move |runtime, kind| {
+            let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_list(CALL, |room, count, start: *mut [u32; 3]| {
                 // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
@@ -319,8 +319,8 @@ impl InTriggers<'_> {
         const CALL: &str = "GetCodeInfo4";
         let function = self.pin(code.function(), CALL)?;
         self.check_code(code, &function, CALL)?;
-        self.runtime().search(CALL, move |runtime| {
-            let _search = runtime.begin_search_for_held(CALL)?;
+        self.runtime().search(CALL, move |runtime, kind| {
+            let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
                 // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the

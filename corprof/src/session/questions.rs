@@ -199,7 +199,7 @@ impl Runtime {
     #[inline]
     pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
-        self.search(CALL, move |runtime| runtime.search_function_at(ip, &runtime.begin_search(CALL)?))
+        self.search(CALL, move |runtime, kind| runtime.search_function_at(ip, &runtime.begin_search(kind, CALL)?))
     }
 
     /// Like [`ask_function_at`](Self::ask_function_at), for an address whose code is probably gone.
@@ -208,7 +208,9 @@ impl Runtime {
     /// As [`begin_search_for_what_goes`](Self::begin_search_for_what_goes).
     pub(crate) fn ask_function_that_was_at(&self, ip: usize) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
-        self.search(CALL, move |runtime| runtime.search_function_at(ip, &runtime.begin_search_for_what_goes(CALL)?))
+        self.search(CALL, move |runtime, kind| {
+            runtime.search_function_at(ip, &runtime.begin_search_for_what_goes(kind, CALL)?)
+        })
     }
 
     fn search_function_at(&self, ip: usize, _search: &Search<'_>) -> Result<Option<usize>> {
@@ -230,9 +232,7 @@ impl Runtime {
     pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
         /// A compiler makes a hot and a cold range at most.
         const RANGES: usize = 2;
-        const CALL: &str = "GetCodeInfo2";
-        let _search = self.begin_search_for_held(CALL).ok()?;
-        let info = self.as_version::<sys::ICorProfilerInfo2>(CALL).ok()?;
+        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
         let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
         // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
         // there is room for.
@@ -245,8 +245,8 @@ impl Runtime {
     /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata.
     pub(crate) fn ask_any_function_at(&self, ip: usize) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP3";
-        self.search(CALL, move |runtime| {
-            let search = runtime.begin_search(CALL)?;
+        self.search(CALL, move |runtime, kind| {
+            let search = runtime.begin_search(kind, CALL)?;
             runtime.search_any_function_at(ip, std::ptr::null_mut(), &search)
         })
     }
@@ -255,9 +255,9 @@ impl Runtime {
     /// that is found.
     pub(crate) fn ask_held_version_at(&self, ip: usize) -> Result<Option<(usize, usize)>> {
         const CALL: &str = "GetFunctionFromIP3";
-        self.search(CALL, move |runtime| {
+        self.search(CALL, move |runtime, kind| {
             // The call may wait for a suspension, which must not wait for it in turn (seen on .NET 8).
-            let search = runtime.begin_search_for_held(CALL)?;
+            let search = runtime.begin_search_for_held(kind, CALL)?;
             let mut rejit = 0;
             let function = runtime.search_any_function_at(ip, &mut rejit, &search)?;
             Ok(function.map(|function| (function, rejit)))

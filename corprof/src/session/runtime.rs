@@ -13,7 +13,7 @@ use windows_core::{HRESULT, IUnknown, Interface};
 use super::calls::{Call, Calls};
 use super::ending::DETACH;
 use super::runtime_info::RuntimeInfo;
-use super::searcher::{self, Searcher};
+use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
 use super::{Info, Session};
 use crate::error::{E_NOINTERFACE, Error, Result};
@@ -39,6 +39,17 @@ pub(crate) struct Runtime {
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
+
+/// The thread on which a search for code is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ThreadKind {
+    /// It runs managed code, or has run some: a search on it takes the lock of the runtime's lists.
+    Known,
+    /// It searches for others, and takes that lock too.
+    Searcher,
+    /// The runtime does not know it.
+    Unknown,
+}
 
 /// The version of .NET 8: a runtime without it is older, or is .NET Framework, and is refused.
 pub(crate) const LEAST_INFO: u8 = 14;
@@ -178,14 +189,22 @@ impl Runtime {
     pub(crate) fn search<R: Send + 'static>(
         &self,
         call: &'static str,
-        search: impl FnOnce(&Self) -> Result<R> + Send + 'static,
+        search: impl FnOnce(&Self, ThreadKind) -> Result<R> + Send + 'static,
     ) -> Result<R> {
-        if self.searches.are_safe_everywhere() || self.searches.is_suspender() || self.knows_this_thread() {
-            return search(self);
+        let kind = self.thread_kind();
+        if kind == ThreadKind::Known || self.searches.are_safe_everywhere() || self.searches.is_suspender() {
+            return search(self, kind);
         }
-        let session = self.session.get().and_then(Weak::upgrade);
-        let answer = session.and_then(|session| self.searcher.run(&Info(session), search));
-        answer.unwrap_or_else(|| Err(searches::refusal(call)))
+        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return Err(searches::refusal(call)) };
+        let answer = self.searcher.run(&Info(session), move |runtime| search(runtime, ThreadKind::Searcher));
+        answer.unwrap_or_else(|why| match why {
+            NotMade::Busy => Err(searches::refusal(call)),
+            NotMade::NoThread => Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+                "code",
+                "after an unload code is searched for by a thread of corprof's, and there is none yet: ask in a callback, or after \
+                 `profiler_attach_complete`",
+            )),
+        })
     }
 
     /// Call it before a search for any address.
@@ -193,12 +212,12 @@ impl Runtime {
     /// # Errors
     /// As [`Searches::begin`].
     #[inline]
-    pub(super) fn begin_search(&self, call: &'static str) -> Result<Search<'_>> {
-        match self.knows_this_thread() {
+    pub(super) fn begin_search(&self, kind: ThreadKind, call: &'static str) -> Result<Search<'_>> {
+        match kind {
             // A callback cannot wait, and what it asks about is nearly always alive.
-            true if !searcher::is_current() => Ok(Search::NONE),
-            true => self.searches.begin_on_known_thread(call),
-            false => self.searches.begin(call),
+            ThreadKind::Known => Ok(Search::NONE),
+            ThreadKind::Searcher => self.searches.begin_on_known_thread(call),
+            ThreadKind::Unknown => self.searches.begin(call),
         }
     }
 
@@ -206,8 +225,11 @@ impl Runtime {
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while another thread has suspended the runtime, also in callbacks.
-    pub(super) fn begin_search_for_what_goes(&self, call: &'static str) -> Result<Search<'_>> {
-        if self.knows_this_thread() { self.searches.begin_on_known_thread(call) } else { self.searches.begin(call) }
+    pub(super) fn begin_search_for_what_goes(&self, kind: ThreadKind, call: &'static str) -> Result<Search<'_>> {
+        match kind {
+            ThreadKind::Known | ThreadKind::Searcher => self.searches.begin_on_known_thread(call),
+            ThreadKind::Unknown => self.searches.begin(call),
+        }
     }
 
     /// Call it before a search for code that is held, and so is not removed: on a thread that the runtime knows, the lock of its
@@ -215,16 +237,19 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`Searches::begin`], on other threads.
-    pub(crate) fn begin_search_for_held(&self, call: &'static str) -> Result<Search<'_>> {
-        if self.knows_this_thread() { Ok(Search::NONE) } else { self.searches.begin(call) }
+    pub(crate) fn begin_search_for_held(&self, kind: ThreadKind, call: &'static str) -> Result<Search<'_>> {
+        match kind {
+            ThreadKind::Known | ThreadKind::Searcher => Ok(Search::NONE),
+            ThreadKind::Unknown => self.searches.begin(call),
+        }
     }
 
-    /// Whether the calling thread runs managed code, or has run some. Then a search on it takes the lock of the runtime's lists.
-    fn knows_this_thread(&self) -> bool {
-        let Ok(info) = self.first_version("GetCurrentThreadID") else { return false };
+    fn thread_kind(&self) -> ThreadKind {
+        let Ok(info) = self.first_version("GetCurrentThreadID") else { return ThreadKind::Unknown };
         let mut thread = 0;
         // SAFETY: the call writes one number.
-        unsafe { info.GetCurrentThreadID(&mut thread) }.is_ok()
+        let is_known = unsafe { info.GetCurrentThreadID(&mut thread) }.is_ok();
+        if is_known { ThreadKind::Known } else { ThreadKind::Unknown }
     }
 
     /// The number of the newest version that the runtime has.

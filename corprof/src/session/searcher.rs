@@ -22,8 +22,8 @@ use crate::lock::unpoisoned;
 use super::profiler_threads::ThreadSlot;
 use super::{Info, Runtime};
 
-/// What the thread does for another.
-type Task = Box<dyn FnOnce(&Runtime) + Send>;
+/// What the thread does for another; it gets no runtime if the thread could not begin to work.
+type Task = Box<dyn FnOnce(Option<&Runtime>) + Send>;
 
 /// The thread and its tasks.
 #[derive(Default)]
@@ -34,16 +34,17 @@ pub(super) struct Searcher {
 
 #[derive(Default)]
 struct State {
-    life: Life,
+    /// Whether there is a thread.
+    is_there: bool,
     tasks: VecDeque<Task>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Life {
-    #[default]
-    NotBegun,
-    Begun,
-    Over,
+/// Why a search was not made.
+pub(super) enum NotMade {
+    /// The thread has no time; it has later.
+    Busy,
+    /// The runtime does not report new threads, as at the begin of an attach; or the system makes none.
+    NoThread,
 }
 
 /// Where the thread puts an answer.
@@ -63,13 +64,6 @@ enum Progress<R> {
 thread_local! {
     /// Whether the calling thread is the searcher, and has not begun to serve.
     static IS_WANTED: Cell<bool> = const { Cell::new(false) };
-    /// Whether the calling thread is the searcher.
-    static IS_SEARCHER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the calling thread searches for others.
-pub(super) fn is_current() -> bool {
-    IS_SEARCHER.get()
 }
 
 impl Searcher {
@@ -77,28 +71,27 @@ impl Searcher {
         unpoisoned(self.state.lock())
     }
 
-    /// Has `task` run by the thread, which is made first if there is none. None if the thread does not begin the task soon: it
-    /// may wait for the end of a suspension, and the caller must not, as it may hold a lock that a callback of the collection
-    /// wants (suspension rule 3).
+    /// Has `task` run by the thread, which is made first if there is none.
+    ///
+    /// If the thread does not begin the task soon, it is busy: it may wait for the end of a suspension, and the caller must not,
+    /// as it may hold a lock that a callback of the collection wants (suspension rule 3).
     pub(super) fn run<R: Send + 'static>(
         &self,
         info: &Info,
         task: impl FnOnce(&Runtime) -> R + Send + 'static,
-    ) -> Option<R> {
+    ) -> Result<R, NotMade> {
         let exchange = Arc::new(Exchange { progress: Mutex::new(Progress::Waiting), changed: Condvar::new() });
         let theirs = Arc::clone(&exchange);
         {
             let mut state = self.state();
-            if state.life == Life::NotBegun {
-                state.life = if begin(info) { Life::Begun } else { Life::Over };
+            if !state.is_there && !begin(info) {
+                return Err(NotMade::NoThread);
             }
-            if state.life == Life::Over {
-                return None;
-            }
-            state.tasks.push_back(Box::new(move |runtime| theirs.answer(|| task(runtime))));
+            state.is_there = true;
+            state.tasks.push_back(Box::new(move |runtime| theirs.answer(|| runtime.map(task))));
         }
         self.has_task.notify_one();
-        exchange.wait()
+        exchange.wait().ok_or(NotMade::Busy)?.ok_or(NotMade::NoThread)
     }
 
     /// The next task, if there is one before `longest` is over.
@@ -107,17 +100,12 @@ impl Searcher {
         unpoisoned(self.has_task.wait_timeout_while(self.state(), longest, is_idle)).0.tasks.pop_front()
     }
 
-    /// At the end of the thread. `has_served`: if it could not, no other will.
+    /// At the end of the thread. Another goes on with what is left, if this one was able to work.
     fn end(&self, info: &Info, has_served: bool) {
         let mut state = self.state();
-        let is_wanted = has_served && !state.tasks.is_empty();
-        state.life = match has_served {
-            true if !is_wanted => Life::NotBegun,
-            true if begin(info) => Life::Begun,
-            _ => Life::Over,
-        };
-        if state.life == Life::Over {
-            state.tasks.clear();
+        state.is_there = has_served && !state.tasks.is_empty() && begin(info);
+        if !state.is_there {
+            state.tasks.drain(..).for_each(|task| task(None));
         }
     }
 }
@@ -137,7 +125,6 @@ fn begin(info: &Info) -> bool {
 fn live(slot: &ThreadSlot, info: &Info) {
     slot.take();
     IS_WANTED.set(true);
-    IS_SEARCHER.set(true);
     if let Ok(sessions) = info.as_version::<sys::ICorProfilerInfo12>("EventPipeStopSession") {
         // SAFETY: the call takes a number, and checks that a session has it; none has 0.
         let _ = unsafe { sessions.EventPipeStopSession(0) };
@@ -156,7 +143,7 @@ pub(crate) fn serve(info: &Info) {
     let (searcher, begin) = (info.runtime().searcher(), Instant::now());
     while begin.elapsed() < WHILE {
         if let Some(task) = searcher.next(WHILE.saturating_sub(begin.elapsed())) {
-            task(info.runtime());
+            task(Some(info.runtime()));
         }
     }
 }

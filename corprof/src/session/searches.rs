@@ -3,10 +3,11 @@
 //! The runtime removes the code of unloaded assemblies, and of dynamic methods that have ended, while it is suspended. A search
 //! in the middle of that reads freed memory: the lock that the runtime takes for a search covers only its list of ranges, and
 //! on threads that never ran managed code it takes none (`ExecutionManager::GetScanFlags` in vm/codeman.cpp; seen on .NET 8 and
-//! 10). So a suspension waits for the searches under way, and while it lasts no other begins.
+//! 10). So a suspension waits for the searches under way outside of callbacks, and while it lasts no other begins there.
 //!
 //! A search that waited for the end of the suspension would break suspension rule 3: its caller may hold a lock that a callback
-//! of the collection wants. So it is refused, except where the context says that the call may wait.
+//! of the collection wants. So it is refused, except where the context says that the call may wait. In callbacks it is made at
+//! any time: the runtime holds locks around some, which the suspension waits for.
 //!
 //! After an unload lists are freed at other times as well: see `searcher.rs`.
 
@@ -42,19 +43,21 @@ thread_local! {
 }
 
 /// A callback of a suspension. Nothing is removed while it lasts: the runtime does that between such callbacks.
-pub(crate) struct InSuspension(());
+pub(crate) struct InSuspension {
+    /// Whether another one encloses it.
+    is_inner: bool,
+}
 
 impl InSuspension {
     /// The calling thread enters such a callback.
     pub(crate) fn begin() -> Self {
-        IS_SUSPENDED.set(true);
-        Self(())
+        Self { is_inner: IS_SUSPENDED.replace(true) }
     }
 }
 
 impl Drop for InSuspension {
     fn drop(&mut self) {
-        IS_SUSPENDED.set(false);
+        IS_SUSPENDED.set(self.is_inner);
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) fn refusal(call: &'static str) -> Error {
         .about("code", "the runtime is suspended, and may be removing code: ask again a moment later")
 }
 
-/// A search: no suspension begins before it is dropped.
+/// A search: a suspension that begins waits until it is dropped.
 #[must_use]
 pub(crate) struct Search<'a>(Option<&'a AtomicUsize>);
 

@@ -27,7 +27,7 @@ impl MethodEdit<'_> {
         }
         let props = import.method(method).map_err(|_| CallProblem::NotFound)?;
         let signature = MethodSignature::decode(&props.signature).map_err(|_| CallProblem::NotFound)?;
-        if live.is_core() {
+        if live.is_core(props.class) {
             return Err(CallProblem::CoreLibrary);
         }
         if !props.flags.contains(sys::mdStatic) || props.flags.contains(sys::mdVirtual) || signature.has_this {

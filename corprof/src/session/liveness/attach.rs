@@ -59,7 +59,6 @@ impl Liveness {
         }
         if !self.is_attaching() && self.scout(runtime) != Scout::NotLoaded {
             self.is_unloading_possible.store(true, Ordering::SeqCst);
-            runtime.searches().code_goes();
             self.attach.is_blocked.store(true, Ordering::SeqCst);
         }
         self.is_attaching()

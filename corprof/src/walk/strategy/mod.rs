@@ -40,8 +40,8 @@ pub enum Strategy {
     /// code between two safepoints, and native frames one by one. With [`Mode::Wall`](super::Mode::Wall) a round stops one thread
     /// after another. With [`Mode::Cpu`](super::Mode::Cpu) it stops one of the threads at work, drawn at random, and does not wait
     /// for it: its stack comes with a later round. A stopped thread may hold a lock of the system or the runtime: if walks get
-    /// stuck for that reason too often, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime), which
-    /// [`Report::strategy`](super::Report::strategy) shows.
+    /// stuck for that reason too often, and once an assembly has been unloaded, the sampler changes to
+    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) shows.
     Seeded,
     /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the stack; no
     /// thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples processor time,
