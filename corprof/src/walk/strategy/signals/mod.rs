@@ -215,7 +215,7 @@ impl Sampling<'_> {
                 None => counts.idle += 1,
             }
         }
-        self.buffer.take_note(cx);
+        // The functions are recorded already, as they were looked up one by one. By now they may be gone.
         let cpu_time = |number: usize| threads.get(number).and_then(|thread| thread.cpu_time);
         self.buffer.weigh(|stack, _| cpu_time(stack.thread).unwrap_or_default());
         self.report.threads = counts;
