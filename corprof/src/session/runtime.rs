@@ -15,6 +15,7 @@ use super::ending::DETACH;
 use super::runtime_info::RuntimeInfo;
 use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
+use super::slot;
 use super::{Info, Session};
 use crate::error::{E_NOINTERFACE, Error, Result};
 
@@ -191,8 +192,13 @@ impl Runtime {
         call: &'static str,
         search: impl FnOnce(&Self, ThreadKind) -> Result<R> + Send + 'static,
     ) -> Result<R> {
+        let are_safe_everywhere = self.searches.are_safe_everywhere();
+        // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the search.
+        if are_safe_everywhere && slot::is_surely_inside() {
+            return search(self, ThreadKind::Known);
+        }
         let kind = self.thread_kind();
-        if kind == ThreadKind::Known || self.searches.are_safe_everywhere() || self.searches.is_suspender() {
+        if kind == ThreadKind::Known || are_safe_everywhere || self.searches.is_suspender() {
             return search(self, kind);
         }
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return Err(searches::refusal(call)) };

@@ -68,6 +68,12 @@ pub(super) fn is_inside() -> bool {
     all().find(|slot| slot.is_owned_by(key)).map_or_else(is_crowd_inside, Slot::is_busy)
 }
 
+/// Whether the calling thread is certainly inside a callback or hook. If not, it may be all the same.
+#[inline]
+pub(super) fn is_surely_inside() -> bool {
+    Slot::at_home(system::thread_key()).is_some_and(Slot::is_busy)
+}
+
 /// The counter for the calling thread's calls to the runtime.
 pub(super) fn own_calls() -> &'static AtomicUsize {
     Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)
