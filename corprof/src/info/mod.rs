@@ -8,6 +8,7 @@ mod app_domains;
 mod assemblies;
 mod classes;
 mod code;
+mod definitions;
 mod environment;
 mod event_pipe;
 mod events;
@@ -33,6 +34,7 @@ pub use crate::il_body::IlMapEntry;
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
+pub(crate) use definitions::{Definitions, NotFound};
 pub use event_pipe::{
     EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener,
     EventPipeProviderState, OwnEvent, RuntimeEvents,

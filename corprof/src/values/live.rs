@@ -1,11 +1,9 @@
 //! The [`Source`] of a plan in a running application.
 //!
-//! Signatures name types of other assemblies; the API asks for the module that defines a type. This finds a module by the name
-//! of its assembly among the loaded ones. If two loaded assemblies have the name, the type is ambiguous; so is it if the second is
-//! loaded later, in another load context, since a method may be compiled before its types are loaded
+//! Signatures name types of other assemblies, which are found by name among the loaded ones. A plan is given up when an assembly
+//! of the same name is loaded later, in another load context: a method may be compiled before its types are loaded
 //! (`RuntimeHelpers.PrepareMethod`).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use corprof_sys as sys;
@@ -13,19 +11,17 @@ use corprof_sys as sys;
 use crate::context::InTriggers;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::info::{Definitions, NotFound};
 use crate::metadata::signature::{MethodSignature, Primitive, Type};
-use crate::metadata::{
-    AssemblyRef, CORE_LIBRARY, ExportedType, MethodDef, Table, Token, TypeDef, TypeDefOrRef, TypeRef,
-};
-
-use crate::session::{ByName, SoleAssembly};
+use crate::metadata::{CORE_LIBRARY, MethodDef, TypeDef, TypeDefOrRef};
+use crate::session::SoleAssembly;
 
 use super::Unreadable;
 use super::plan::{Plan, size_of_number};
 use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
 
-/// The most times that a type is followed to another assembly or an enclosing type: more than real code has.
-const MOST_STEPS: usize = 16;
+/// How often the assemblies are listed again because another was loaded meanwhile.
+const MOST_TRIES: usize = 16;
 
 /// Whether the types in the signature of a method are loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +41,15 @@ pub(crate) struct Lookup<'a, 'cb> {
     assemblies: Vec<Arc<SoleAssembly>>,
 }
 
-/// One step in the search for the definition of a type.
-enum Step {
-    Found(ModuleId, TypeDef),
-    /// The type is in the assembly of this name.
-    Elsewhere(String),
+impl From<NotFound> for Unreadable {
+    fn from(why: NotFound) -> Self {
+        match why {
+            NotFound::NotListed | NotFound::Ambiguous => Self::AmbiguousType,
+            NotFound::NoName => Self::InternalType,
+            NotFound::TooDeep => Self::TooComplex,
+            NotFound::Runtime(error) => Self::Layout(error),
+        }
+    }
 }
 
 impl<'a, 'cb> Lookup<'a, 'cb> {
@@ -145,113 +145,28 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
     }
 
+    /// The answer about definitions. It lists the assemblies first if modules have been loaded.
+    fn ask<R>(&mut self, ask: impl Fn(&Definitions<'_, '_>) -> Result<R, NotFound>) -> Result<R, Unreadable> {
+        for _ in 0..MOST_TRIES {
+            self.cx.list_assemblies().map_err(Unreadable::Layout)?;
+            let definitions = Definitions::new(self.cx);
+            let answer = ask(&definitions);
+            if answer.as_ref().is_err_and(|why| *why == NotFound::NotListed) {
+                continue;
+            }
+            for sole in definitions.into_relied_on() {
+                if !self.assemblies.iter().any(|known| Arc::ptr_eq(known, &sole)) {
+                    self.assemblies.push(sole);
+                }
+            }
+            return answer.map_err(Unreadable::from);
+        }
+        Err(Unreadable::AmbiguousType)
+    }
+
     /// The module of the assembly with this name, if only one has it. The plan is good as long as that is so.
     fn assembly(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
-        if name == CORE_LIBRARY {
-            return self.loaded_by_name(name);
-        }
-        let info = self.cx.clone();
-        let (module, sole) = info.loaded_assemblies().rely_on(name, || self.loaded_by_name(name))?;
-        if !self.assemblies.iter().any(|known| Arc::ptr_eq(known, &sole)) {
-            self.assemblies.push(sole);
-        }
-        Ok(module)
-    }
-
-    fn loaded_by_name(&mut self, name: &str) -> Result<ModuleId, Unreadable> {
-        let changes = self.cx.liveness().changes();
-        {
-            let known = self.cx.loaded_assemblies().lock();
-            if known.changes == changes
-                && let Some(module) = known.modules.get(name)
-            {
-                return module.ok_or(Unreadable::AmbiguousType);
-            }
-        }
-        let modules = self.loaded().map_err(Unreadable::Layout)?;
-        let found = modules.get(name).copied().flatten().ok_or(Unreadable::AmbiguousType);
-        *self.cx.loaded_assemblies().lock() = ByName { changes, modules };
-        found
-    }
-
-    fn loaded(&mut self) -> Result<HashMap<String, Option<ModuleId>>> {
-        let mut modules = HashMap::new();
-        for module in self.cx.enum_modules()? {
-            // Compiled code never depends on modules that are only partly loaded or already being unloaded.
-            let Ok(Some(assembly)) = self.cx.module_info(module).map(|info| info.assembly) else { continue };
-            let Ok(info) = self.cx.assembly_info(assembly) else { continue };
-            if info.module == Some(module) {
-                modules.entry(info.name).and_modify(|one| *one = None).or_insert(Some(module));
-            }
-        }
-        Ok(modules)
-    }
-
-    /// The definition of a type.
-    fn resolve(&mut self, module: ModuleId, token: TypeDefOrRef) -> Result<(ModuleId, TypeDef), Unreadable> {
-        match token {
-            TypeDefOrRef::Def(definition) => Ok((module, definition)),
-            TypeDefOrRef::Ref(reference) => self.resolve_reference(module, reference, 0),
-            TypeDefOrRef::Spec(_) => Err(Unreadable::InternalType),
-        }
-    }
-
-    fn resolve_reference(
-        &mut self,
-        module: ModuleId,
-        reference: TypeRef,
-        steps: usize,
-    ) -> Result<(ModuleId, TypeDef), Unreadable> {
-        if steps > MOST_STEPS {
-            return Err(Unreadable::TooComplex);
-        }
-        let props = self.cx.metadata(module).and_then(|of| of.type_ref(reference)).map_err(Unreadable::Layout)?;
-        if let Ok(outer) = TypeRef::try_from(props.scope) {
-            let (home, outer) = self.resolve_reference(module, outer, steps + 1)?;
-            let nested = self.cx.metadata(home).and_then(|of| of.find_type_def(&props.name, Some(outer)));
-            let nested = nested.map_err(Unreadable::Layout)?.ok_or(Unreadable::AmbiguousType)?;
-            return Ok((home, nested));
-        }
-        if props.scope.table() == Some(Table::Module) {
-            return self.find(module, &props.name);
-        }
-        let assembly = self.assembly_name(module, props.scope)?;
-        let home = self.assembly(&assembly)?;
-        self.find(home, &props.name)
-    }
-
-    fn assembly_name(&self, module: ModuleId, scope: Token) -> Result<String, Unreadable> {
-        // The type is in another file of a multi-file assembly: .NET Core has none.
-        let reference = AssemblyRef::try_from(scope).map_err(|_| Unreadable::AmbiguousType)?;
-        let identity = self.cx.metadata(module).and_then(|of| of.assembly_ref(reference));
-        Ok(identity.map_err(Unreadable::Layout)?.name)
-    }
-
-    /// The type of this name that a module defines, or that was moved from it to another.
-    fn find(&mut self, module: ModuleId, name: &str) -> Result<(ModuleId, TypeDef), Unreadable> {
-        let mut module = module;
-        for _ in 0..MOST_STEPS {
-            match self.step(module, name)? {
-                Step::Found(module, definition) => return Ok((module, definition)),
-                Step::Elsewhere(assembly) => module = self.assembly(&assembly)?,
-            }
-        }
-        Err(Unreadable::TooComplex)
-    }
-
-    fn step(&self, module: ModuleId, name: &str) -> Result<Step, Unreadable> {
-        let moved = || -> Result<Option<Token>> {
-            let metadata = self.cx.metadata(module)?;
-            let exported: Option<ExportedType> = metadata.find_exported_type(name, None)?;
-            exported.map(|exported| Ok(metadata.exported_type(exported)?.implementation)).transpose()
-        };
-        let defined =
-            self.cx.metadata(module).and_then(|of| of.find_type_def(name, None)).map_err(Unreadable::Layout)?;
-        if let Some(definition) = defined {
-            return Ok(Step::Found(module, definition));
-        }
-        let moved = moved().map_err(Unreadable::Layout)?.ok_or(Unreadable::AmbiguousType)?;
-        Ok(Step::Elsewhere(self.assembly_name(module, moved)?))
+        self.ask(|definitions| definitions.assembly(name))
     }
 
     /// The name of a class of the core library; none for other classes.
@@ -329,7 +244,7 @@ impl Source for Lookup<'_, '_> {
     }
 
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable> {
-        let (module, definition) = self.resolve(module, token)?;
+        let (module, definition) = self.ask(|definitions| definitions.resolve(module, token))?;
         if self.only.is_some_and(|only| module != only) && self.assembly(CORE_LIBRARY) != Ok(module) {
             return Err(Unreadable::AmbiguousType);
         }
@@ -339,7 +254,7 @@ impl Source for Lookup<'_, '_> {
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable> {
         let (name, _) = PRIMITIVES.iter().find(|(_, of)| *of == primitive).ok_or(Unreadable::TypedReference)?;
         let core = self.assembly(CORE_LIBRARY)?;
-        let (core, definition) = self.find(core, name)?;
+        let (core, definition) = self.ask(|definitions| definitions.find(core, name))?;
         self.cx.class_from_token(core, definition, &[]).map_err(Unreadable::Layout)
     }
 
