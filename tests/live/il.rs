@@ -1,4 +1,4 @@
-//! Runtimes compile all bodies that the verifier of corprof-il accepts: mutants of real bodies, verdict against outcome.
+//! Runtimes compile all bodies that the verifier of corprof-il accepts, by the files or inside the process: verdict against outcome.
 
 use anyhow::{Result, ensure};
 use corprof_tests::Runtime;
@@ -22,6 +22,12 @@ const ASSEMBLIES: &[&str] = &[
     "Microsoft.VisualBasic.Core",
 ];
 
+fn none(mutants: &[String], what: &str) -> Result<()> {
+    let shown: Vec<&str> = mutants.iter().take(20).map(String::as_str).collect();
+    ensure!(mutants.is_empty(), "{} {what}:\n{}", mutants.len(), shown.join("\n\n"));
+    Ok(())
+}
+
 fn agree(plan: &Plan, most_refused: f64) -> Result<()> {
     for runtime in Runtime::all()? {
         // Verdicts do not depend on the system, and compiling takes ten times as long there.
@@ -31,8 +37,9 @@ fn agree(plan: &Plan, most_refused: f64) -> Result<()> {
         }
         let tally = compare(&runtime, plan)?;
         println!("{tally}");
-        let shown: Vec<&str> = tally.holes.iter().take(20).map(String::as_str).collect();
-        ensure!(tally.holes.is_empty(), "{} holes in the verifier:\n{}", tally.holes.len(), shown.join("\n\n"));
+        none(&tally.holes, "holes in the verifier")?;
+        none(&tally.live_holes, "holes in the verifier inside the process, where all references are loaded")?;
+        none(&tally.live_refused, "bodies that only the verifier inside the process refuses")?;
         ensure!(tally.compiled * 10 > plan.mutants, "of so few nothing is learned: {tally}");
         ensure!(tally.refused_share() <= most_refused, "too much is refused: {tally}");
     }
@@ -50,6 +57,12 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
 fn what_is_made_for_the_verifier_is_compiled() -> Result<()> {
     let source = Source::Generated;
     agree(&Plan { source, mutants: 150, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 }, 0.0)
+}
+
+#[test]
+fn what_is_made_without_other_modules_is_refused_where_they_are_loaded() -> Result<()> {
+    let source = Source::GeneratedAlone;
+    agree(&Plan { source, mutants: 300, seed: SEED, assemblies: ASSEMBLIES, every_refused: 1 }, 0.3)
 }
 
 mod long {
@@ -77,5 +90,12 @@ mod long {
     #[ignore = "takes many minutes"]
     fn a_hundred_thousand_generated_bodies() -> Result<()> {
         agree_on_many(Source::Generated)
+    }
+
+    /// As many that are made without a look at other modules.
+    #[test]
+    #[ignore = "takes many minutes"]
+    fn a_hundred_thousand_bodies_made_without_other_modules() -> Result<()> {
+        agree_on_many(Source::GeneratedAlone)
     }
 }

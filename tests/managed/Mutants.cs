@@ -32,6 +32,7 @@ static class Program
             }
             object context = Activator.CreateInstance(Context, new object[] { "mutants " + at, false });
             Assembly assembly = (Assembly)Context.GetMethod("LoadFromAssemblyPath").Invoke(context, new object[] { args[at] });
+            LoadReferences(assembly);
             foreach (int token in tokens)
             {
                 if (number >= first)
@@ -44,6 +45,15 @@ static class Program
         }
         Console.WriteLine("done");
         return 0;
+    }
+
+    // The verifier in the process knows the types of what is loaded.
+    static void LoadReferences(Assembly assembly)
+    {
+        foreach (AssemblyName name in assembly.GetReferencedAssemblies())
+        {
+            Assembly.Load(name);
+        }
     }
 
     static List<int> Tokens(string path)

@@ -1,12 +1,15 @@
-//! Puts the bodies that lie beside an assembly in the place of its own: for `live/il.rs`.
+//! Puts the bodies that lie beside an assembly in the place of its own, and says what the verifier in the process thinks of each
+//! when it is compiled: for `live/il.rs`.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
 
+use corprof::edit::EditError;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
+use corprof_il::Body;
 
 /// Reads `ASSEMBLY.bodies` for each assembly that is loaded: a token, a length and so many bytes for each method.
 #[derive(Default, Profiler)]
@@ -14,6 +17,25 @@ use corprof::prelude::*;
 struct Mutants {
     /// The modules whose bodies were replaced.
     modules: Mutex<BTreeSet<ModuleId>>,
+    /// The bodies that nothing has been said of yet.
+    unsaid: Mutex<HashMap<(ModuleId, MethodDef), Vec<u8>>>,
+}
+
+/// The rule that a body breaks as far as the process knows; `-` if none.
+fn verdict(cx: &mut InTriggers<'_>, module: ModuleId, method: MethodDef, bytes: &[u8]) -> String {
+    let Ok(body) = Body::parse(bytes) else { return "(cannot be parsed)".to_owned() };
+    let checked = cx.edit_method(module, method, |edit| {
+        // SAFETY: it is verified, and not used.
+        *unsafe { edit.body_mut() } = body;
+        Ok(())
+    });
+    match checked {
+        Ok(_) => "-".to_owned(),
+        Err(EditError::Rejected(breaches)) => {
+            breaches.first().map_or("(too deep)", |breach| breach.rule.name()).to_owned()
+        }
+        Err(error) => format!("({error})"),
+    }
 }
 
 /// The next number of four bytes, which goes from the front of `bytes`.
@@ -34,6 +56,7 @@ impl Callbacks for Mutants {
             let length = number(&mut rest).unwrap() as usize;
             let (body, after) = rest.split_at(length);
             rest = after;
+            self.unsaid.lock().unwrap().insert((module, MethodDef::from_raw(token)), body.to_vec());
             // SAFETY: the code may be anything. It is compiled and never run; the test is that the compiler survives it, in
             // a process of its own.
             let set = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(token), body) };
@@ -42,6 +65,15 @@ impl Callbacks for Mutants {
                 eprintln!("mutants| {} {token:#x}: {error}", info.path);
             }
         }
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        let Ok(info) = cx.function_info(function) else { return };
+        let Some(bytes) = self.unsaid.lock().unwrap().remove(&(info.module, info.token)) else { return };
+        let verdict = verdict(cx, info.module, info.token, &bytes);
+        let path = cx.module_info(info.module).map(|info| info.path).unwrap_or_default();
+        // The line is read by the test.
+        eprintln!("verdict| {path} {:#x}: {verdict}", info.token.as_raw());
     }
 
     /// Turns down the precompiled code of the methods whose bodies were replaced: it is of the old ones.

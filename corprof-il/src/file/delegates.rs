@@ -1,7 +1,7 @@
 //! The signatures of delegates, in the tokens of the module that uses them.
 
 use super::resolve::InAssembly;
-use crate::signature::{MethodSignature, Type};
+use crate::signature::MethodSignature;
 use crate::token::{Table, Token, TypeDef, TypeDefOrRef, TypeRef};
 use crate::verify::Resolve;
 
@@ -23,38 +23,12 @@ impl InAssembly<'_> {
         let invoke = (first..end).take(1 << 16).find(|method| assembly.string(0x06, *method, 3) == Some("Invoke"))?;
         let mut signature = MethodSignature::decode(assembly.blob(0x06, invoke, 4)?).ok()?;
         if !self.is_same(&there) {
-            for ty in signature.parameters.iter_mut().chain([&mut signature.return_type]) {
-                self.translate(&there, ty);
-            }
+            signature.rename(&mut |token| self.named_here(&there, token));
         }
         Some(signature)
     }
 
-    /// Replaces the tokens of another assembly by those that mean the same here.
-    fn translate(&self, from: &Self, ty: &mut Type) {
-        match ty {
-            Type::Class(token) | Type::ValueType(token) => *token = self.named_here(from, *token),
-            Type::Generic { definition, arguments, .. } => {
-                *definition = self.named_here(from, *definition);
-                for argument in arguments {
-                    self.translate(from, argument);
-                }
-            }
-            Type::Pointer(inner) | Type::ByRef(inner) | Type::SzArray(inner) | Type::Array(inner, _) => {
-                self.translate(from, inner);
-            }
-            Type::Pinned(inner) | Type::Modified { inner, .. } | Type::InternalModified { inner, .. } => {
-                self.translate(from, inner);
-            }
-            Type::FunctionPointer(method) => {
-                for ty in method.parameters.iter_mut().chain([&mut method.return_type]) {
-                    self.translate(from, ty);
-                }
-            }
-            Type::Primitive(_) | Type::TypeParameter(_) | Type::MethodParameter(_) | Type::Internal(_) => {}
-        }
-    }
-
+    /// The token that means here what another assembly's means there.
     fn named_here(&self, from: &Self, token: TypeDefOrRef) -> TypeDefOrRef {
         let unknown = TypeDefOrRef::Ref(TypeRef::NIL);
         let Some(identity) = from.type_info(token.token()).map(|info| info.identity) else { return unknown };

@@ -23,6 +23,11 @@ impl MethodSignature {
         self.parameters.iter().chain([&self.return_type]).for_each(|ty| ty.for_each_named(visit));
     }
 
+    /// Replaces each named type in it, as for the tokens of another module. Modifiers are left out.
+    pub fn rename(&mut self, name: &mut dyn FnMut(TypeDefOrRef) -> TypeDefOrRef) {
+        self.parameters.iter_mut().chain([&mut self.return_type]).for_each(|ty| ty.rename(name));
+    }
+
     /// Whether `void` stands for something other than what is returned or pointed to, as no runtime allows.
     pub fn has_misplaced_void(&self) -> bool {
         let is_bad = |ty: &Type| ty.is_void() || ty.has_misplaced_void();
@@ -48,6 +53,26 @@ impl Type {
             | Self::Modified { inner, .. }
             | Self::InternalModified { inner, .. }
             | Self::Pinned(inner) => inner.for_each_named(visit),
+            Self::Primitive(_) | Self::TypeParameter(_) | Self::MethodParameter(_) | Self::Internal(_) => {}
+        }
+    }
+
+    /// As [`MethodSignature::rename`].
+    pub fn rename(&mut self, name: &mut dyn FnMut(TypeDefOrRef) -> TypeDefOrRef) {
+        match self {
+            Self::Class(token) | Self::ValueType(token) => *token = name(*token),
+            Self::Generic { definition, arguments, .. } => {
+                *definition = name(*definition);
+                arguments.iter_mut().for_each(|ty| ty.rename(name));
+            }
+            Self::FunctionPointer(method) => method.rename(name),
+            Self::Pointer(inner)
+            | Self::ByRef(inner)
+            | Self::SzArray(inner)
+            | Self::Array(inner, _)
+            | Self::Modified { inner, .. }
+            | Self::InternalModified { inner, .. }
+            | Self::Pinned(inner) => inner.rename(name),
             Self::Primitive(_) | Self::TypeParameter(_) | Self::MethodParameter(_) | Self::Internal(_) => {}
         }
     }

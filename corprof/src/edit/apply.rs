@@ -88,7 +88,7 @@ impl InTriggers<'_> {
         types: Types,
         edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
     ) -> Result<CheckedBody, EditError> {
-        self.find_suppression();
+        self.prepare_edits();
         let (body, has_new_rows) = self.prepare_edit(module, method, edit)?;
         if has_new_rows {
             self.apply_meta_data(module)?;
@@ -97,7 +97,13 @@ impl InTriggers<'_> {
         Ok(body)
     }
 
-    /// [`edit_method`](Self::edit_method) between [`find_suppression`](Self::find_suppression) and `ApplyMetaData`; says as well
+    /// Call it before edits: it has the assemblies listed, where types that the bodies name are looked up.
+    pub(crate) fn prepare_edits(&mut self) {
+        self.find_suppression();
+        let _ = self.list_assemblies(); // types of other modules stay unknown then
+    }
+
+    /// [`edit_method`](Self::edit_method) between [`prepare_edits`](Self::prepare_edits) and `ApplyMetaData`; says as well
     /// whether the latter is due. [`plan_values`](Self::plan_values) comes last.
     pub(crate) fn prepare_edit(
         &self,

@@ -1,15 +1,16 @@
 //! The metadata of a loaded module, as the verifier asks for them.
 //!
-//! What types of other modules are is not looked up there, only what their names tell: it stays unknown, and nothing is refused
-//! because of it.
+//! Types of other modules are looked up there ([`foreign`](super::foreign)). What is not found stays unknown, but for what its
+//! name tells, and nothing is refused because of it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use corprof_il::verify::{
-    Category, FieldInfo, MethodContext, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system,
+    Category, Dispatch, FieldInfo, MethodContext, MethodInfo, Resolve, TypeInfo, WellKnown, is_ref_struct_of_system,
 };
 use corprof_sys as sys;
 
+use super::foreign::Others;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Signature, Type};
 use crate::metadata::{
     FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec, StandAloneSignature, Table, Token, TypeDef,
@@ -25,12 +26,19 @@ const IMPL_ASYNC: u32 = 0x2000;
 const IMPL_SYNCHRONIZED: u32 = 0x20;
 
 pub(super) struct LiveMetadata<'a> {
-    import: &'a MetadataImport<'a>,
+    pub(super) import: &'a MetadataImport<'a>,
+    pub(super) others: Option<Others<'a>>,
 }
 
 impl<'a> LiveMetadata<'a> {
+    /// One module alone.
     pub(super) const fn new(import: &'a MetadataImport<'a>) -> Self {
-        Self { import }
+        Self { import, others: None }
+    }
+
+    /// A module among the others.
+    pub(super) const fn with(import: &'a MetadataImport<'a>, others: Others<'a>) -> Self {
+        Self { import, others: Some(others) }
     }
 
     /// Whether the module of a type is the library that defines `System.Object`.
@@ -137,7 +145,7 @@ impl<'a> LiveMetadata<'a> {
     /// Whether the base of all its bases is this module's own `System.Object`: then the module is the core library.
     ///
     /// Not by `FindTypeDefByName`, which compares the names of all types, for each method that is verified.
-    fn is_of_core(&self, props: &TypeDefProps) -> bool {
+    pub(super) fn is_of_core(&self, props: &TypeDefProps) -> bool {
         let mut at = props.clone();
         for _ in 0..MOST_HOPS {
             let base = at.extends.filter(|base| !base.token().is_nil());
@@ -164,6 +172,9 @@ impl<'a> LiveMetadata<'a> {
     }
 
     fn of_reference(&self, reference: TypeRef) -> Option<TypeInfo> {
+        if let Some(foreign) = self.foreign(reference.into()) {
+            return Some(foreign.info);
+        }
         let mut hasher = DefaultHasher::new();
         let mut at = reference;
         for hop in 0..MOST_HOPS {
@@ -231,13 +242,18 @@ impl Resolve for LiveMetadata<'_> {
                 })
             }
             Table::MemberRef => {
-                let props = self.import.member_ref(MemberRef::from_raw(token.as_raw())).ok()?;
+                let reference = MemberRef::from_raw(token.as_raw());
+                let props = self.import.member_ref(reference).ok()?;
+                let owner = self.parent(props.parent)?;
+                let signature = MethodSignature::decode(&props.signature).ok()?;
+                let has_this = signature.has_this;
+                let found = owner.and_then(|owner| self.foreign_method(reference, owner, &props.name, has_this));
                 Some(MethodInfo {
-                    owner: self.parent(props.parent)?,
-                    signature: MethodSignature::decode(&props.signature).ok()?,
+                    owner,
+                    signature,
                     is_constructor: props.name == ".ctor",
-                    is_abstract: false,
-                    is_virtual: None,
+                    is_abstract: found.is_some_and(|found| found.is_abstract),
+                    is_virtual: found.map(|found| found.is_virtual),
                 })
             }
             _ => None,
@@ -263,9 +279,12 @@ impl Resolve for LiveMetadata<'_> {
                 })
             }
             Table::MemberRef => {
-                let props = self.import.member_ref(MemberRef::from_raw(token.as_raw())).ok()?;
+                let reference = MemberRef::from_raw(token.as_raw());
+                let props = self.import.member_ref(reference).ok()?;
                 let ty = Type::decode_field(&props.signature).ok()?;
-                Some(FieldInfo { owner: self.parent(props.parent)?, ty, is_static: None })
+                let owner = self.parent(props.parent)?;
+                let found = owner.and_then(|owner| self.foreign_field(reference, owner, &props.name));
+                Some(FieldInfo { owner, ty, is_static: found.map(|found| found.is_static) })
             }
             _ => None,
         }
@@ -284,10 +303,16 @@ impl Resolve for LiveMetadata<'_> {
     }
 
     fn is_generic(&self, token: Token) -> bool {
+        if let Some(foreign) = self.foreign(token) {
+            return foreign.is_generic;
+        }
         definition(token).and_then(|definition| self.type_parameters(definition)).is_some_and(|count| count > 0)
     }
 
     fn is_abstract(&self, token: Token) -> bool {
+        if let Some(foreign) = self.foreign(token) {
+            return foreign.is_abstract;
+        }
         let props = definition(token).and_then(|definition| self.import.type_def(definition).ok());
         props.is_some_and(|props| props.flags.contains(sys::tdAbstract))
     }
@@ -297,11 +322,21 @@ impl Resolve for LiveMetadata<'_> {
         if token.table() == Some(Table::TypeDef) {
             return self.import.custom_attribute_named(token, BY_REF_LIKE).is_ok_and(|found| found.is_some());
         }
+        if let Some(foreign) = self.foreign(token) {
+            return foreign.is_by_ref_like;
+        }
         let name = self.name(token);
         name.as_deref().and_then(|name| name.strip_prefix("System.")).is_some_and(is_ref_struct_of_system)
     }
 
+    fn dispatch(&self, value_type: Option<Token>, method: Token) -> Dispatch {
+        self.dispatch_on(value_type, method).unwrap_or(Dispatch::Unknown)
+    }
+
     fn delegate(&self, token: Token) -> Option<MethodSignature> {
+        if let Some(foreign) = self.foreign(token) {
+            return foreign.delegate.clone();
+        }
         if token.table() == Some(Table::TypeRef) {
             let props = self.import.type_ref(TypeRef::from_raw(token.as_raw())).ok()?;
             return well_known_delegate(&props.name);

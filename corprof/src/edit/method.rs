@@ -9,6 +9,7 @@ use corprof_il::verify::{MethodContext, Verifier};
 use corprof_sys as sys;
 
 use super::calls::Proofs;
+use super::foreign::Others;
 use super::live::LiveMetadata;
 use super::probe::Values;
 use super::{EditError, Refusal};
@@ -71,7 +72,7 @@ impl<'cb> MethodEdit<'cb> {
         let body = Body::parse(&cx.il_function_body(module, method)?)?;
         let emit = cx.metadata_emit(module)?;
         let import = emit.import()?;
-        let live = LiveMetadata::new(&import);
+        let live = LiveMetadata::with(&import, Others::new(cx, module));
         let context = live.context(method).ok_or(Refusal::BadSignature)?;
         Verifier::new(&live).verify(&body, &context).map_err(EditError::Original)?;
         let locals = match body.locals().filter(|token| token.table() == Some(Table::StandAloneSignature)) {
@@ -135,6 +136,11 @@ impl<'cb> MethodEdit<'cb> {
         Ok(Local(number))
     }
 
+    /// The metadata as the verifier asks for them.
+    pub(super) const fn live(&self) -> LiveMetadata<'_> {
+        LiveMetadata::with(&self.import, Others::new(self.cx, self.module))
+    }
+
     /// The module that the method belongs to.
     pub const fn module(&self) -> ModuleId {
         self.module
@@ -195,7 +201,7 @@ impl<'cb> MethodEdit<'cb> {
             let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
             self.body.set_locals(Some(token.into()));
         }
-        let live = LiveMetadata::new(&self.import);
+        let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module));
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
         let body = self.body.encode_mapped()?;
         Ok(Finished { body, has_new_rows: self.has_new_rows.get(), sites: self.sites })

@@ -56,6 +56,7 @@ mod apply;
 mod calls;
 mod counter;
 mod error;
+mod foreign;
 mod live;
 mod method;
 mod probe;

@@ -5,7 +5,6 @@ use corprof_il::signature::{MethodSignature, Type};
 use corprof_il::verify::{MethodInfo, Resolve};
 use corprof_il::{Instruction, Opcode, Operand};
 
-use super::live::LiveMetadata;
 use super::{EditError, MethodEdit, Refusal};
 use crate::metadata::Token;
 
@@ -27,7 +26,7 @@ impl MethodEdit<'_> {
     pub unsafe fn redirect(&mut self, from: impl Into<Token>, to: impl Into<Token>) -> Result<usize, EditError> {
         let (from, to) = (from.into(), to.into());
         {
-            let live = LiveMetadata::new(self.metadata());
+            let live = self.live();
             let known = |token| live.method(token).filter(is_plain).ok_or(Refusal::NoMethod);
             if !are_alike(&known(from)?, &known(to)?) {
                 return Err(Refusal::OtherSignature.into());

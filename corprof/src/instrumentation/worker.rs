@@ -228,7 +228,7 @@ impl<'s> Worker<'s> {
     /// Prepares what has changed, then requests it.
     fn carry_out(&mut self, cx: &mut ProfilerThread<'_>, number: u64, round: Round) {
         let (mut ready, mut reverted) = (Vec::new(), Vec::new());
-        cx.find_suppression();
+        cx.prepare_edits();
         for (module, keys) in by_module(&round.changed) {
             let fit = Fit::new(cx, module);
             for key in keys {

@@ -22,6 +22,7 @@ mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
 pub(crate) mod event_pipe_sessions;
+mod foreign_types;
 mod frame;
 pub(crate) mod gate;
 mod hook_slot;
@@ -57,6 +58,7 @@ use catch_up::CatchUp;
 pub(crate) use compile_slot::CompileSlot;
 pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_pipe_sessions::Sessions;
+pub(crate) use foreign_types::{ForeignMember, ForeignType, ForeignTypes};
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
 pub(crate) use hook_slot::HookSlot;
@@ -102,6 +104,7 @@ struct Session {
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
     defined_rows: DefinedRows,
+    foreign_types: ForeignTypes,
     /// Set by the first `start_instrumentation`.
     instrumentation: OnceLock<Arc<dyn RejitSlot>>,
     loaded_assemblies: Assemblies,
@@ -134,6 +137,7 @@ impl Info {
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
             defined_rows: DefinedRows::default(),
+            foreign_types: ForeignTypes::default(),
             instrumentation: OnceLock::new(),
             loaded_assemblies: Assemblies::default(),
             has_suppression: OnceLock::new(),
@@ -231,6 +235,11 @@ impl Info {
     /// The metadata rows that edits of method bodies have defined.
     pub(crate) fn defined_rows(&self) -> &DefinedRows {
         &self.0.defined_rows
+    }
+
+    /// What edits have found out about types that other modules define.
+    pub(crate) fn foreign_types(&self) -> &ForeignTypes {
+        &self.0.foreign_types
     }
 
     /// The loaded assemblies by name, as they were last listed.

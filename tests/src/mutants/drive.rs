@@ -1,6 +1,6 @@
 //! Has a runtime compile mutants, in processes that may die or hang.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -35,6 +35,14 @@ pub enum Ending {
     Hung,
 }
 
+/// What became of a body.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) ending: Ending,
+    /// The verdict in the process: the rule that the body breaks, or none; nothing if it was not compiled.
+    pub(super) verdict: Option<Option<String>>,
+}
+
 /// Files with bodies beside them, and how a runtime is to compile these.
 pub(super) struct Batch<'a> {
     pub(super) runtime: &'a Runtime,
@@ -53,27 +61,39 @@ struct Told {
     stderr: String,
 }
 
+/// A line of the profiler's: of what kind it is, about which method of which file, and the rest.
+fn split(line: &str) -> Option<(&str, &str, u32, &str)> {
+    let (kind, line) = line.split_once("| ")?;
+    let (path, rest) = line.split_once(" 0x")?;
+    let (token, rest) = rest.split_once(": ")?;
+    ["mutants", "verdict"].contains(&kind).then_some((kind, path, u32::from_str_radix(token, 16).ok()?, rest))
+}
+
 impl Batch<'_> {
     /// The outcome of each method, in their order. After a crash or a hang the next process goes on with the next method.
-    pub(super) fn compile(&self) -> Result<Vec<Ending>> {
+    pub(super) fn compile(&self) -> Result<Vec<Outcome>> {
         let mut endings: Vec<Ending> = Vec::new();
         let mut refused = HashSet::new();
+        let mut verdicts = HashMap::new();
         while endings.len() < self.methods.len() {
             let told = self.one_process(endings.len())?;
-            refused.extend(told.stderr.lines().filter_map(|line| line.strip_prefix("mutants| ")).filter_map(|line| {
-                let (path, rest) = line.split_once(" 0x")?;
-                let token = u32::from_str_radix(rest.split_once(':')?.0, 16).ok()?;
-                Some((self.files.iter().position(|file| file.as_os_str() == path)?, token))
-            }));
+            for line in told.stderr.lines() {
+                let Some((kind, path, token, rest)) = split(line) else { continue };
+                let Some(file) = self.files.iter().position(|file| file.as_os_str() == path) else { continue };
+                if kind == "verdict" {
+                    verdicts.insert((file, token), Some(rest.to_owned()).filter(|rule| rule != "-"));
+                } else {
+                    refused.insert((file, token));
+                }
+            }
             endings.extend(told.endings);
             ensure!(!told.is_done || endings.len() == self.methods.len(), "too few were compiled: {}", told.stderr);
         }
-        for (ending, method) in endings.iter_mut().zip(self.methods) {
-            if refused.contains(method) {
-                *ending = Ending::NotTaken;
-            }
-        }
-        Ok(endings)
+        let outcome = |(ending, method)| Outcome {
+            ending: if refused.contains(method) { Ending::NotTaken } else { ending },
+            verdict: verdicts.get(method).cloned(),
+        };
+        Ok(endings.into_iter().zip(self.methods).map(outcome).collect())
     }
 
     fn one_process(&self, first: usize) -> Result<Told> {

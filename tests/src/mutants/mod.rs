@@ -21,10 +21,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use corprof_il::Body;
 use corprof_il::file::{Assemblies, Assembly, InAssembly, Method};
-use corprof_il::verify::Verifier;
+use corprof_il::verify::{MethodContext, Verifier};
 
 use crate::Runtime;
-use drive::Batch;
+use drive::{Batch, Outcome};
 use generate::Generator;
 use mutate::Mutator;
 
@@ -44,6 +44,8 @@ pub enum Source {
     Mutated,
     /// They are made from nothing, and all are such as the verifier takes.
     Generated,
+    /// They are made from nothing, and all are such as the verifier takes that knows one assembly only.
+    GeneratedAlone,
 }
 
 /// The work on each runtime.
@@ -90,7 +92,7 @@ pub fn compare(runtime: &Runtime, plan: &Plan) -> Result<Tally> {
     let set = assemblies(&framework)?;
     let folder = tempfile::tempdir()?;
     let slots = slots(runtime, plan, &set, &framework, &folder.path().join("controls"))?;
-    let litters = litters(plan, &set, &slots)?;
+    let litters = litters(plan, &set, &framework, &slots)?;
     let mut tally = Tally::new(runtime.name.clone(), plan.every_refused);
     for (is_refused, kind) in [(false, "sound"), (true, "refused")] {
         let chosen = |number: usize, mutant: &Mutant| {
@@ -106,9 +108,9 @@ pub fn compare(runtime: &Runtime, plan: &Plan) -> Result<Tally> {
             }
             for is_optimised in [true, false] {
                 let patience = if is_refused { LITTLE_PATIENCE } else { PATIENCE };
-                let endings = files.batch(runtime, is_optimised, patience).compile()?;
-                for (mutant, ending) in files.mutants.iter().zip(endings) {
-                    tally.count(mutant, is_optimised, ending);
+                let outcomes = files.batch(runtime, is_optimised, patience).compile()?;
+                for (mutant, outcome) in files.mutants.iter().zip(outcomes) {
+                    tally.count(mutant, is_optimised, outcome);
                 }
             }
             fs::remove_dir_all(&folder)?;
@@ -202,14 +204,13 @@ fn slots(
         files.add(framework, &folder.join(name), name, &controls.iter().collect::<Vec<_>>())?;
         names.extend(controls.iter().map(|_| *name));
     }
-    let endings = files.batch(runtime, true, PATIENCE).compile()?;
-    let is_refused =
-        |ending: &Ending| matches!(ending, Ending::Threw { exception, .. } if exception == "InvalidProgramException");
+    let outcomes = files.batch(runtime, true, PATIENCE).compile()?;
+    let is_refused = |outcome: &Outcome| matches!(&outcome.ending, Ending::Threw { exception, .. } if exception == "InvalidProgramException");
     let slots: HashSet<_> = names
         .into_iter()
         .zip(files.mutants)
-        .zip(endings)
-        .filter(|(_, ending)| is_refused(ending))
+        .zip(outcomes)
+        .filter(|(_, outcome)| is_refused(outcome))
         .map(|((name, mutant), _)| (name, mutant.token))
         .collect();
     ensure!(!slots.is_empty(), "no control was refused");
@@ -217,7 +218,12 @@ fn slots(
 }
 
 /// Mutants, as many as are wanted: one of each method, then another of each.
-fn litters(plan: &Plan, set: &Assemblies, slots: &HashSet<(&'static str, u32)>) -> Result<Vec<Litter>> {
+fn litters(
+    plan: &Plan,
+    set: &Assemblies,
+    framework: &Path,
+    slots: &HashSet<(&'static str, u32)>,
+) -> Result<Vec<Litter>> {
     let mut litters = Vec::new();
     let mut left = plan.mutants;
     for round in 0_u64.. {
@@ -233,7 +239,12 @@ fn litters(plan: &Plan, set: &Assemblies, slots: &HashSet<(&'static str, u32)>) 
             let seed = plan.seed.wrapping_add(round);
             let mutants = match plan.source {
                 Source::Mutated => mutants(&here, &methods, seed)?,
-                Source::Generated => generated(&here, &methods, seed)?,
+                Source::Generated => generated(&here, &here, &methods, seed)?,
+                Source::GeneratedAlone => {
+                    let mut alone = Assemblies::new();
+                    alone.add(Assembly::open(framework.join(format!("{name}.dll")))?);
+                    generated(&here, &named(&alone, name)?, &methods, seed)?
+                }
             };
             left -= mutants.len().min(left);
             litters.push(Litter { assembly: (*name).to_owned(), mutants });
@@ -264,28 +275,34 @@ fn mutants(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<M
         }
         let rule = match Body::parse(&bytes) {
             Err(_) => Some("(cannot be parsed)"),
-            Ok(body) => match verifier.verify(&body, &context) {
-                Ok(_) => None,
-                Err(errors) => Some(errors.first().map_or("(too deep)", |error| error.rule.name())),
-            },
+            Ok(body) => rule(&mut verifier, &body, &context),
         };
         all.push(Mutant { name, token: method.token.as_raw(), change, bytes, rule });
     }
     Ok(all)
 }
 
-fn generated(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<Mutant>> {
+/// Bodies such as the verifier takes that knows `maker`; the verdict is by all that `here` knows.
+fn generated(here: &InAssembly<'_>, maker: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<Mutant>> {
     let assembly = here.assembly();
     let mut generator = Generator::new(assembly, seed);
+    let mut making = Verifier::new(maker);
     let mut verifier = Verifier::new(here);
     let mut all = Vec::new();
     for method in methods {
         let name = assembly.method_name(method.token);
         let context = here.context(*method).with_context(|| format!("{name} has no signature"))?;
         // Where nothing was found in the tries that there are, the next round finds something.
-        let Some((body, change)) = generator.generate(&mut verifier, &context) else { continue };
+        let Some((body, change)) = generator.generate(&mut making, &context) else { continue };
         let bytes = body.encode().with_context(|| format!("{name}: {change}"))?;
-        all.push(Mutant { name, token: method.token.as_raw(), change, bytes, rule: None });
+        let rule = rule(&mut verifier, &body, &context);
+        all.push(Mutant { name, token: method.token.as_raw(), change, bytes, rule });
     }
     Ok(all)
+}
+
+/// The rule that a body breaks, if it breaks one.
+fn rule(verifier: &mut Verifier<'_, InAssembly<'_>>, body: &Body, context: &MethodContext) -> Option<&'static str> {
+    let errors = verifier.verify(body, context).err()?;
+    Some(errors.first().map_or("(too deep)", |error| error.rule.name()))
 }

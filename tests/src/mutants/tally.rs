@@ -6,6 +6,7 @@ use std::fmt;
 
 use corprof_il::Body;
 
+use super::drive::Outcome;
 use super::{Ending, Mutant};
 
 /// A runtime's outcomes of mutants, beside the verifier's verdicts.
@@ -16,6 +17,11 @@ pub struct Tally {
     counts: BTreeMap<(&'static str, &'static str, String), usize>,
     /// Mutants that the verifier took and the runtime did not.
     pub holes: Vec<String>,
+    /// Mutants that the verifier in the process took and the runtime did not.
+    pub live_holes: Vec<String>,
+    /// Mutants that only the verifier in the process refuses, though it should know less than the one that reads all files; but
+    /// for tokens of strings, which the runtime itself looks up there.
+    pub live_refused: Vec<String>,
     /// Mutants that the verifier took, and which threw what it does not claim to rule out: tokens are not resolved.
     pub thrown: Vec<String>,
     /// Mutants that the verifier took and the runtime compiled.
@@ -28,10 +34,21 @@ pub struct Tally {
 impl Tally {
     pub(super) fn new(runtime: String, every_refused: usize) -> Self {
         let (counts, refused) = (BTreeMap::new(), BTreeMap::new());
-        Self { runtime, counts, holes: Vec::new(), thrown: Vec::new(), compiled: 0, refused, every_refused }
+        Self {
+            runtime,
+            counts,
+            holes: Vec::new(),
+            live_holes: Vec::new(),
+            live_refused: Vec::new(),
+            thrown: Vec::new(),
+            compiled: 0,
+            refused,
+            every_refused,
+        }
     }
 
-    pub(super) fn count(&mut self, mutant: &Mutant, is_optimised: bool, ending: Ending) {
+    pub(super) fn count(&mut self, mutant: &Mutant, is_optimised: bool, outcome: Outcome) {
+        let Outcome { ending, verdict: live } = outcome;
         let mode = if is_optimised { "optimised" } else { "tier 0" };
         let verdict = if mutant.rule.is_some() { "refused" } else { "sound" };
         let is_bad = match &ending {
@@ -39,6 +56,13 @@ impl Tally {
             Ending::Threw { exception, .. } => exception == "InvalidProgramException",
             _ => false,
         };
+        match (mutant.rule, &live) {
+            (_, Some(None)) if is_bad => self.live_holes.push(hole(mutant, mode, &ending)),
+            (None, Some(Some(rule))) if rule != "BadToken" => {
+                self.live_refused.push(format!("{rule}: {}", hole(mutant, mode, &ending)))
+            }
+            _ => {}
+        }
         match mutant.rule {
             None if is_bad => self.holes.push(hole(mutant, mode, &ending)),
             None if ending == Ending::Compiled => self.compiled += 1,
@@ -82,6 +106,12 @@ fn hole(mutant: &Mutant, mode: &str, ending: &Ending) -> String {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}:", self.runtime)?;
+        writeln!(
+            f,
+            "  in the process: {} accepted that the runtime does not take, {} refused by it only",
+            self.live_holes.len(),
+            self.live_refused.len()
+        )?;
         for ((verdict, mode, ending), count) in &self.counts {
             writeln!(f, "  {verdict:8} {mode:10} {count:>7}  {ending}")?;
         }

@@ -21,7 +21,7 @@ impl MethodEdit<'_> {
     /// The signature of a method that inserted code may call, as far as its declaration says.
     pub(super) fn declared(&self, method: MethodDef) -> Result<MethodSignature, CallProblem> {
         let import = self.metadata();
-        let live = LiveMetadata::new(import);
+        let live = self.live();
         if method.token().table() != Some(Table::MethodDef) || !import.is_valid_token(method) {
             return Err(CallProblem::NotFound);
         }
@@ -115,7 +115,7 @@ impl MethodEdit<'_> {
         let class = self.metadata().method(self.method()).ok()?.class;
         let this = Type::Class(TypeDefOrRef::Def(class));
         // In a struct `this` is an address, and in a generic class it is an instantiation: neither is what a method can take.
-        let live = LiveMetadata::new(self.metadata());
+        let live = self.live();
         let is_class = live.is_reference(class) && !live.is_generic(class.into());
         Some(if is_class { this } else { Type::ByRef(Box::new(this)) })
     }

@@ -47,7 +47,7 @@ impl MethodEdit<'_> {
     }
 
     fn prove_anew(&self, method: MethodDef) -> Result<(), CallProblem> {
-        let live = LiveMetadata::new(self.metadata());
+        let live = self.live();
         let mut proof = Proof {
             edit: self,
             import: self.metadata(),

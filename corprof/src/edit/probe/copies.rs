@@ -6,7 +6,6 @@ use corprof_il::signature::{Primitive, Type};
 use corprof_il::verify::{Category, Resolve};
 use corprof_il::{Instruction, Opcode};
 
-use super::super::live::LiveMetadata;
 use super::super::{EditError, Local, MethodEdit, Refusal};
 use super::weave::plain;
 
@@ -49,7 +48,7 @@ impl MethodEdit<'_> {
     /// The type of a copy of `this`: an object, or the address of a struct, which a collection may move.
     fn this(&self) -> Result<Type, Refusal> {
         let class = self.metadata().method(self.method()).map_err(|_| Refusal::BadSignature)?.class;
-        match LiveMetadata::new(self.metadata()).type_info(class.into()).map(|info| info.category) {
+        match self.live().type_info(class.into()).map(|info| info.category) {
             Some(Category::Reference) => Ok(Type::Primitive(Primitive::Object)),
             Some(Category::Value | Category::Enum(_)) => Ok(Type::ByRef(Box::new(Type::Primitive(Primitive::UInt8)))),
             _ => Err(Refusal::BadSignature),
