@@ -39,7 +39,7 @@ pub struct MethodEdit<'cb> {
 /// A finished edit.
 pub(super) struct Finished {
     pub(super) body: Encoded,
-    /// Whether rows were added to the metadata.
+    /// Whether the runtime may not know yet all rows that the body names.
     pub(super) has_new_rows: bool,
     /// The probes that need a plan of the method's values.
     pub(super) sites: Vec<&'static Values>,
@@ -158,7 +158,8 @@ impl<'cb> MethodEdit<'cb> {
 
     /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each time.
     pub fn emit(&self) -> &MetadataEmit<'cb> {
-        self.note_row();
+        self.has_new_rows.set(true);
+        self.cx.defined_rows().begin(self.module.as_raw());
         &self.emit
     }
 
@@ -187,10 +188,6 @@ impl<'cb> MethodEdit<'cb> {
         self.sites.push(site);
     }
 
-    pub(super) fn note_row(&self) {
-        self.has_new_rows.set(true);
-    }
-
     pub(super) const fn code_mut(&mut self) -> &mut Body {
         &mut self.body
     }
@@ -204,7 +201,8 @@ impl<'cb> MethodEdit<'cb> {
         let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module));
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
         let body = self.body.encode_mapped()?;
-        Ok(Finished { body, has_new_rows: self.has_new_rows.get(), sites: self.sites })
+        let has_new_rows = self.has_new_rows.get() || self.cx.defined_rows().is_pending(self.module.as_raw());
+        Ok(Finished { body, has_new_rows, sites: self.sites })
     }
 }
 

@@ -19,7 +19,6 @@ impl MethodEdit<'_> {
             return Ok(Token::from_raw(known));
         }
         let token = define()?;
-        self.note_row();
         Ok(Token::from_raw(rows.keep(module, row, token.as_raw())))
     }
 

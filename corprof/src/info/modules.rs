@@ -138,8 +138,11 @@ impl InTriggers<'_> {
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";
         let module = self.pin(module, CALL)?;
+        let begun = self.defined_rows().begun(module.as_raw());
         // SAFETY: the call takes an id.
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo7>(CALL)?.ApplyMetaData(module.as_raw()) };
-        Error::check(code, CALL)
+        Error::check(code, CALL)?;
+        self.defined_rows().applied(module.as_raw(), begun);
+        Ok(())
     }
 }
