@@ -55,6 +55,7 @@ mod heap;
 mod here;
 mod import;
 mod loads;
+mod lookups;
 mod metadata;
 mod out;
 mod runtime;
