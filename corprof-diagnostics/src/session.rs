@@ -251,9 +251,16 @@ pub struct EventPipeSession {
     stopping: Option<Stream>,
     is_stopped: bool,
     drops_events: bool,
+    /// Bytes of the trace that came before the first read.
+    ahead: Vec<u8>,
+    /// How many of them have been read.
+    taken: usize,
 }
 
 const STOP: &str = "stop the session";
+
+/// How long [`Client::start_session`] waits at most for the session to record events.
+const LONGEST_START: Duration = Duration::from_secs(1);
 
 impl EventPipeSession {
     /// How long a read waits, if nothing else is said.
@@ -278,7 +285,7 @@ impl EventPipeSession {
         let (stream, payload) = asked?;
         let id = payload.first_chunk().map(|id| u64::from_le_bytes(*id));
         let id = id.ok_or(Error::BadReply { action: ACTION, what: "it does not name the session" })?;
-        Ok(Self {
+        let mut session = Self {
             stream,
             id,
             client: client.clone(),
@@ -286,7 +293,38 @@ impl EventPipeSession {
             stopping: None,
             is_stopped: false,
             drops_events: config.full_buffer == FullBuffer::Drop,
-        })
+            ahead: Vec::new(),
+            taken: 0,
+        };
+        session.settle();
+        Ok(session)
+    }
+
+    /// Waits until the session records events, or for [`LONGEST_START`].
+    ///
+    /// .NET 11 answers before it has turned the session on, and what the application does in the next 100 ms may be lost. The thread
+    /// that answers does one thing after the other: once it has answered a second question, whatever it says, it is done with the
+    /// first. Meanwhile the session is read, because its start may be a collection that waits for a reader.
+    fn settle(&mut self) {
+        /// The most that is read ahead.
+        const MOST: usize = 16 << 20;
+        const TURN: Duration = Duration::from_millis(1);
+        let end = Deadline::after(LONGEST_START.min(self.client.timeout()));
+        let question = self.client.send("wait for the session", Command::PROCESS_INFO, &[], end, LONGEST_START);
+        let Ok(mut question) = question else { return };
+        let mut part = [0; 16 << 10];
+        while end.left().is_ok() && self.ahead.len() < MOST {
+            match self.stream.read(&mut part, Deadline::after(TURN)) {
+                Ok(0) => return,
+                Ok(read) => self.ahead.extend_from_slice(part.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                Err(_) => return,
+            }
+            let answer = question.read(&mut part, Deadline::after(TURN));
+            if !answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                return;
+            }
+        }
     }
 
     fn ask(client: &Client, config: &SessionConfig, action: &'static str) -> Result<(Stream, Vec<u8>)> {
@@ -340,6 +378,18 @@ impl EventPipeSession {
 
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(ahead) = self.ahead.get(self.taken..).filter(|ahead| !ahead.is_empty()) {
+            let count = ahead.len().min(buffer.len());
+            for (to, from) in buffer.iter_mut().zip(ahead) {
+                *to = *from;
+            }
+            self.taken += count;
+            if self.taken == self.ahead.len() {
+                self.ahead = Vec::new();
+                self.taken = 0;
+            }
+            return Ok(count);
+        }
         let deadline = self.read_timeout.map_or(Deadline::never(), Deadline::after);
         let read = self.stream.read(buffer, deadline)?;
         if read == 0 && !buffer.is_empty() {

@@ -306,6 +306,8 @@ fn questions_are_as_the_protocol_has_them() -> Result {
         (Command::ATTACH_PROFILER, attach),
         (Command::SET_ENVIRONMENT_VARIABLE, [text("A"), vec![0; 4]].concat()),
         (Command::COLLECT_TRACING_4, collect.concat()),
+        // Whose answer says that the session is on.
+        (Command::PROCESS_INFO, Vec::new()),
     ];
     assert_eq!(server.asked(), expected);
     Ok(())

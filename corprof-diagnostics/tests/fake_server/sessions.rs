@@ -1,13 +1,15 @@
 //! Sessions of events.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use corprof_diagnostics::ipc::Command;
 use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{Error, FullBuffer, Level, Provider, SessionConfig};
 
-use super::{PATIENCE, Result, Server, TIMEOUT, ok, refusal, text};
+use super::{PATIENCE, Questions, Result, Server, TIMEOUT, ok, refusal, text};
 
 #[test]
 fn a_session_without_loss_is_one_that_drops_events_where_the_runtime_has_no_other() -> Result {
@@ -35,7 +37,8 @@ fn a_session_without_loss_is_one_that_drops_events_where_the_runtime_has_no_othe
         &0_u32.to_le_bytes(),
         &1_u32.to_le_bytes(),
     ];
-    let asked = newest.asked();
+    let asked: Questions =
+        newest.asked().into_iter().filter(|(command, _)| *command != Command::PROCESS_INFO).collect();
     assert_eq!(asked[0], (Command::COLLECT_TRACING_6, collect.concat()));
     assert_eq!(asked[2].0, Command::COLLECT_TRACING_2);
 
@@ -55,7 +58,7 @@ fn a_session_that_is_silent_times_out_and_can_be_read_on() -> Result {
     let server = Server::new(|mut stream, command, _| {
         if command == Command::COLLECT_TRACING_2 {
             let _ = stream.write_all(&[ok(&1_u64.to_le_bytes()), b"Nettr".to_vec()].concat());
-            thread::sleep(TIMEOUT * 3);
+            thread::sleep(TIMEOUT * 6);
             let _ = stream.write_all(b"ash");
         }
     })?;
@@ -68,6 +71,32 @@ fn a_session_that_is_silent_times_out_and_can_be_read_on() -> Result {
     reader.get_mut().set_read_timeout(Some(PATIENCE));
     let Err(error) = reader.next_event() else { return Err("there is an event".into()) };
     assert!(error.to_string().contains("no .nettrace"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_session_has_begun_when_its_start_returns_and_what_came_meanwhile_is_read() -> Result {
+    // More than a socket holds, so that the server waits for a reader before it looks at the next request.
+    const SENT: usize = 2 << 20;
+    let is_on = Arc::new(AtomicUsize::new(0));
+    let on = Arc::clone(&is_on);
+    let server = Server::new(move |mut stream, command, _| {
+        if command == Command::COLLECT_TRACING_2 {
+            let _ = stream.write_all(&ok(&1_u64.to_le_bytes()));
+            let _ = stream.write_all(&vec![7; SENT]);
+            thread::sleep(TIMEOUT / 8);
+            on.store(1, Ordering::SeqCst);
+        } else {
+            let _ = stream.write_all(&refusal(0x8013_1385));
+        }
+    })?;
+    let config = SessionConfig::new([Provider::new("P", 1, Level::Error)]);
+    let mut session = server.client(PATIENCE).start_session(&config)?;
+    assert_eq!(is_on.load(Ordering::SeqCst), 1);
+    let mut bytes = vec![0; SENT];
+    session.read_exact(&mut bytes)?;
+    assert!(bytes.iter().all(|byte| *byte == 7));
+    assert_eq!(session.read(&mut bytes)?, 0);
     Ok(())
 }
 
