@@ -8,8 +8,8 @@
 //!   chooses the format: `.html`, `.svg`, `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler).
 //! - LOCKS_HZ=100 is the number of times per second that it looks at the owners. Nothing is stopped while nobody waits.
 //!
-//! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with the system's
-//! number of the owner on .NET 8 and later. Older runtimes report no owner. A thread that takes the lock without a wait while others
+//! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with a number of
+//! the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock without a wait while others
 //! wait is not reported until the next wait begins: until then the owner before it is shown, though it has released the lock.
 
 use std::cmp::Reverse;
@@ -19,8 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
-use corprof::events::views::{ContentionStart, ContentionStop};
+use corprof::events::views::{ContentionStart, ContentionStop, ThreadCreated};
 use corprof::events::{ContentionFlags, KeywordSet};
+use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof::walk::{Round, Sampler};
@@ -75,6 +76,9 @@ impl Options {
 struct State {
     options: Options,
     start: Instant,
+    numbering: Numbering,
+    /// The system's numbers of the threads, by the runtime's own.
+    os_ids: HashMap<u32, u32>,
     /// The waits that go on, by the system's number of the waiting thread.
     waits: HashMap<u32, Wait>,
     /// The owners of the locks that are waited for.
@@ -88,6 +92,23 @@ struct State {
     longest: HashMap<[String; 2], (Duration, Wait)>,
     profile: Profile,
     threads: HashMap<u32, corprof_export::ThreadId>,
+}
+
+/// Whose numbers of threads the runtime writes into its events of locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbering {
+    System,
+    Runtime,
+}
+
+impl Numbering {
+    /// What the core library's class of locks knows of their owners. Up to .NET 8 the events come from native code, with the
+    /// system's numbers.
+    fn of_core_library(metadata: &MetadataImport<'_>) -> Result<Self> {
+        let Some(class) = metadata.find_type_def("System.Threading.Lock", None)? else { return Ok(Self::System) };
+        let knows_system = !metadata.methods_named(class, "get_OwningOSThreadId")?.is_empty();
+        Ok(if knows_system { Self::System } else { Self::Runtime })
+    }
 }
 
 #[derive(Default)]
@@ -150,6 +171,8 @@ impl State {
         Self {
             options,
             start: Instant::now(),
+            numbering: Numbering::System,
+            os_ids: HashMap::new(),
             waits: HashMap::new(),
             owners: HashMap::new(),
             count: 0,
@@ -164,10 +187,19 @@ impl State {
 
     fn begin(&mut self, os_id: u32, event: &ContentionStart, waiter: Place) {
         let lock = event.lock_id.unwrap_or_default();
-        if let Some(owner) = event.lock_owner_thread_id.and_then(|owner| u32::try_from(owner).ok()) {
+        if let Some(owner) = event.lock_owner_thread_id.and_then(|owner| self.owner(owner)) {
             self.owners.insert(lock, owner);
         }
         self.waits.insert(os_id, Wait { start: Instant::now(), lock, waiter, owner: None });
+    }
+
+    /// The system's number of an owner.
+    fn owner(&self, number: u64) -> Option<u32> {
+        let number = u32::try_from(number).ok().filter(|&number| number != 0)?;
+        match self.numbering {
+            Numbering::System => Some(number),
+            Numbering::Runtime => self.os_ids.get(&number).copied(),
+        }
     }
 
     fn end(&mut self, os_id: u32) {
@@ -312,7 +344,8 @@ impl Locks {
                 }
             },
         )?;
-        cx.start_runtime_events(KeywordSet::CONTENTION)?;
+        // The events of the thread pool's keyword include the beginnings of threads.
+        cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
         Ok(())
     }
 }
@@ -321,6 +354,18 @@ impl Locks {
 impl Callbacks for Locks {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         self.start(cx, &Settings::of_environment())
+    }
+
+    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+        if &*cx.names().module(module) != "System.Private.CoreLib.dll" {
+            return;
+        }
+        let numbering = cx.metadata(module).and_then(|metadata| Numbering::of_core_library(&metadata));
+        match (numbering, self.state.get()) {
+            (Ok(numbering), Some(waits)) => waits.lock().numbering = numbering,
+            (Err(error), _) => report!("locks: the owners of locks may be wrong: {error}"),
+            (Ok(_), None) => {}
+        }
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
@@ -334,6 +379,8 @@ impl Callbacks for Locks {
             {
                 waits.lock().begin(os_id, &start, waiter);
             }
+        } else if let Ok(created) = event.decode::<ThreadCreated>() {
+            waits.lock().os_ids.insert(created.managed_thread_index, created.os_thread_id);
         } else if event.decode::<ContentionStop>().is_ok()
             && let Ok(Some(thread)) = cx.current_thread()
             && let Ok(os_id) = cx.os_thread_id(thread)

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use corprof_diagnostics::{Error, Process};
-use corprof_launch::environment::{Configured, FAMILIES};
+use corprof_launch::checks;
+use corprof_launch::environment::{self, Configured};
 use corprof_launch::image::{self, Image};
 use corprof_launch::processes;
 use serde::Serialize;
@@ -63,15 +64,18 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
         asked.map(|variables| variables.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
     let variables: Option<Vec<(String, String)>> = variables.or_else(|| started_with(pid));
     let mapped = processes::mapped(pid);
-    let (profiler, libraries) = state(pid, variables.as_deref(), mapped.as_ref());
+    let runtime = info
+        .as_ref()
+        .map(|info| info.clr_version.clone())
+        .ok()
+        .or_else(|| processes::version_by_path(mapped.as_ref()?));
+    let major = runtime.as_deref().and_then(checks::major);
+    let (profiler, libraries) = state(pid, major, variables.as_deref(), mapped.as_ref());
     let error = info.as_ref().err().filter(|error| !matches!(error, Error::Unsupported { .. })).map(Error::to_string);
     let info = info.ok();
     Inspected {
         pid,
-        runtime: info
-            .as_ref()
-            .map(|info| info.clr_version.clone())
-            .or_else(|| processes::version_by_path(mapped.as_ref()?)),
+        runtime,
         architecture: info.as_ref().map(|info| info.architecture.clone()).or_else(|| architecture(pid)),
         command: info.map(|info| info.command_line).or_else(|| processes::command_line(pid)),
         profiler,
@@ -102,10 +106,12 @@ pub fn value_in<'a>(variables: &'a [(String, String)], name: &str) -> Option<&'a
 
 fn state(
     pid: u32,
+    major: Option<u32>,
     variables: Option<&[(String, String)]>,
     mapped: Option<&BTreeSet<PathBuf>>,
 ) -> (State, Vec<PathBuf>) {
-    let configured = variables.map(|variables| Configured::read(&FAMILIES, |name| value_in(variables, name)));
+    let families = environment::families(major);
+    let configured = variables.map(|variables| Configured::read(families, |name| value_in(variables, name)));
     let configured = configured.filter(Configured::is_enabled);
     let named: Vec<PathBuf> =
         configured.iter().flat_map(|configured| configured.libraries()).map(Path::to_owned).collect();
@@ -191,13 +197,13 @@ mod tests {
         let asks = variables(&[("CORECLR_ENABLE_PROFILING", "1"), ("CORECLR_PROFILER_PATH", "/nowhere/p.so")]);
         let nothing = BTreeSet::new();
         let with = BTreeSet::from([PathBuf::from("/nowhere/p.so")]);
-        assert_eq!(state(0, Some(&asks), Some(&nothing)).0, State::Configured);
-        assert_eq!(state(0, Some(&asks), Some(&with)), (State::Mapped, vec!["/nowhere/p.so".into()]));
-        assert_eq!(state(0, Some(&[]), Some(&with)).0, State::None);
-        assert_eq!(state(0, Some(&[]), None).0, State::Unknown);
-        assert_eq!(state(0, None, None).0, State::Unknown);
+        assert_eq!(state(0, None, Some(&asks), Some(&nothing)).0, State::Configured);
+        assert_eq!(state(0, None, Some(&asks), Some(&with)), (State::Mapped, vec!["/nowhere/p.so".into()]));
+        assert_eq!(state(0, None, Some(&[]), Some(&with)).0, State::None);
+        assert_eq!(state(0, None, Some(&[]), None).0, State::Unknown);
+        assert_eq!(state(0, None, None, None).0, State::Unknown);
         let off = variables(&[("CORECLR_ENABLE_PROFILING", "0"), ("CORECLR_PROFILER_PATH", "/nowhere/p.so")]);
-        assert_eq!(state(0, Some(&off), Some(&nothing)).0, State::None);
+        assert_eq!(state(0, None, Some(&off), Some(&nothing)).0, State::None);
     }
 
     #[test]

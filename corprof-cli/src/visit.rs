@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
-use corprof_launch::environment::{Configured, FAMILIES};
+use corprof_launch::checks;
+use corprof_launch::environment::{self, Configured};
 use corprof_launch::processes;
 use tempfile::TempDir;
 
@@ -131,7 +132,8 @@ impl Place {
 /// Refuses a process that was started under a profiler: the runtime would map the library of a second one before it refuses it.
 fn leave_alone_if_profiled(pid: u32) -> Result<(), Failure> {
     let (Some(variables), Some(mapped)) = (inspect::started_with(pid), processes::mapped(pid)) else { return Ok(()) };
-    let configured = Configured::read(&FAMILIES, |name| inspect::value_in(&variables, name));
+    let major = processes::version_by_path(&mapped).as_deref().and_then(checks::major);
+    let configured = Configured::read(environment::families(major), |name| inspect::value_in(&variables, name));
     if !configured.is_enabled() {
         return Ok(());
     }

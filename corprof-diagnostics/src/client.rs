@@ -190,6 +190,8 @@ impl Client {
 
     /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).
     ///
+    /// The session records what happens after this call has returned, unless the runtime takes longer than a second to turn it on.
+    ///
     /// # Errors
     /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of `config`
     /// that need a newer runtime.

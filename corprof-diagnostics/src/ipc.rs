@@ -34,6 +34,7 @@ impl Command {
     pub const COLLECT_TRACING_3: Self = Self { set: 2, id: 4 };
     pub const COLLECT_TRACING_4: Self = Self { set: 2, id: 5 };
     pub const COLLECT_TRACING_5: Self = Self { set: 2, id: 6 };
+    pub const COLLECT_TRACING_6: Self = Self { set: 2, id: 7 };
     pub const ATTACH_PROFILER: Self = Self { set: 3, id: 1 };
     pub const STARTUP_PROFILER: Self = Self { set: 3, id: 2 };
     pub const PROCESS_INFO: Self = Self { set: 4, id: 0 };

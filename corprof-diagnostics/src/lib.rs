@@ -65,5 +65,5 @@ pub use error::{Error, Result};
 pub use hresult::HResult;
 pub use process_info::ProcessInfo;
 pub use server::{PortServer, Runtime, Start};
-pub use session::{EventFilter, EventPipeSession, Provider, Rundown, SessionConfig};
+pub use session::{EventFilter, EventPipeSession, FullBuffer, Provider, Rundown, SessionConfig};
 pub use uuid::Uuid;

@@ -79,6 +79,20 @@ pub enum Rundown {
     Keywords(u64),
 }
 
+/// What becomes of events that a thread writes while the session's buffer is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FullBuffer {
+    /// They are lost ([`Stats::lost`](crate::nettrace::Stats)), and the application runs on.
+    #[default]
+    Drop,
+    /// None is lost: the thread waits until the session has been read on. An application whose session nobody reads stands still until
+    /// the session is stopped or dropped. From .NET 11 on.
+    Wait,
+    /// The thread waits on a runtime that can do so; elsewhere the events are lost. [`EventPipeSession::drops_events`] tells which.
+    WaitIfPossible,
+}
+
 /// The configuration of a session.
 ///
 /// ```
@@ -93,6 +107,7 @@ pub struct SessionConfig {
     buffer_mb: u32,
     rundown: Rundown,
     stacks: bool,
+    full_buffer: FullBuffer,
 }
 
 impl SessionConfig {
@@ -100,14 +115,27 @@ impl SessionConfig {
     /// unread events.
     #[must_use]
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
-        Self { providers: providers.into_iter().collect(), buffer_mb: 64, rundown: Rundown::None, stacks: true }
+        Self {
+            providers: providers.into_iter().collect(),
+            buffer_mb: 64,
+            rundown: Rundown::None,
+            stacks: true,
+            full_buffer: FullBuffer::Drop,
+        }
     }
 
     /// With this much of the process's memory, in MB, for events that have not been read. When that is full, events are
-    /// lost ([`Stats::lost`](crate::nettrace::Stats)).
+    /// lost, or their threads wait ([`with_full_buffer`](Self::with_full_buffer)).
     #[must_use]
     pub fn with_buffer_mb(mut self, megabytes: u32) -> Self {
         self.buffer_mb = megabytes;
+        self
+    }
+
+    /// With this rule for events that are written while the buffer is full.
+    #[must_use]
+    pub fn with_full_buffer(mut self, rule: FullBuffer) -> Self {
+        self.full_buffer = rule;
         self
     }
 
@@ -128,7 +156,9 @@ impl SessionConfig {
     /// The oldest command that can start the session, so that all capable runtimes accept it; the option that needs it; and
     /// the first runtime that has it.
     fn command(&self) -> (Command, &'static str, &'static str) {
-        if self.providers.iter().any(|provider| provider.filter.is_some()) {
+        if self.full_buffer != FullBuffer::Drop {
+            (Command::COLLECT_TRACING_6, "a session without loss of events", ".NET 11")
+        } else if self.providers.iter().any(|provider| provider.filter.is_some()) {
             (Command::COLLECT_TRACING_5, "choosing events by their numbers", ".NET 10")
         } else if matches!(self.rundown, Rundown::Keywords(_)) {
             (Command::COLLECT_TRACING_4, "a choice of rundown events", ".NET 9")
@@ -144,12 +174,14 @@ impl SessionConfig {
         const NETTRACE: u32 = 1;
         /// The runtime's keywords for [`Rundown::Default`] (`ep_default_rundown_keyword`).
         const DEFAULT_RUNDOWN: u64 = 0x8002_0139;
+        const WRITERS_WAIT: u32 = 1;
+        let is_newest = [Command::COLLECT_TRACING_5, Command::COLLECT_TRACING_6].contains(&command);
         let mut payload = Payload::default();
-        if command == Command::COLLECT_TRACING_5 {
+        if is_newest {
             payload.u32(TO_THIS_CONNECTION);
         }
         payload.u32(self.buffer_mb).u32(NETTRACE);
-        if [Command::COLLECT_TRACING_4, Command::COLLECT_TRACING_5].contains(&command) {
+        if is_newest || command == Command::COLLECT_TRACING_4 {
             payload.u64(match self.rundown {
                 Rundown::None => 0,
                 Rundown::Default => DEFAULT_RUNDOWN,
@@ -168,7 +200,7 @@ impl SessionConfig {
                 Some(arguments) => payload.string(arguments),
                 None => payload.count(0),
             };
-            if command == Command::COLLECT_TRACING_5 {
+            if is_newest {
                 let (only, events) = match &provider.filter {
                     Some(EventFilter::Only(events)) => (1, events.as_slice()),
                     Some(EventFilter::Except(events)) => (0, events.as_slice()),
@@ -179,6 +211,9 @@ impl SessionConfig {
                     payload.u32(*event);
                 }
             }
+        }
+        if command == Command::COLLECT_TRACING_6 {
+            payload.u32(WRITERS_WAIT);
         }
         payload.finish()
     }
@@ -215,9 +250,17 @@ pub struct EventPipeSession {
     /// The connection on which the answer to the request to stop will come.
     stopping: Option<Stream>,
     is_stopped: bool,
+    drops_events: bool,
+    /// Bytes of the trace that came before the first read.
+    ahead: Vec<u8>,
+    /// How many of them have been read.
+    taken: usize,
 }
 
 const STOP: &str = "stop the session";
+
+/// How long [`Client::start_session`] waits at most for the session to record events.
+const LONGEST_START: Duration = Duration::from_secs(1);
 
 impl EventPipeSession {
     /// How long a read waits, if nothing else is said.
@@ -232,13 +275,68 @@ impl EventPipeSession {
         if config.buffer_mb == 0 {
             return bad("a session needs a buffer of at least 1 MB");
         }
-        let (command, what, needs) = config.command();
-        let asked = client.ask(ACTION, command, &config.payload(command), client.timeout());
-        let (stream, payload) = unsupported(asked, what, needs)?;
+        let asked = match Self::ask(client, config, ACTION) {
+            Err(Error::Unsupported { .. }) if config.full_buffer == FullBuffer::WaitIfPossible => {
+                let config = config.clone().with_full_buffer(FullBuffer::Drop);
+                return Self::start(client, &config);
+            }
+            asked => asked,
+        };
+        let (stream, payload) = asked?;
         let id = payload.first_chunk().map(|id| u64::from_le_bytes(*id));
         let id = id.ok_or(Error::BadReply { action: ACTION, what: "it does not name the session" })?;
-        let read_timeout = Some(Self::DEFAULT_READ_TIMEOUT);
-        Ok(Self { stream, id, client: client.clone(), read_timeout, stopping: None, is_stopped: false })
+        let mut session = Self {
+            stream,
+            id,
+            client: client.clone(),
+            read_timeout: Some(Self::DEFAULT_READ_TIMEOUT),
+            stopping: None,
+            is_stopped: false,
+            drops_events: config.full_buffer == FullBuffer::Drop,
+            ahead: Vec::new(),
+            taken: 0,
+        };
+        session.settle();
+        Ok(session)
+    }
+
+    /// Waits until the session records events, or for [`LONGEST_START`].
+    ///
+    /// .NET 11 answers before it has turned the session on, and what the application does in the next 100 ms may be lost. The thread
+    /// that answers does one thing after the other: once it has answered a second question, whatever it says, it is done with the
+    /// first. Meanwhile the session is read, because its start may be a collection that waits for a reader.
+    fn settle(&mut self) {
+        /// The most that is read ahead.
+        const MOST: usize = 16 << 20;
+        const TURN: Duration = Duration::from_millis(1);
+        let end = Deadline::after(LONGEST_START.min(self.client.timeout()));
+        let question = self.client.send("wait for the session", Command::PROCESS_INFO, &[], end, LONGEST_START);
+        let Ok(mut question) = question else { return };
+        let mut part = [0; 16 << 10];
+        while end.left().is_ok() && self.ahead.len() < MOST {
+            match self.stream.read(&mut part, Deadline::after(TURN)) {
+                Ok(0) => return,
+                Ok(read) => self.ahead.extend_from_slice(part.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                Err(_) => return,
+            }
+            let answer = question.read(&mut part, Deadline::after(TURN));
+            if !answer.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                return;
+            }
+        }
+    }
+
+    fn ask(client: &Client, config: &SessionConfig, action: &'static str) -> Result<(Stream, Vec<u8>)> {
+        let (command, what, needs) = config.command();
+        let asked = client.ask(action, command, &config.payload(command), client.timeout());
+        unsupported(asked, what, needs)
+    }
+
+    /// Whether events are lost while its buffer is full: see [`FullBuffer`].
+    #[must_use]
+    pub fn drops_events(&self) -> bool {
+        self.drops_events
     }
 
     /// Its number in the runtime, for [`Client::stop_session`] on another thread.
@@ -280,6 +378,18 @@ impl EventPipeSession {
 
 impl Read for EventPipeSession {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(ahead) = self.ahead.get(self.taken..).filter(|ahead| !ahead.is_empty()) {
+            let count = ahead.len().min(buffer.len());
+            for (to, from) in buffer.iter_mut().zip(ahead) {
+                *to = *from;
+            }
+            self.taken += count;
+            if self.taken == self.ahead.len() {
+                self.ahead = Vec::new();
+                self.taken = 0;
+            }
+            return Ok(count);
+        }
         let deadline = self.read_timeout.map_or(Deadline::never(), Deadline::after);
         let read = self.stream.read(buffer, deadline)?;
         if read == 0 && !buffer.is_empty() {

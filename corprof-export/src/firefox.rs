@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::SystemTime;
 
 use fxprof_processed_profile::{
-    CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame as FoxFrame, FrameFlags, FrameInfo,
+    CategoryColor, CategoryHandle, CategoryPairHandle, CpuDelta, Frame as FoxFrame, FrameFlags, FrameHandle, FrameInfo,
     Profile as FoxProfile, SamplingInterval, StackHandle, ThreadHandle, Timestamp, WeightType,
 };
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::about::Caption;
 use crate::profile::{Thread, nanoseconds};
-use crate::{FrameKind, Profile, StackId, Unit};
+use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 
 /// The viewer shows a module as a kind within the kind of code; the format has room for 65,535 of them.
 const MOST_MODULES: usize = 10_000;
@@ -130,9 +130,17 @@ impl<'a> Conversion<'a> {
         };
         self.fox.set_thread_samples_weight_type(handle, unit);
         let mut stacks = FxHashMap::default();
+        let mut sampled = FxHashMap::default();
         let mut rest = 0;
         for (at, sample) in self.profile.timed(thread) {
-            let stack = self.stack(handle, sample.stack, &mut stacks);
+            let stack = match sampled.get(&sample.stack) {
+                Some(&known) => known,
+                None => {
+                    let stack = self.sampled_stack(handle, sample.stack, &mut stacks);
+                    sampled.insert(sample.stack, stack);
+                    stack
+                }
+            };
             let weight = match self.profile.unit {
                 // Whole milliseconds: the remainder is added to the next sample, so that the sum is right.
                 Unit::Nanoseconds => {
@@ -145,6 +153,34 @@ impl<'a> Conversion<'a> {
             let (at, weight) = (Timestamp::from_nanos_since_reference(at), i32::try_from(weight).unwrap_or(i32::MAX));
             self.fox.add_sample(handle, at, stack, CpuDelta::ZERO, weight);
         }
+    }
+
+    /// The viewer's stack for that of a sample. The viewer takes the category of a sample from its leaf, so that of a thread which
+    /// waits, as the profiler has found out, is a wait whatever its name.
+    fn sampled_stack(
+        &mut self,
+        thread: ThreadHandle,
+        stack: StackId,
+        known: &mut FxHashMap<StackId, StackHandle>,
+    ) -> Option<StackHandle> {
+        let &(caller, leaf) = self.profile.stacks.get_index(stack.0 as usize)?;
+        if !self.is_under_waits(caller) {
+            return self.stack(thread, stack, known);
+        }
+        let caller = self.stack(thread, caller, known);
+        let leaf = self.frame(thread, leaf, Some(FrameKind::Wait));
+        Some(self.fox.intern_stack(thread, caller, leaf))
+    }
+
+    /// Whether the outermost frame of a stack is a wait: under such a frame a profiler puts the stacks of waiting threads.
+    fn is_under_waits(&self, stack: StackId) -> bool {
+        let mut next = stack;
+        let mut outermost = None;
+        while let Some(&(caller, frame)) = self.profile.stacks.get_index(next.0 as usize) {
+            outermost = Some(frame);
+            next = caller;
+        }
+        outermost.is_some_and(|frame| self.profile.kind_of(&self.profile.frame_of(frame)) == FrameKind::Wait)
     }
 
     /// The viewer's stack for one of ours. Callers come first, and the first known one ends the search.
@@ -166,16 +202,22 @@ impl<'a> Conversion<'a> {
             next = of;
         }
         for (stack, frame) in missing.into_iter().rev() {
-            let frame = self.profile.frame_of(frame);
-            let label = FoxFrame::Label(self.fox.intern_string(frame.name));
-            let category_pair = self.category(self.profile.kind_of(&frame), frame.module);
-            let info = FrameInfo { frame: label, category_pair, flags: FrameFlags::empty() };
-            let frame = self.fox.intern_frame(thread, info);
+            let frame = self.frame(thread, frame, None);
             let handle = self.fox.intern_stack(thread, caller, frame);
             known.insert(stack, handle);
             caller = Some(handle);
         }
         caller
+    }
+
+    /// The viewer's frame for one of ours, of this kind instead of its own.
+    fn frame(&mut self, thread: ThreadHandle, frame: FrameId, kind: Option<FrameKind>) -> FrameHandle {
+        let frame = self.profile.frame_of(frame);
+        let label = FoxFrame::Label(self.fox.intern_string(frame.name));
+        let kind = kind.unwrap_or_else(|| self.profile.kind_of(&frame));
+        let info =
+            FrameInfo { frame: label, category_pair: self.category(kind, frame.module), flags: FrameFlags::empty() };
+        self.fox.intern_frame(thread, info)
     }
 
     fn category(&mut self, kind: FrameKind, module: Option<&'a str>) -> CategoryPairHandle {

@@ -8,7 +8,7 @@ const FRAMEWORK: [&str; 5] = ["System.", "Microsoft.", "Internal.", "mscorlib.",
 const FRAMEWORK_FOLDERS: [&str; 2] = ["/shared/Microsoft.", "/packs/Microsoft."];
 
 /// Methods in which a thread waits. Prefixes of names; nested types by dots.
-const WAITS: [&str; 30] = [
+const WAITS: [&str; 36] = [
     "System.Threading.Thread.Sleep",
     "System.Threading.Thread.Join",
     "System.Threading.Thread.UninterruptibleSleep",
@@ -16,6 +16,7 @@ const WAITS: [&str; 30] = [
     "System.Threading.WaitHandle.SignalAndWait",
     "System.Threading.WaitSubsystem.Wait",
     "System.Threading.WaitSubsystem.ThreadWaitInfo.Wait",
+    "System.Threading.WaitSubsystem.ThreadWaitInfo.Sleep",
     "System.Threading.Monitor.Wait",
     "System.Threading.Monitor.ObjWait",
     "System.Threading.Monitor.Enter",
@@ -28,6 +29,10 @@ const WAITS: [&str; 30] = [
     "System.Threading.CountdownEvent.Wait",
     "System.Threading.Barrier.SignalAndWait",
     "System.Threading.LowLevelLifoSemaphore.Wait",
+    "System.Threading.LowLevelLifoSemaphore.Block",
+    "System.Threading.LowLevelThreadBlocker.Wait",
+    "System.Threading.LowLevelThreadBlocker.TimedWait",
+    "System.Threading.LowLevelFutex.Wait",
     "System.Threading.LowLevelSpinWaiter.Wait",
     "System.Threading.LowLevelMonitor.Wait",
     "System.Threading.LowLevelLock.WaitAndAcquire",
@@ -36,6 +41,7 @@ const WAITS: [&str; 30] = [
     "System.Threading.Tasks.Task.SpinThenBlockingWait",
     "Interop.Sys.WaitForSocketEvents",
     "Interop.Sys.LowLevelMonitor_",
+    "Interop.Sys.LowLevelFutex_Wait",
     "Interop.Kernel32.GetQueuedCompletionStatus",
     "System.Console.ReadLine",
     "System.IO.FileSystemWatcher.RunningInstance.TryReadEvent",
@@ -151,6 +157,11 @@ mod tests {
             "System.Threading.Thread.Sleep(int32)",
             "System.Threading.LowLevelLifoSemaphore.WaitForSignal(int32)",
             "System.Threading.Monitor.Enter(object, bool&)",
+            // .NET 11.
+            "System.Threading.LowLevelLifoSemaphore.Block(int32)",
+            "System.Threading.LowLevelThreadBlocker.TimedWait(int32)",
+            "System.Threading.LowLevelFutex.WaitOnAddressTimeout(int32*, int32, int32)",
+            "System.Threading.WaitSubsystem+ThreadWaitInfo.Sleep(int32, bool)",
             "Interop+Sys.WaitForSocketEvents(native int)",
         ] {
             assert_eq!(of(&Frame::managed(name)), FrameKind::Wait, "{name}");

@@ -1,12 +1,19 @@
-//! The environment variables that make runtimes load profilers, in both families: `CORECLR_*`, and `DOTNET_*` of .NET 11.
+//! The environment variables that make runtimes load profilers, in both families: `CORECLR_*`, and `DOTNET_*`, which .NET 11 prefers.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-/// The families of names. .NET 11 reads the second as well; earlier versions ignore it.
-pub const FAMILIES: [&str; 2] = ["CORECLR", "DOTNET"];
+/// The families of names, in the order in which .NET 11 looks up each variable. Earlier versions read the second only.
+pub const FAMILIES: [&str; 2] = ["DOTNET", "CORECLR"];
+
+/// The families that a runtime of version `major` reads, the preferred first; all, if the version is not known.
+pub fn families(major: Option<u32>) -> &'static [&'static str] {
+    /// The first version that reads `DOTNET_*`.
+    const FIRST: u32 = 11;
+    if major.is_some_and(|major| major < FIRST) { &["CORECLR"] } else { &FAMILIES }
+}
 
 /// The suffixes of path variables. The path for the process's own architecture takes precedence over the one without suffix.
 const ARCHITECTURES: [&str; 4] = ["32", "64", "ARM32", "ARM64"];
@@ -90,6 +97,16 @@ fn is_zero(value: &OsStr) -> bool {
         .is_some_and(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).is_ok_and(|number| number == 0))
 }
 
+/// Whether a runtime takes this value of `…_ENABLE_PROFILING` for yes (live, on .NET 8, 10 and 11): it reads a hexadecimal number
+/// of 32 bits from the beginning, ignores what follows, and wants any but 0.
+pub fn enables(value: &str) -> bool {
+    let number = value.trim_start().trim_start_matches(['+', '-']);
+    let digits = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")).unwrap_or(number);
+    let end = digits.find(|letter: char| !letter.is_ascii_hexdigit()).unwrap_or(digits.len());
+    let digits = digits.get(..end).unwrap_or_default();
+    u32::from_str_radix(digits, 16).is_ok_and(|number| number != 0)
+}
+
 /// A profiler's configuration by variables, correct or not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configured {
@@ -105,8 +122,20 @@ pub struct Configured {
     pub enable_notification: Option<(String, String)>,
 }
 
+/// The names, without family, of the variables with paths for the own architecture: of the main profiler, and of notification
+/// profilers.
+fn own_suffixes() -> (&'static str, &'static str) {
+    if cfg!(target_arch = "aarch64") {
+        ("PROFILER_PATH_ARM64", "NOTIFICATION_PROFILERS_ARM64")
+    } else {
+        ("PROFILER_PATH_64", "NOTIFICATION_PROFILERS_64")
+    }
+}
+
 impl Configured {
-    /// Reads the variables as a 64-bit runtime does that knows `families`.
+    /// Reads the variables as a 64-bit runtime does that knows `families` ([`families`]). It looks up each variable by itself: one may
+    /// come from the first family and another from the second. An empty one counts as unset. A path for its architecture comes
+    /// before one without suffix, whatever the families.
     pub fn read<'a>(families: &[&str], value_of: impl Fn(&str) -> Option<&'a str>) -> Self {
         let first = |names: &[&str]| {
             let mut all = names.iter().flat_map(|name| families.iter().map(move |family| format!("{family}_{name}")));
@@ -115,11 +144,7 @@ impl Configured {
                 Some((name, value))
             })
         };
-        let (own, own_list) = if cfg!(target_arch = "aarch64") {
-            ("PROFILER_PATH_ARM64", "NOTIFICATION_PROFILERS_ARM64")
-        } else {
-            ("PROFILER_PATH_64", "NOTIFICATION_PROFILERS_64")
-        };
+        let (own, own_list) = own_suffixes();
         Self {
             enable: first(&["ENABLE_PROFILING"]),
             clsid: first(&["PROFILER"]),
@@ -131,8 +156,8 @@ impl Configured {
 
     /// Whether a runtime would try to load a profiler.
     pub fn is_enabled(&self) -> bool {
-        let is_one = |variable: &Option<(String, String)>| variable.as_ref().is_some_and(|(_, value)| value == "1");
-        is_one(&self.enable) || (self.notification.is_some() && is_one(&self.enable_notification))
+        let is_on = |variable: &Option<(String, String)>| variable.as_ref().is_some_and(|(_, value)| enables(value));
+        is_on(&self.enable) || (self.notification.is_some() && is_on(&self.enable_notification))
     }
 
     /// Whether no variable is set.
@@ -191,6 +216,38 @@ mod tests {
         );
         assert_eq!(with("DOTNET_EnableDiagnostics", "1"), None);
         assert_eq!(with("DOTNET_EnableDiagnostics_IPC", "0"), None);
+    }
+
+    #[test]
+    fn numbers_turn_profiling_on_as_runtimes_read_them() {
+        let on = ["1", "2", "10", "0x1", "01", "f", " 1", "1 ", "1x", "-1"];
+        let off = ["", "0", "00", "0x0", "true", "g", "100000000"];
+        assert!(on.iter().all(|value| enables(value)));
+        assert!(!off.iter().any(|value| enables(value)));
+    }
+
+    #[test]
+    fn each_variable_is_looked_up_by_itself_and_the_new_family_first() {
+        let (own, _) = own_suffixes();
+        let read = |major: u32, variables: &[(&str, &str)]| {
+            let value_of = |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
+            Configured::read(families(Some(major)), value_of)
+        };
+        let path = |major, variables: &[(&str, &str)]| read(major, variables).path.map(|(_, path)| path);
+        let (old, new) = (("CORECLR_PROFILER_PATH", "old"), ("DOTNET_PROFILER_PATH", "new"));
+        assert_eq!(path(11, &[old, new]).as_deref(), Some("new"));
+        assert_eq!(path(10, &[old, new]).as_deref(), Some("old"));
+        assert_eq!(path(11, &[old, ("DOTNET_PROFILER_PATH", "")]).as_deref(), Some("old"));
+        let old_own = format!("CORECLR_{own}");
+        assert_eq!(path(11, &[(&old_own, "old own"), new]).as_deref(), Some("old own"));
+        let new_own = format!("DOTNET_{own}");
+        assert_eq!(path(11, &[(&old_own, "old own"), (&new_own, "new own"), new]).as_deref(), Some("new own"));
+        let mixed = read(
+            11,
+            &[("CORECLR_PROFILER", "{A}"), new, ("DOTNET_ENABLE_PROFILING", "0"), ("CORECLR_ENABLE_PROFILING", "1")],
+        );
+        assert_eq!(mixed.clsid.as_ref().map(|(name, _)| name.as_str()), Some("CORECLR_PROFILER"));
+        assert!(mixed.path.is_some() && !mixed.is_enabled(), "{mixed:?}");
     }
 
     #[test]

@@ -53,6 +53,12 @@ impl EventMask {
         mask
     }
 
+    /// The same for a profiler that has no `objects_allocated_by_class`.
+    pub(crate) fn without_class_counts(self) -> Self {
+        let skip = Self::HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC;
+        if self.contains(Self::MONITOR_GC) { self | skip } else { self }
+    }
+
     /// Whether the SDK sees the ends of all dynamic methods whose beginning it has seen.
     pub(crate) fn watches_dynamic_methods(self) -> bool {
         self.contains(Self::MONITOR_JIT_COMPILATION | Self::HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS)

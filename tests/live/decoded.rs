@@ -88,6 +88,7 @@ views!(
     ContentionStop,
     ContentionLockCreated,
     ExceptionThrown<'a>,
+    ThreadCreated,
     ThreadPoolWorkerThreadStart,
     ThreadPoolWorkerThreadStop,
     ThreadPoolWorkerThreadWait,

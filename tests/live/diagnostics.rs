@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{
-    Error, EventFilter, HResult, Level, PortServer, Process, Provider, Rundown, SessionConfig, Start, Uuid,
+    Error, EventFilter, FullBuffer, HResult, Level, PortServer, Process, Provider, Rundown, SessionConfig, Start, Uuid,
 };
 use corprof_tests::{Run, Runtime};
 
@@ -362,6 +362,45 @@ fn what_only_newer_runtimes_can_do_is_refused_by_name() -> Result<()> {
             println!("{runtime}: {frames} frames by {config:?}");
             ensure!(frames == 0 || config != without_stacks, "{runtime}: {frames} frames without stacks");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_event_is_lost_where_the_threads_that_write_can_wait() -> Result<()> {
+    const EXCEPTIONS: u64 = 0x8000;
+    const EXCEPTION_THROWN: u32 = 80;
+    /// Several times as many as the buffer has room for.
+    const THROWN: u64 = 10_000;
+    for runtime in runtimes()? {
+        let mut program = Program::ready(command(&runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        let provider = Provider::new(Provider::RUNTIME, EXCEPTIONS, Level::Verbose);
+        let config = SessionConfig::new([provider]).with_buffer_mb(1);
+        let mut session = client.start_session(&config.clone().with_full_buffer(FullBuffer::WaitIfPossible))?;
+        let required = client.start_session(&config.with_full_buffer(FullBuffer::Wait)).map(drop);
+        let is_refused = matches!(required, Err(Error::Unsupported { .. }));
+        ensure!(is_refused || required.is_ok(), "{runtime}: {required:?}");
+        ensure!(session.drops_events() == is_refused, "{runtime}: the one is refused and the other is not");
+        ensure!(is_refused == (runtime.major < 11), "{runtime}: {required:?}");
+        session.set_read_timeout(Some(PATIENCE));
+        let id = session.id();
+        let reading = thread::spawn(move || -> Result<(u64, u64)> {
+            // Until then the buffer is full.
+            thread::sleep(Duration::from_millis(500));
+            let mut reader = Reader::new(session);
+            let mut thrown = 0;
+            while let Some(event) = reader.next_event()? {
+                thrown += u64::from(event.metadata().event_id == EXCEPTION_THROWN);
+            }
+            Ok((thrown, reader.stats().lost))
+        });
+        program.tell(&format!("throw {THROWN}"))?;
+        client.stop_session(id)?;
+        let (thrown, lost) = reading.join().map_err(|_| anyhow!("the reader panicked"))??;
+        println!("{runtime}: {thrown} of {THROWN} came, {lost} were lost");
+        ensure!(is_refused || (thrown, lost) == (THROWN, 0), "{runtime}: {thrown} came, {lost} were lost");
+        program.end()?;
     }
     Ok(())
 }

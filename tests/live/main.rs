@@ -22,6 +22,8 @@ mod examples;
 mod exceptions;
 mod filters;
 mod fire;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod frames;
 #[cfg(target_os = "linux")]
 mod generator;
 mod heap_dump;
@@ -33,6 +35,8 @@ mod instrumentation;
 mod keeps;
 mod leaks;
 mod liveness;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod loops;
 mod manners;
 mod matrix;
 mod metadata;

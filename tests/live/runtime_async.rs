@@ -89,3 +89,18 @@ fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn classes_that_the_runtime_makes_for_suspended_methods_have_a_name() -> Result<()> {
+    for runtime in runtimes()? {
+        let outcome = both(&runtime, |run| run.profiler("logger").env("LOGGER_EVENTS", "class"))?;
+        let loads =
+            |name: &str| outcome.stderr.lines().filter(|line| line.contains("class") && line.ends_with(name)).count();
+        ensure!(!outcome.stderr.contains("<unknown class"), "{outcome}");
+        let continuations = loads("System.Runtime.CompilerServices.Continuation");
+        println!("{runtime}: {continuations} loads of continuations");
+        // .NET 10 loads the one class; .NET 11 makes one for each layout.
+        ensure!(continuations > 1 || runtime.major < 11, "{outcome}");
+    }
+    Ok(())
+}

@@ -31,6 +31,7 @@ fn play(clr: &FakeClr) {
         clr.load_class(app, ClassSpec::new("Shelf`1").args([item]));
         clr.inline(allocates, clr.function(item, constructor()));
         clr.inline(allocates, clr.function(shared, constructor().shared()));
+        clr.load_array(item, 1);
     });
     let item = clr.load_class(app, "Item");
     let shelf = clr.load_class(app, ClassSpec::new("Shelf`1").args([item]));
@@ -105,7 +106,8 @@ fn on_the_fake(runtime: &Runtime) -> Result<String> {
     let clr = match runtime.major {
         8 => clr.info_version(14),
         // Without more words the fake CLR is .NET 10.
-        _ => clr,
+        9 | 10 => clr,
+        _ => clr.release(11, 0),
     };
     let mut clr = clr.load::<Sequence>()?;
     clr.start_up();

@@ -245,11 +245,18 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The environment that makes the CLR load a profiler, as pairs of name and value. `library` is its path in the runtime
-/// ([`Runtime::path`]).
+/// The environment that makes the CLR load a profiler, as pairs of name and value: both families of names, because .NET 11
+/// prefers the second, whoever has set it. `library` is its path in the runtime ([`Runtime::path`]).
 #[must_use]
-pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 3] {
-    [("CORECLR_ENABLE_PROFILING", "1".into()), ("CORECLR_PROFILER", clsid.into()), ("CORECLR_PROFILER_PATH", library)]
+pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 6] {
+    [
+        ("CORECLR_ENABLE_PROFILING", "1".into()),
+        ("CORECLR_PROFILER", clsid.into()),
+        ("CORECLR_PROFILER_PATH", library.clone()),
+        ("DOTNET_ENABLE_PROFILING", "1".into()),
+        ("DOTNET_PROFILER", clsid.into()),
+        ("DOTNET_PROFILER_PATH", library),
+    ]
 }
 
 #[cfg(test)]

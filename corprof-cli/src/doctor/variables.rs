@@ -26,7 +26,7 @@ pub(super) fn check<'a>(
     place: Place<'_>,
     root: Option<&Path>,
 ) -> Vec<Finding> {
-    let families: &[&str] = if major.is_some_and(|major| major < 11) { &["CORECLR"] } else { &FAMILIES };
+    let families = environment::families(major);
     let configured = Configured::read(families, value_of);
     let mut findings = Vec::new();
     if let Some((name, value)) = environment::forbidding(|name| value_of(name).map(OsStr::new)) {
@@ -39,9 +39,9 @@ pub(super) fn check<'a>(
     }
     findings.extend(switch(&configured));
     findings.extend(clsid(&configured));
-    findings.extend(paths(&configured, value_of));
-    findings.extend(families_differ(value_of));
-    findings.extend(notification(&configured));
+    findings.extend(paths(&configured, families, value_of));
+    findings.extend(families_differ(families, value_of));
+    findings.extend(notification(&configured, major));
     for library in configured.libraries() {
         let seen: PathBuf = match (root, library.strip_prefix("/")) {
             (Some(root), Ok(inner)) => root.join(inner),
@@ -81,13 +81,13 @@ fn nothing<'a>(value_of: impl Fn(&str) -> Option<&'a str>, families: &[&str]) ->
     Finding::new("not-configured", "no variable of a profiler is set", cure)
 }
 
-/// `…_ENABLE_PROFILING` must be 1.
+/// `…_ENABLE_PROFILING` must be a number other than 0.
 fn switch(configured: &Configured) -> Option<Finding> {
     if configured.clsid.is_none() && configured.path.is_none() && configured.enable.is_none() {
         return None;
     }
     match &configured.enable {
-        Some((_, value)) if value == "1" => None,
+        Some((_, value)) if environment::enables(value) => None,
         Some((name, value)) => Some(Finding::new(
             "switch-is-not-1",
             format!("{name} is `{value}`, which turns profiling off"),
@@ -128,26 +128,42 @@ fn vendor(name: &str, value: &str) -> Option<Finding> {
     Some(Finding::new("profiler-of-a-vendor", what, cure))
 }
 
-fn paths<'a>(configured: &Configured, value_of: impl Fn(&str) -> Option<&'a str>) -> Option<Finding> {
+fn paths<'a>(
+    configured: &Configured,
+    families: &[&str],
+    value_of: impl Fn(&str) -> Option<&'a str>,
+) -> Option<Finding> {
     let Some((name, value)) = &configured.path else {
         let is_wanted = configured.enable.is_some() || configured.clsid.is_some();
         let cure = "set CORECLR_PROFILER_PATH to the absolute path of the library";
         return is_wanted.then(|| Finding::new("path-is-missing", "CORECLR_PROFILER_PATH is not set", cure));
     };
-    let family = name.split('_').next().unwrap_or_default();
-    let plain = format!("{family}_PROFILER_PATH");
-    let other = value_of(&plain).filter(|other| other != value && *name != plain)?;
+    // Two paths without suffix, in two families, are the subject of `families_differ`.
+    if name.ends_with("_PROFILER_PATH") {
+        return None;
+    }
+    let mut plain = families.iter().map(|family| format!("{family}_PROFILER_PATH"));
+    let (plain, other) = plain.find_map(|plain| {
+        let other = value_of(&plain).filter(|other| !other.is_empty() && other != value)?;
+        Some((plain, other))
+    })?;
     let what = format!("{name} is {value}, which comes before {plain} ({other})");
     Some(Finding::new("other-path-comes-first", what, format!("unset {name}, or give both the same value")))
 }
 
-fn families_differ<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Option<Finding> {
+/// Each family by itself may be right, but they configure different profilers.
+fn families_differ<'a>(families: &[&str], value_of: impl Fn(&str) -> Option<&'a str>) -> Option<Finding> {
+    if families.len() == 1 {
+        return None;
+    }
     let differing = ["ENABLE_PROFILING", "PROFILER", "PROFILER_PATH"].into_iter().find(|name| {
-        let [old, new] = FAMILIES.map(|family| value_of(&format!("{family}_{name}")));
+        let value = |family| value_of(&format!("{family}_{name}")).filter(|value| !value.is_empty());
+        let [new, old] = FAMILIES.map(value);
         old.is_some() && new.is_some() && old != new
     })?;
-    let what =
-        format!("CORECLR_{differing} and DOTNET_{differing} differ: .NET 11 reads both, earlier runtimes the first");
+    let what = format!(
+        "DOTNET_{differing} and CORECLR_{differing} differ: .NET 11 takes the first, earlier runtimes read the second only"
+    );
     Some(Finding::new(
         "families-differ",
         what,
@@ -155,14 +171,15 @@ fn families_differ<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Option<Fin
     ))
 }
 
-fn notification(configured: &Configured) -> Vec<Finding> {
+fn notification(configured: &Configured, major: Option<u32>) -> Vec<Finding> {
     let Some((name, list)) = &configured.notification else { return Vec::new() };
     let mut findings = Vec::new();
-    if configured.enable_notification.as_ref().is_none_or(|(_, value)| value != "1") {
+    if configured.enable_notification.as_ref().is_none_or(|(_, value)| !environment::enables(value)) {
         let what = format!("{name} is set, but CORECLR_ENABLE_NOTIFICATION_PROFILERS is not 1");
         findings.push(Finding::new("notification-is-off", what, "set CORECLR_ENABLE_NOTIFICATION_PROFILERS to 1"));
     }
-    if !list.ends_with(';') {
+    // .NET 11 reads the last entry without it.
+    if !list.ends_with(';') && major.is_none_or(|major| major < 11) {
         let what = format!(
             "{name} does not end with a semicolon: .NET 9 and 10 drop the last profiler then (dotnet/runtime#126197)"
         );
@@ -224,6 +241,9 @@ mod tests {
         assert_eq!(found(Some(10), &[("DOTNET_PROFILER", CLSID)]), ["variables-of-newer-runtime"]);
         assert_eq!(found(Some(8), &[PROFILER, PATH]), ["switch-is-missing"]);
         assert_eq!(found(Some(8), &[("CORECLR_ENABLE_PROFILING", "true"), PROFILER, PATH]), ["switch-is-not-1"]);
+        for number in ["2", "10", "0x1"] {
+            assert_eq!(found(Some(10), &[("CORECLR_ENABLE_PROFILING", number), PROFILER, PATH]), [""; 0], "{number}");
+        }
         assert_eq!(found(Some(8), &[SWITCH, PATH]), ["clsid-is-missing"]);
         assert_eq!(found(Some(8), &[SWITCH, PROFILER]), ["path-is-missing"]);
         for clsid in ["notaguid", &CLSID[1..37], "{BDD57A0CD4F7486DA8CA86070DC12FA0}"] {
@@ -235,6 +255,12 @@ mod tests {
             if cfg!(target_arch = "aarch64") { "CORECLR_PROFILER_PATH_ARM64" } else { "CORECLR_PROFILER_PATH_64" };
         assert_eq!(found(Some(8), &[SWITCH, PROFILER, PATH, (own, "/other.so")]), ["other-path-comes-first"]);
         assert_eq!(found(None, &[SWITCH, PROFILER, PATH, ("DOTNET_PROFILER_PATH", "/x.so")]), ["families-differ"]);
+        let [off, none] = ["0", ""].map(|value| ("DOTNET_ENABLE_PROFILING", value));
+        assert_eq!(found(Some(11), &[SWITCH, PROFILER, PATH, off]), ["switch-is-not-1", "families-differ"]);
+        assert_eq!(found(Some(11), &[SWITCH, PROFILER, PATH, none]), [""; 0]);
+        assert_eq!(found(Some(10), &[SWITCH, PROFILER, PATH, off]), [""; 0], "it reads one family");
+        let other = ("DOTNET_PROFILER_PATH", "/other.so");
+        assert_eq!(found(Some(11), &[SWITCH, PROFILER, (own, "/nowhere/p.so"), other]), ["other-path-comes-first"]);
         assert_eq!(
             found(Some(8), &[SWITCH, PROFILER, PATH, ("DOTNET_EnableDiagnostics", "0")]),
             ["profilers-forbidden"]
@@ -253,6 +279,7 @@ mod tests {
         assert_eq!(found(Some(10), &[on, list(good)]), [""; 0]);
         assert_eq!(found(Some(10), &[list(good)]), ["notification-is-off"]);
         assert_eq!(found(Some(10), &[on, list(good.trim_end_matches(';'))]), ["notification-list-end"]);
+        assert_eq!(found(Some(11), &[on, list(good.trim_end_matches(';'))]), [""; 0]);
         assert_eq!(found(Some(10), &[on, list("/nowhere/n.so;")]), ["notification-list-malformed"]);
     }
 

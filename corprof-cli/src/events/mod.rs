@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use corprof_diagnostics::nettrace::{self, Event, FormatErrorKind, Item, Reader, Sorter};
-use corprof_diagnostics::{EventPipeSession, KeywordSet, Level, Process, Provider, SessionConfig};
+use corprof_diagnostics::{EventPipeSession, FullBuffer, KeywordSet, Level, Process, Provider, SessionConfig};
 
 use crate::exit::Outcome;
 use crate::signals;
@@ -57,6 +57,10 @@ pub struct Args {
     /// The highest memory use of the process for unread events, in MB
     #[arg(long, value_name = "MB", default_value_t = 64)]
     buffer_mb: u32,
+
+    /// Lose no event: threads of the application wait while the buffer is full (.NET 11; older runtimes drop events)
+    #[arg(long)]
+    no_loss: bool,
 }
 
 /// A named set.
@@ -130,8 +134,12 @@ const END: Duration = Duration::from_secs(60);
 pub fn run(args: &Args) -> Outcome {
     let stop = signals::stop_requests()?;
     let client = Process::open(args.pid)?.client();
-    let config = SessionConfig::new(providers(args)).with_buffer_mb(args.buffer_mb);
+    let full_buffer = if args.no_loss { FullBuffer::WaitIfPossible } else { FullBuffer::Drop };
+    let config = SessionConfig::new(providers(args)).with_buffer_mb(args.buffer_mb).with_full_buffer(full_buffer);
     let mut session = client.start_session(&config)?;
+    if args.no_loss && session.drops_events() {
+        eprintln!("corprof: the runtime is older than .NET 11: it drops events while its buffer is full");
+    }
     session.set_read_timeout(Some(POLL));
     let mut reader = Reader::new(session);
     let mut out = io::stdout().lock();

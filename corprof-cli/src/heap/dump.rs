@@ -7,7 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_diagnostics::events::Provider as EventProvider;
 use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
 use corprof_diagnostics::nettrace::{Event, Reader};
-use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig};
+use corprof_diagnostics::{
+    Client, EventPipeSession, FullBuffer, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig,
+};
 use corprof_heap::{GraphBuilder, HeapGraph};
 
 use super::cost::Cost;
@@ -97,6 +99,7 @@ impl Dump {
         };
         let config = SessionConfig::new([Provider::runtime(KeywordSet::HEAP_DUMP)])
             .with_buffer_mb(buffer_mb)
+            .with_full_buffer(FullBuffer::WaitIfPossible)
             .with_rundown(rundown);
         let begin = Instant::now();
         forget_types(client, timeout)?;

@@ -527,11 +527,11 @@ pub struct ContentionStart {
     ///
     /// From version 2 of the event on.
     pub lock_id: Option<u64>,
-    /// The object that is locked or waited for; 0 if there is none.
+    /// The object that is locked or waited for; 0 if there is none. On .NET 11, for a monitor, the `System.Threading.Lock` behind the object.
     ///
     /// From version 2 of the event on.
     pub associated_object_id: Option<u64>,
-    /// The system's number of the thread that holds the lock; 0 if nobody does any more.
+    /// The number of the thread that holds the lock; 0 if nobody does any more. On .NET 8 to 10 it is the system's, on .NET 11 the runtime's own ([`ThreadCreated::managed_thread_index`]).
     ///
     /// From version 2 of the event on.
     pub lock_owner_thread_id: Option<u64>,
@@ -587,7 +587,7 @@ impl<'a> RuntimeView<'a> for ContentionStop {
 pub struct ContentionLockCreated {
     /// The lock.
     pub lock_id: u64,
-    /// The object that is locked or waited for; 0 if there is none.
+    /// The object that is locked or waited for; 0 if there is none. On .NET 11, for a monitor, the `System.Threading.Lock` behind the object.
     pub associated_object_id: u64,
 }
 
@@ -633,6 +633,37 @@ impl<'a> RuntimeView<'a> for ExceptionThrown<'a> {
         let exception_hresult = cursor.u32()?;
         let exception_flags = cursor.u16()?;
         Ok(Self { exception_type, exception_message, exception_address, exception_hresult, exception_flags })
+    }
+}
+
+/// A thread has begun to run managed code.
+///
+/// The event `ThreadCreated`, number 85.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ThreadCreated {
+    /// The thread, by the number that profilers know it by.
+    pub thread_id: u64,
+    /// The application domain.
+    pub app_domain_id: u64,
+    /// The number that the runtime gives it: `Thread.ManagedThreadId`. It is used again after the thread's end.
+    pub managed_thread_index: u32,
+    /// The system's number of the thread.
+    pub os_thread_id: u32,
+}
+
+impl<'a> RuntimeView<'a> for ThreadCreated {
+    const EVENT: (Manifest, u32, u32) = (Manifest::Runtime, 85, 0);
+    const NAME: &'static str = "ThreadCreated";
+
+    #[inline]
+    fn read(cursor: &mut Cursor<'a>, _version: u32) -> Result<Self, Truncated> {
+        let thread_id = cursor.u64()?;
+        let app_domain_id = cursor.u64()?;
+        let _ = cursor.u32()?;
+        let managed_thread_index = cursor.u32()?;
+        let os_thread_id = cursor.u32()?;
+        Ok(Self { thread_id, app_domain_id, managed_thread_index, os_thread_id })
     }
 }
 
@@ -815,7 +846,7 @@ impl<'a> RuntimeView<'a> for ThreadPoolDequeue {
 pub struct WaitHandleWaitStart {
     /// What it blocks on.
     pub wait_source: WaitSource,
-    /// The object that is locked or waited for; 0 if there is none.
+    /// The object that is locked or waited for; 0 if there is none. On .NET 11, for a monitor, the `System.Threading.Lock` behind the object.
     pub associated_object_id: u64,
 }
 

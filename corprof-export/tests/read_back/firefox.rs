@@ -95,6 +95,39 @@ fn parts_of_milliseconds_add_up() {
     assert_eq!(sum, 12);
 }
 
+/// The category of each sample, which is that of its leaf.
+fn categories(file: &Value, thread: &Value) -> Vec<String> {
+    let names = file["meta"]["categories"].as_array().unwrap();
+    let name = |stack: &Value| {
+        let frame = index(&column(&thread["stackTable"], "frame")[index(stack).unwrap()]).unwrap();
+        let category = index(&column(&thread["frameTable"], "category")[frame]).unwrap();
+        names[category]["name"].as_str().unwrap().to_owned()
+    };
+    column(&thread["samples"], "stack").iter().map(name).collect()
+}
+
+#[test]
+fn a_thread_that_waits_does_so_whatever_its_leaf_is_called() {
+    use corprof_export::Frame;
+    let mut profile = Profile::new("waits", Unit::Samples);
+    let thread = profile.thread(1, "pool");
+    let root = profile.frame(Frame::native("[waits]"));
+    let worker = profile.frame(Frame::managed("System.Threading.PortableThreadPool.WorkerThreadStart()"));
+    let renamed = profile.frame(Frame::managed("System.Threading.NewInTheNextRelease.Park(int32)"));
+    let own = profile.frame(Frame::managed("Shop.Native.ReadCard()"));
+    let stacks = [vec![root, worker, renamed], vec![root, own], vec![root], vec![worker, renamed], vec![own]];
+    for frames in stacks {
+        let stack = profile.stack_root_first(frames);
+        profile.sample(thread, std::time::Duration::ZERO, stack, 1);
+        profile.sample(thread, std::time::Duration::ZERO, stack, 1);
+    }
+    let file = read(&profile);
+    let expected = ["Waits", "Waits", "Waits", "Framework", "User code"].map(|kind| [kind, kind]).concat();
+    assert_eq!(categories(&file, &file["threads"][0]), expected);
+    let names = samples(&file, &file["threads"][0]);
+    assert_eq!(names[1].0.last().unwrap(), "System.Threading.NewInTheNextRelease.Park(int32)");
+}
+
 #[test]
 fn empty_odd_and_deep_profiles_are_read() {
     assert_eq!(read(&Profile::new("none", Unit::Bytes))["threads"].as_array().unwrap().len(), 0);

@@ -60,7 +60,7 @@ impl<P: Profiler> Adapter<P> {
         let adapter = Self {
             vtable: Self::VTABLE,
             references: AtomicU32::new(1),
-            state: Arc::new(ProfilerState::new(P::NAME, P::NOTIFICATION_ONLY)),
+            state: Arc::new(ProfilerState::new(P::NAME, P::NOTIFICATION_ONLY, P::EVENTS)),
             info: OnceLock::new(),
             exception_pins: OnceLock::new(),
             profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),

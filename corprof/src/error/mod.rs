@@ -75,6 +75,18 @@ impl Error {
         Self { about: Some((subject, rule)), ..self }
     }
 
+    /// The error of a call about a loaded class. `CORPROF_E_DATAINCOMPLETE` means that the class has no metadata.
+    pub(crate) fn about_class(self) -> Self {
+        if self.code != corprof_sys::CORPROF_E_DATAINCOMPLETE {
+            return self;
+        }
+        self.about(
+            CLASS_WITHOUT_METADATA,
+            "the runtime has made this class for a method that it suspends itself (runtime async), as one of the \
+             `System.Runtime.CompilerServices.Continuation`s: it has no metadata of its own, and asking again does not help",
+        )
+    }
+
     /// `Ok` if the code says success, which includes `S_FALSE`.
     ///
     /// # Errors
@@ -110,6 +122,10 @@ impl Error {
     /// };
     /// ```
     pub fn kind(&self) -> ErrorKind {
+        // The code says "not yet", but there will never be an answer.
+        if self.about.is_some_and(|(subject, _)| subject == CLASS_WITHOUT_METADATA) {
+            return ErrorKind::WrongSubject;
+        }
         codes::meaning(self.code).map_or(ErrorKind::Other, |(kind, _)| kind)
     }
 
@@ -121,6 +137,9 @@ impl Error {
         codes::meaning(self.code).map(|(_, hint)| hint)
     }
 }
+
+/// The subject of calls about a class that the runtime has made, without metadata.
+const CLASS_WITHOUT_METADATA: &str = "class without metadata";
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -208,6 +227,18 @@ mod tests {
              the matching ...Finished callback"
         );
         assert_eq!(Error::new(HRESULT(-1), "X").to_string(), "X: HRESULT 0xFFFFFFFF");
+    }
+
+    #[test]
+    fn a_class_without_metadata_is_not_asked_about_again() {
+        let error = Error::new(sys::CORPROF_E_DATAINCOMPLETE, "GetClassIDInfo2").about_class();
+        assert_eq!(error.kind(), ErrorKind::WrongSubject);
+        assert!(error.to_string().starts_with("GetClassIDInfo2(class without metadata): CORPROF_E_DATAINCOMPLETE"));
+        assert!(error.to_string().ends_with("asking again does not help"), "{error}");
+        let array = Error::new(sys::CORPROF_E_CLASSID_IS_ARRAY, "GetClassIDInfo2");
+        assert_eq!(array.about_class(), array);
+        let module = Error::new(sys::CORPROF_E_DATAINCOMPLETE, "GetModuleInfo");
+        assert_eq!(module.kind(), ErrorKind::NotYet);
     }
 
     #[test]

@@ -116,10 +116,10 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."
     };
     (GetClassLayout) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: CORPROF_E_DATAINCOMPLETE on .NET 11 about classes without metadata: see GetClassIDInfo2.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetClassIDInfo2) => {
-        "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_CLASSID_IS_ARRAY`, `CORPROF_E_CLASSID_IS_COMPOSITE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
+        "\nCall class: **async**, allowed after attach, never starts a GC.\nNote: answers CORPROF_E_DATAINCOMPLETE on .NET 11 about the classes without metadata that it derives from System.Runtime.CompilerServices.Continuation for methods that it suspends (live: 31 in a web application), and about no other class that a callback has named (live, 8, 10 and 11).\n\n# Errors\n`CORPROF_E_CLASSID_IS_ARRAY`, `CORPROF_E_CLASSID_IS_COMPOSITE`, `CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
     };
     (GetCodeInfo2) => {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_FUNCTION_NOT_COMPILED`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`."
@@ -227,7 +227,7 @@ macro_rules! contract {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nUp to .NET 9: may start a GC.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
     };
     (GetReJITIDs) => {
-        "\nCall class: **sync**, allowed after attach, may start a GC.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
+        "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: up to .NET 10 the runtime lists 0, the body that the function was loaded with; .NET 11 leaves it out (live: none instead of 0, and 2 instead of 0 and 2), and corprof adds it.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`."
     };
     (GetILToNativeMapping2) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: the ReJITID is looked up and then not used: prefer GetNativeCodeStartAddresses with GetILToNativeMapping3.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`."

@@ -15,7 +15,8 @@ impl Info {
     #[doc = contract!(GetClassIDInfo2)]
     ///
     /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`: a
-    /// pointer or by-ref has no definition.
+    /// pointer or by-ref has no definition. `CORPROF_E_DATAINCOMPLETE`: the class has no metadata, as those that .NET 11 makes
+    /// for methods that it suspends itself (runtime async).
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
     #[inline]
@@ -25,12 +26,12 @@ impl Info {
             match self.runtime().ask_class_into(class, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
-                Err(code) => return Err(Error::new(code, CLASS_INFO)),
+                Err(code) => return Err(Error::new(code, CLASS_INFO).about_class()),
             }
         }
         self.class_info_slow(class).map_err(|code| match code {
             sys::COR_E_OBJECTDISPOSED => dead::<ClassId>(CLASS_INFO),
-            code => Error::new(code, CLASS_INFO),
+            code => Error::new(code, CLASS_INFO).about_class(),
         })
     }
 

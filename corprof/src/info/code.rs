@@ -346,7 +346,7 @@ impl InTriggers<'_> {
             // SAFETY: the function is pinned; the call writes the count and at most `room` ids.
             unsafe { info.GetReJITIDs(function.as_raw(), room, count, start) }
         })?;
-        Ok(ids.into_iter().map(ReJitId).collect())
+        Ok(with_first_body(ids))
     }
 
     /// The methods of `inliners`, a precompiled (ReadyToRun) module, into which `inlinee` was inlined.
@@ -388,9 +388,23 @@ impl InTriggers<'_> {
     }
 }
 
+/// The bodies that the runtime lists, preceded by the one that the function was loaded with: .NET 11 leaves it out.
+fn with_first_body(listed: Vec<usize>) -> Vec<ReJitId> {
+    let later = listed.into_iter().filter(|&id| id != 0);
+    std::iter::once(0).chain(later).map(ReJitId).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_body_is_listed_whether_the_runtime_lists_it_or_not() {
+        let first = vec![ReJitId(0)];
+        let both = vec![ReJitId(0), ReJitId(2)];
+        assert_eq!([vec![0], vec![]].map(with_first_body), [first.clone(), first]);
+        assert_eq!([vec![0, 2], vec![2]].map(with_first_body), [both.clone(), both]);
+    }
 
     #[test]
     fn special_offsets_are_told_apart() {

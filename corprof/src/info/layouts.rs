@@ -45,7 +45,8 @@ impl Info {
     /// The layout of `class`.
     #[doc = contract!(GetClassLayout)]
     ///
-    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or has been unloaded.
+    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or has been unloaded. `CORPROF_E_DATAINCOMPLETE`: it has
+    /// no metadata, as those that .NET 11 makes for methods that it suspends itself (runtime async).
     #[doc(alias = "GetClassLayout")]
     pub fn class_layout(&self, class: ClassId) -> Result<ClassLayout> {
         const CALL: &str = "GetClassLayout";
@@ -56,7 +57,8 @@ impl Info {
         let fields = read_blank_list(CALL, BLANK, |room, count, start| {
             // SAFETY: the call writes the size, the count, and at most `room` fields.
             unsafe { info.GetClassLayout(class.as_raw(), start, room, count, &mut size) }
-        })?;
+        })
+        .map_err(Error::about_class)?;
         let fields = fields
             .iter()
             .map(|field| FieldOffset { field: FieldDef::from_raw(field.ridOfField), offset: field.ulOffset });

@@ -34,7 +34,8 @@ use spelling::Spelling;
 /// [`csharp`](Self::csharp) spells the same names in C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types with a
 /// dot.
 ///
-/// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time.
+/// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time. The classes
+/// that .NET 11 makes for methods that it suspends itself have no metadata: they read `System.Runtime.CompilerServices.Continuation`.
 ///
 /// A known name costs well under 100 ns, and no allocation. Look up no name while threads are suspended: it takes a lock, and a
 /// name that is not known yet allocates.

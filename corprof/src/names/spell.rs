@@ -27,6 +27,8 @@ use crate::session::names::Named;
 const MAX_LEVELS: usize = 32;
 /// The class of global methods, for which metadata use nil as often as this name.
 const GLOBAL: &str = "<Module>";
+/// The class of what the runtime keeps of a method that it has suspended. It derives a class from this one for each layout.
+const CONTINUATION: &str = "System.Runtime.CompilerServices.Continuation";
 /// Enough for nearly every name.
 const USUAL_BYTES: usize = 256;
 const ELLIPSIS: &str = "\u{2026}";
@@ -175,8 +177,18 @@ impl<'s, S: Source> Speller<'s, S> {
                     Err(error) => self.unknown_id("class", class.as_raw(), &error),
                 }
             }
+            Err(error) if self.is_without_metadata(class, &error) => self.push(CONTINUATION),
             Err(error) => self.unknown_id("class", class.as_raw(), &error),
         }
+    }
+
+    /// Whether a class, about which the runtime has answered `error`, is loaded and yet has no metadata. The only such classes are
+    /// those that .NET 11 derives from [`CONTINUATION`], and its events give them that name.
+    ///
+    /// .NET 8, 10 and 11 know the definition of every other class that a callback names, and the runtime says of these classes as
+    /// well that they are not arrays.
+    fn is_without_metadata(&self, class: ClassId, error: &Error) -> bool {
+        error.code() == corprof_sys::CORPROF_E_DATAINCOMPLETE && self.source.array_class(class) == Ok(None)
     }
 
     fn defined_class(&mut self, info: &ClassInfo) {

@@ -118,6 +118,16 @@ fn classes_and_arrays() {
 }
 
 #[test]
+fn a_class_without_metadata_is_a_continuation_and_not_asked_about_again() {
+    let mut world = world();
+    world.bare.insert(class_id(0x70));
+    world.class(0x71, 4, &[0x70]);
+    assert_eq!(world.class_name(0x70), "System.Runtime.CompilerServices.Continuation");
+    assert_eq!(world.class_name(0x71), "N.Outer<System.Runtime.CompilerServices.Continuation>");
+    assert!(world.learnt.borrow().contains_key(&class_id(0x70)));
+}
+
+#[test]
 fn known_classes_are_not_asked_again() {
     let world = world();
     assert_eq!(world.class_name(0x50), "N.Outer<int32>+Inner<string>");

@@ -5,8 +5,8 @@ use std::sync::MutexGuard;
 use corprof_sys as sys;
 
 use super::Info;
-use crate::error::{Error, Result};
-use crate::event_mask::EventMask;
+use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
+use crate::event_mask::{Event, EventMask};
 use crate::lock::unpoisoned;
 
 impl Info {
@@ -43,11 +43,29 @@ impl Info {
         if mask.contains(EventMask::ENABLE_REJIT) {
             self.prevent_detach("SetEventMask2(COR_PRF_ENABLE_REJIT)");
         }
-        let set = self.put_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
+        let set = self.put_lightest_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
         if !mask.watches_dynamic_methods() {
             self.liveness().stop_watching_dynamic_methods();
         }
         set
+    }
+
+    /// Sets the mask, and has the runtime leave out what the profiler has no callback for, if it knows how.
+    ///
+    /// With `MONITOR_GC` a runtime counts the objects of each class before each collection, while all threads stand still, whoever
+    /// wants the counts. The flag that turns this off came with .NET 11. Older runtimes ignore it, and one that refuses it is
+    /// asked without it.
+    fn put_lightest_event_mask(&self, mask: EventMask) -> Result<()> {
+        let wants_counts = self.profiler().events.contains(Event::ObjectsAllocatedByClass);
+        let light = if wants_counts { mask } else { mask.without_class_counts() };
+        let is_allowed = EventMask::check(mask, light, self.phase(), self.profiler().is_notification_only).is_ok();
+        if light == mask || !is_allowed {
+            return self.put_event_mask(mask);
+        }
+        match self.put_event_mask(light) {
+            Err(error) if matches!(error.code(), E_INVALIDARG | E_FAIL) => self.put_event_mask(mask),
+            set => set,
+        }
     }
 
     fn put_event_mask(&self, mask: EventMask) -> Result<()> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use super::ending::Ending;
 use super::gate::Gate;
 use super::profiler_threads::ProfilerThreads;
+use crate::event_mask::EventSet;
 use crate::report;
 
 /// The profiler's part of a session. It exists before the first call to the runtime.
@@ -16,6 +17,8 @@ pub(crate) struct ProfilerState {
     name: &'static str,
     /// Whether the profiler is one of several that only observe.
     pub(crate) is_notification_only: bool,
+    /// The callbacks that it implements.
+    pub(crate) events: EventSet,
     /// The gate for callbacks and hooks.
     pub(crate) gate: Gate,
     profiler_threads: Arc<ProfilerThreads>,
@@ -35,9 +38,16 @@ pub(crate) enum PanicPlace<'a> {
 
 impl ProfilerState {
     /// The state of the profiler called `name`.
-    pub(crate) fn new(name: &'static str, is_notification_only: bool) -> Self {
-        let (gate, profiler_threads, ending) = (Gate::new(), ProfilerThreads::new(name), Ending::new());
-        Self { name, is_notification_only, gate, profiler_threads, ending, has_panicked: AtomicBool::new(false) }
+    pub(crate) fn new(name: &'static str, is_notification_only: bool, events: EventSet) -> Self {
+        Self {
+            name,
+            is_notification_only,
+            events,
+            gate: Gate::new(),
+            profiler_threads: ProfilerThreads::new(name),
+            ending: Ending::new(),
+            has_panicked: AtomicBool::new(false),
+        }
     }
 
     /// The threads that the profiler has made.
@@ -116,12 +126,12 @@ mod tests {
 
     #[test]
     fn a_panic_disables_the_profiler_and_stops_its_threads() {
-        let on_a_thread = ProfilerState::new("Test", false);
+        let on_a_thread = ProfilerState::new("Test", false, EventSet::EMPTY);
         on_a_thread.disable_after_panic(PanicPlace::ProfilerThread("first"));
         assert!(on_a_thread.gate.is_disabled() && on_a_thread.profiler_threads.has_panicked());
         assert!(on_a_thread.profiler_threads.is_stopping());
 
-        let in_a_method = ProfilerState::new("Test", false);
+        let in_a_method = ProfilerState::new("Test", false, EventSet::EMPTY);
         in_a_method.disable_after_panic(PanicPlace::Method("shutdown"));
         assert!(in_a_method.gate.is_disabled() && in_a_method.profiler_threads.is_stopping());
         assert!(!in_a_method.profiler_threads.has_panicked(), "no thread has panicked");

@@ -11,59 +11,13 @@ use windows_core::{GUID, HRESULT, IUnknown};
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, E_POINTER, S_FALSE, S_OK};
 use crate::event_mask::EventMask;
 use crate::generated::fake_info::InfoAnswers;
-use crate::metadata::Table;
 
 use super::com::{self, Face, ImportFace, InfoFace};
-use super::metadata::row;
-use super::out::{Answer, code, put, put_list, put_text};
+use super::contract::Release;
+use super::out::{code, put, put_list, put_text};
 use super::stacks;
-use super::world::{Class, Function, Object};
+use super::world::Function;
 use super::{enumerator, here};
-
-impl InfoFace {
-    fn class(&self, class: usize) -> Answer<Class> {
-        let found = self.runtime.world().classes.get(&class).cloned().ok_or(E_INVALIDARG)?;
-        if found.alive { Ok(found) } else { Err(sys::CORPROF_E_DATAINCOMPLETE) }
-    }
-
-    /// A class that has metadata.
-    fn plain_class(&self, class: usize) -> Answer<Class> {
-        let found = self.class(class)?;
-        if found.array.is_some() { Err(sys::CORPROF_E_CLASSID_IS_ARRAY) } else { Ok(found) }
-    }
-
-    fn function(&self, function: usize) -> Answer<Function> {
-        self.runtime.world().functions.get(&function).cloned().ok_or(E_INVALIDARG)
-    }
-
-    fn object(&self, address: usize) -> Answer<Object> {
-        self.runtime.world().object_at(address).copied().ok_or(E_INVALIDARG)
-    }
-
-    /// A module's base, path and assembly.
-    fn module(&self, module: usize) -> Answer<(usize, String, usize)> {
-        let world = self.runtime.world();
-        let found = world.modules.get(&module).ok_or(E_INVALIDARG)?;
-        match (found.alive, found.assembly) {
-            (true, assembly) => Ok((found.base, found.path.clone(), assembly)),
-            (false, 0) if world.assemblies.values().any(|one| one.module == module && !one.alive) => {
-                Err(sys::CORPROF_E_DATAINCOMPLETE)
-            }
-            _ => Err(E_INVALIDARG),
-        }
-    }
-
-    /// The class with this definition and these arguments, if it is loaded.
-    fn class_by_token(&self, module: usize, token: u32, args: &[usize]) -> Answer<usize> {
-        let world = self.runtime.world();
-        let home = world.modules.get(&module).ok_or(E_INVALIDARG)?;
-        row(&home.metadata.types, Table::TypeDef, token).ok_or(E_INVALIDARG)?;
-        match world.find_class(module, token, args, None) {
-            class if world.classes.get(&class).is_some_and(|class| class.alive) => Ok(class),
-            _ => Err(sys::CORPROF_E_DATAINCOMPLETE),
-        }
-    }
-}
 
 impl InfoAnswers for InfoFace {
     unsafe fn GetClassFromObject(&self, object: usize, class: *mut usize) -> HRESULT {
@@ -104,18 +58,16 @@ impl InfoAnswers for InfoFace {
     }
 
     unsafe fn GetClassIDInfo(&self, class: usize, module: *mut usize, token: *mut u32) -> HRESULT {
-        let Ok(found) = self.plain_class(class) else {
+        let found = match self.plain_class(class) {
+            Ok(found) => (found.module, found.token),
             // An array is none of its errors: it has no module and no token.
-            // SAFETY: the trait's promise.
-            return code(self.class(class).map(|_| unsafe {
-                put(module, 0);
-                put(token, 0);
-            }));
+            Err(sys::CORPROF_E_CLASSID_IS_ARRAY) => (0, 0),
+            Err(error) => return error,
         };
         // SAFETY: the trait's promise.
         unsafe {
-            put(module, found.module);
-            put(token, found.token);
+            put(module, found.0);
+            put(token, found.1);
         }
         S_OK
     }
@@ -233,6 +185,13 @@ impl InfoAnswers for InfoFace {
             put(start, std::ptr::without_provenance(range.start));
             put(size, range.len() as u32);
         }))
+    }
+
+    unsafe fn GetReJITIDs(&self, function: usize, room: u32, count: *mut u32, ids: *mut usize) -> HRESULT {
+        // No method has a body of a ReJIT request here.
+        let first: &[usize] = if self.runtime.release < Release(11, 0) { &[0] } else { &[] };
+        // SAFETY: the trait's promise.
+        code(self.function(function).map(|_| unsafe { put_list(first, room, count, ids) }))
     }
 
     unsafe fn GetFunctionFromIP(&self, ip: sys::LPCBYTE, function: *mut usize) -> HRESULT {

@@ -71,8 +71,10 @@ impl Builder {
         self
     }
 
-    /// Another release with the same version of the interface: .NET 10 has that of .NET 9. It selects the rules in the contract
-    /// table that depend on the release.
+    /// Another release with the same version of the interface: .NET 9, 10 and 11 have the same. It selects the rules in the contract
+    /// table that depend on the release. `release(11, 0)` is .NET 11: it reports the loads of arrays, makes classes without metadata
+    /// ([`FakeClr::load_continuation`]), holds a thrown exception by one handle, and lists no body of a method that was not
+    /// recompiled.
     pub fn release(mut self, major: u32, minor: u32) -> Self {
         self.release = Release(major, minor);
         self

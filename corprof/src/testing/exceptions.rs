@@ -3,7 +3,11 @@
 use crate::id::ClassId;
 
 use super::clr::{FakeClr, make};
+use super::contract::Release;
 use super::spec::{FakeObject, Frame};
+
+/// The release that holds a thrown exception by one handle less.
+const ONE_HANDLE: Release = Release(11, 0);
 
 impl FakeClr {
     /// Throws an exception of a class through the frames of a stack, beginning with the throwing frame, up to the first that
@@ -12,7 +16,7 @@ impl FakeClr {
     /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
     /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
     /// `ExceptionUnwindFunctionLeave`; in the catching frame, `ExceptionCatcherEnter` and `ExceptionCatcherLeave` replace the
-    /// end of the unwinding. As seen on .NET 8, two handles hold the exception meanwhile: `HandleCreated` before all
+    /// end of the unwinding. As seen on .NET 8, two handles hold the exception meanwhile, on .NET 11 one: `HandleCreated` before all
     /// other callbacks, `HandleDestroyed` after them.
     ///
     /// # Panics
@@ -20,8 +24,9 @@ impl FakeClr {
     #[track_caller]
     pub fn throw(&self, class: ClassId, frames: &[Frame]) -> FakeObject {
         let exception = self.allocate(class);
-        let handles = [(); 2].map(|()| self.runtime.world_mut().new_id());
-        for handle in handles {
+        let count = if self.runtime.release < ONE_HANDLE { 2 } else { 1 };
+        let handles: Vec<usize> = (0..count).map(|_| self.runtime.world_mut().new_id()).collect();
+        for &handle in &handles {
             self.create_handle(handle, exception);
         }
         make!(self, ExceptionThrown, |callback| callback.ExceptionThrown(self.address_of(exception)));

@@ -13,11 +13,14 @@ use crate::id::ClassId;
 use crate::lock::unpoisoned;
 
 use super::clr::{FakeClr, make, misuse};
-use super::contract::Standing;
+use super::contract::{Release, Standing};
 use super::here;
 use super::runtime::{Runtime, lock};
 use super::spec::FakeObject;
 use super::world::{Collected, Handle, LARGE, Object};
+
+/// The first release that leaves out the counts of objects by class if the event mask says so.
+const KNOWS_SKIP: Release = Release(11, 0);
 
 impl FakeClr {
     /// Allocates a small object: `ObjectAllocated`.
@@ -133,9 +136,12 @@ impl FakeClr {
             let mut world = self.runtime.world_mut();
             (world.heap.allocated.clone(), world.heap.compact())
         };
-        let (classes, counts): (Vec<usize>, Vec<u32>) = allocated.into_iter().unzip();
-        let (count, classes, counts) = (classes.len() as u32, classes.as_ptr(), counts.as_ptr());
-        make!(self, ObjectsAllocatedByClass, |callback| callback.ObjectsAllocatedByClass(count, classes, counts));
+        let is_skipped = self.event_mask().contains(EventMask::HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC);
+        if !is_skipped || self.runtime.release < KNOWS_SKIP {
+            let (classes, counts): (Vec<usize>, Vec<u32>) = allocated.into_iter().unzip();
+            let (count, classes, counts) = (classes.len() as u32, classes.as_ptr(), counts.as_ptr());
+            make!(self, ObjectsAllocatedByClass, |callback| callback.ObjectsAllocatedByClass(count, classes, counts));
+        }
         self.report_ranges(&collected);
         self.report_roots();
         self.report_references();

@@ -8,11 +8,15 @@ use crate::event_mask::Event;
 use crate::id::{AssemblyId, ClassId, ModuleId};
 
 use super::clr::{FakeClr, made, make, misuse};
+use super::contract::Release;
 use super::metadata::{Metadata, primitive};
 use super::runtime::lock;
 use super::spec::ClassSpec;
 use super::world::{Array, Assembly, Class, Module};
 use corprof_sys as sys;
+
+/// The release that reports the loads of arrays, and makes classes without metadata, as seen on .NET 11.
+const NET_11: Release = Release(11, 0);
 
 /// `S_OK`, as the status of a success.
 const OK: HRESULT = HRESULT(0);
@@ -83,10 +87,11 @@ impl FakeClr {
         drop(world);
         let parent = spec.parent.map_or(0, |parent| parent.as_raw());
         let module = module.as_raw();
-        self.introduce(Class { module, token, parent, type_args, array: None, alive: false })
+        self.introduce(Class { module, token, parent, type_args, array: None, is_bare: false, alive: false })
     }
 
-    /// Loads the class of arrays of these elements, with this many dimensions. No callback reports classes of arrays.
+    /// Loads the class of arrays of these elements, with this many dimensions. .NET 11 reports the load of such a class, but not its
+    /// unload; earlier releases report neither.
     ///
     /// # Panics
     /// If there is no such class.
@@ -101,14 +106,48 @@ impl FakeClr {
         let array = Some(Array { element_type, element: element.as_raw(), rank });
         let module = of.module;
         drop(world);
-        self.introduce(Class { module, token: 0, parent: 0, type_args: Vec::new(), array, alive: false })
+        self.introduce(Class {
+            module,
+            token: 0,
+            parent: 0,
+            type_args: Vec::new(),
+            array,
+            is_bare: false,
+            alive: false,
+        })
+    }
+
+    /// Loads a class without metadata, as .NET 11 makes them for methods that it suspends itself (runtime async). A name that corprof
+    /// spells is `System.Runtime.CompilerServices.Continuation`.
+    ///
+    /// # Panics
+    /// If the [release](super::Builder::release) is older than .NET 11, or there is no such module.
+    #[track_caller]
+    pub fn load_continuation(&self, module: ModuleId) -> ClassId {
+        if self.runtime.release < NET_11 {
+            misuse(format_args!("a class without metadata needs .NET 11: `FakeClr::builder().release(11, 0)`"));
+        }
+        let module = module.as_raw();
+        if !self.runtime.world().modules.get(&module).is_some_and(|module| module.alive) {
+            misuse(format_args!("module {module:#x} is not loaded"));
+        }
+        self.introduce(Class {
+            module,
+            token: 0,
+            parent: 0,
+            type_args: Vec::new(),
+            array: None,
+            is_bare: true,
+            alive: false,
+        })
     }
 
     fn introduce(&self, class: Class) -> ClassId {
         self.current_thread();
-        let is_array = class.array.is_some();
+        let is_told = class.array.is_none() || self.runtime.release >= NET_11;
         let mut world = self.runtime.world_mut();
-        let known = world.find_class(class.module, class.token, &class.type_args, class.array);
+        let known =
+            if class.is_bare { 0 } else { world.find_class(class.module, class.token, &class.type_args, class.array) };
         if let Some(known) = ClassId::from_raw(known) {
             drop(world);
             self.await_class(known.as_raw());
@@ -118,13 +157,13 @@ impl FakeClr {
         // Two threads must not both load it: it can be found from here on, though no call about it works yet.
         world.classes.insert(raw, class);
         drop(world);
-        if !is_array {
+        if is_told {
             make!(self, ClassLoadStarted, |callback| callback.ClassLoadStarted(raw));
         }
         if let Some(class) = self.runtime.world_mut().classes.get_mut(&raw) {
             class.alive = true;
         }
-        if !is_array {
+        if is_told {
             make!(self, ClassLoadFinished, |callback| callback.ClassLoadFinished(raw, OK));
         }
         made(ClassId::from_raw(raw))

@@ -55,6 +55,7 @@ mod heap;
 mod here;
 mod import;
 mod loads;
+mod lookups;
 mod metadata;
 mod out;
 mod runtime;
@@ -64,6 +65,8 @@ pub mod suspension;
 mod threads;
 mod world;
 
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub use crate::walk::strategy::signals::{CallerPosition, SignalStack, SignalStep};
 pub use builder::Builder;
 pub use clr::FakeClr;
 pub use spec::{ClassSpec, FakeObject, Frame, FunctionSpec, Param};

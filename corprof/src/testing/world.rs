@@ -50,6 +50,8 @@ pub(crate) struct Class {
     pub(crate) parent: usize,
     pub(crate) type_args: Vec<usize>,
     pub(crate) array: Option<Array>,
+    /// Whether it has no metadata, as those have that the runtime makes for methods that it suspends.
+    pub(crate) is_bare: bool,
     pub(crate) alive: bool,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use corprof::args::{ClassCounts, MovedRange, MovedRanges, Roots, SurvivingRange, SurvivingRanges};
+use corprof::error::E_INVALIDARG;
 use corprof::event_mask::Event;
 use corprof::prelude::*;
 use corprof::sys;
@@ -177,4 +178,41 @@ fn the_heap_is_walked_where_a_suspension_may_begin() {
     clr.core_class("System.Object");
     let walks = clr.profiler::<Walker>().unwrap().0.lock().unwrap();
     assert!(matches!(walks[..], [Err(lacking)] if lacking.to_string().contains(".NET 9")));
+}
+
+/// Follows objects, and counts none.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0044", no_export)]
+struct Follower;
+
+#[callbacks]
+impl Callbacks for Follower {
+    fn surviving_references2(&self, _cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {}
+}
+
+#[test]
+fn the_runtime_counts_the_objects_of_classes_only_for_a_profiler_that_wants_the_counts() {
+    let skip = EventMask::HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC;
+    let mask = |clr: FakeClr| clr.event_mask() & (EventMask::MONITOR_GC | skip);
+    assert_eq!(mask(FakeClr::load::<Follower>().unwrap()), EventMask::MONITOR_GC | skip);
+    assert_eq!(mask(FakeClr::load::<Tracker>().unwrap()), EventMask::MONITOR_GC);
+    // A runtime that refuses the flag.
+    let old = FakeClr::builder().fail_next("SetEventMask2", E_INVALIDARG).load::<Follower>();
+    assert_eq!(mask(old.unwrap()), EventMask::MONITOR_GC);
+    // The flag is not among those that an attached profiler may set.
+    let attached = FakeClr::builder().attach(&[]).load::<LateFollower>().unwrap();
+    assert_eq!(mask(attached), EventMask::MONITOR_GC);
+}
+
+/// The same, attached.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0045", no_export)]
+struct LateFollower;
+
+#[callbacks]
+impl Callbacks for LateFollower {
+    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+        Ok(())
+    }
+    fn surviving_references2(&self, _cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {}
 }

@@ -9,6 +9,7 @@ mod exceptions;
 mod lifecycle;
 mod names;
 mod refusals;
+mod releases;
 mod sampling;
 mod sequences;
 mod threads;

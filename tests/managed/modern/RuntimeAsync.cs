@@ -4,7 +4,9 @@
 // Awaits of all kinds, in methods that the runtime itself suspends. On .NET 10 they run with DOTNET_RuntimeAsync=1 only. Results
 // of every kind come back from them, beside the continuation of a method that has been suspended.
 //
-//     RuntimeAsync [ROUNDS = 20]
+//     RuntimeAsync [ROUNDS = 20] [hold]
+//
+// With `hold` a hundred methods are suspended when it says `ready`, until there is a line of input.
 using System;
 using System.Collections.Generic;
 using System.Threading.Tasks;
@@ -41,6 +43,8 @@ static class RuntimeAsync
         return sum;
     }
 
+    static async Task<int> Held(Task gate, int[] kept) { await gate; return kept.Length; }
+
     static async Task<int> Main(string[] args) {
         int rounds = args.Length > 0 ? int.Parse(args[0]) : 20;
         long sum = 0;
@@ -48,6 +52,15 @@ static class RuntimeAsync
         var all = new Task<long>[4];
         for (int t = 0; t < 4; t++) all[t] = Task.Run(async () => { long s = 0; for (int i = 0; i < rounds; i++) s += await Round(i); return s; });
         foreach (var s in await Task.WhenAll(all)) sum += s;
+        if (args.Length > 1) {
+            var gate = new TaskCompletionSource();
+            var held = new Task<int>[100];
+            for (int i = 0; i < held.Length; i++) held[i] = Held(gate.Task, new int[i]);
+            Console.WriteLine("ready");
+            Console.ReadLine();
+            gate.SetResult();
+            foreach (var length in await Task.WhenAll(held)) sum += length;
+        }
         Console.WriteLine($"sum {sum}");
         return 0;
     }

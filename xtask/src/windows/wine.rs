@@ -118,7 +118,7 @@ impl Wine {
     /// The runtime cannot throw under older Wines without the fix in `bcryptprimitives.c`. Profilers load that library. Without
     /// a profiler, the runtime is made to load the library as one; it finds that it is none and goes on.
     #[must_use]
-    pub fn without_profiler(&self) -> [(&'static str, OsString); 3] {
+    pub fn without_profiler(&self) -> [(&'static str, OsString); 6] {
         let nobody = "{00000000-0000-0000-0000-000000000001}";
         profiler_environment(nobody, format!(r"C:\windows\system32\{SHIM}").into())
     }

@@ -1,7 +1,7 @@
 //! The made-up world: one module, with its classes and functions.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use corprof_sys as sys;
@@ -46,6 +46,8 @@ pub(super) struct World {
     pub(super) dynamic: HashMap<FunctionId, String>,
     pub(super) classes: HashMap<ClassId, ClassInfo>,
     pub(super) arrays: HashMap<ClassId, ArrayClass>,
+    /// Classes that are loaded and have no metadata.
+    pub(super) bare: HashSet<ClassId>,
     pub(super) methods: HashMap<MethodDef, MethodProps>,
     pub(super) types: HashMap<TypeDef, TypeDefProps>,
     pub(super) enclosing: HashMap<TypeDef, TypeDef>,
@@ -137,7 +139,11 @@ impl Source for World {
         self.find(&self.classes, class)
     }
     fn array_class(&self, class: ClassId) -> Result<Option<ArrayClass>> {
-        Ok(self.find(&self.arrays, class).ok())
+        let is_loaded = self.classes.contains_key(&class) || self.bare.contains(&class);
+        match self.find(&self.arrays, class) {
+            Err(_) if is_loaded => Ok(None),
+            array => array.map(Some),
+        }
     }
     fn method<R>(&self, _: ModuleId, method: MethodDef, read: impl FnOnce(TypeDef, &Units, &[u8]) -> R) -> Result<R> {
         let props = self.find(&self.methods, method)?;

@@ -4,13 +4,16 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::context::InTriggers;
 use crate::id::FunctionId;
+use crate::info::CodeRange;
 use crate::profiler_thread::ProfilerThread;
 use crate::system;
 use crate::system::signals::RawSample;
 
 use super::natives::Natives;
-use super::shape::{BYTES, Partial, Shape, frame_size};
+use super::replaced::Beginning;
+use super::shape::{BYTES, Shape, frame_size};
 use super::unwind::{Code, Codes, Place};
 
 /// How long a record of code is trusted: when code is freed, other code may take its place.
@@ -18,6 +21,9 @@ const TRUST: Duration = Duration::from_secs(2);
 
 /// How many bytes are read from an instruction on.
 const NEXT: usize = 32;
+
+/// How many bytes are read of code that continues a loop, to find its end.
+const ALL_BYTES: usize = 64 * 1024;
 
 /// Code that has been looked up.
 #[derive(Default)]
@@ -44,7 +50,7 @@ struct Range {
 pub(super) struct Asking<'a, 'i> {
     pub(super) known: &'a mut KnownCode,
     pub(super) natives: &'a RefCell<Natives>,
-    pub(super) cx: &'a mut ProfilerThread<'i>,
+    pub(super) cx: &'a mut InTriggers<'i>,
 }
 
 impl KnownCode {
@@ -64,27 +70,70 @@ impl KnownCode {
         (address < range.end).then_some((start, range))
     }
 
+    /// The known code at an address.
+    #[cfg(feature = "testing")]
+    pub(super) fn code(&self, address: usize) -> Option<Code> {
+        self.range(address).map(|(_, range)| range.code())
+    }
+
+    /// The shape of a known function's frame at `ip`, if it is not made yet or already gone there.
+    pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
+        if cfg!(not(target_arch = "x86_64")) {
+            return None;
+        }
+        let (start, range) = self.range(ip)?;
+        let offset = ip - start;
+        let read_now;
+        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
+            Some(known) => known,
+            None => {
+                read_now = read(ip, NEXT.min(range.end - ip));
+                &read_now
+            }
+        };
+        Shape::incomplete(&range.bytes, range.end - start, offset, next)
+    }
+
     /// Records the code of the function at an address.
-    fn note(&mut self, cx: &mut ProfilerThread<'_>, address: usize) -> Code {
+    fn note(&mut self, cx: &mut InTriggers<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };
         let function = version.function;
-        for code in cx.native_code(version).unwrap_or_default() {
-            let mut is_first = true;
-            let mut shape = Shape::default();
-            for range in cx.native_code_ranges(code).unwrap_or_default() {
+        let codes = cx.native_code(version).unwrap_or_default();
+        let codes: Vec<_> =
+            codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
+        let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| frame_size(bytes)).collect();
+        for (ranges, mut bytes) in codes {
+            let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
+            for range in ranges {
                 // A second part of a function uses the frame that the first has made.
-                let bytes =
-                    if std::mem::take(&mut is_first) { read(range.start, BYTES.min(range.size)) } else { Vec::new() };
-                // Instructions of arm64 are not decoded: the frame chain has to suffice there.
-                if cfg!(target_arch = "x86_64") && !bytes.is_empty() {
-                    shape = Shape::of(&bytes);
-                }
+                let bytes = std::mem::take(&mut bytes);
                 self.ranges.insert(range.start, Range { end: range.start + range.size, function, shape, bytes });
             }
         }
         self.range(address).map_or(Code { function: Some(function), ..Code::default() }, |(_, range)| range.code())
+    }
+}
+
+/// The ranges of a function's code, with the first bytes of the first one.
+fn with_bytes(ranges: Vec<CodeRange>) -> (Vec<CodeRange>, Vec<u8>) {
+    let bytes = ranges.first().map(|first| read(first.start, BYTES.min(first.size)));
+    (ranges, bytes.unwrap_or_default())
+}
+
+/// The shape of a function, given its first range and the first bytes of it.
+fn shape(first: &CodeRange, bytes: &[u8], originals: &[usize]) -> Shape {
+    // Instructions of arm64 are not decoded: the frame chain has to suffice there.
+    if cfg!(not(target_arch = "x86_64")) || bytes.is_empty() {
+        return Shape::default();
+    }
+    match Beginning::of(bytes) {
+        Some(beginning) => {
+            let all = read(first.start, ALL_BYTES.min(first.size));
+            Shape::Replaced { size: beginning.size(&all, originals) }
+        }
+        None => Shape::of(bytes),
     }
 }
 
@@ -118,26 +167,8 @@ impl Codes for Asking<'_, '_> {
         code
     }
 
-    fn partial(&mut self, ip: usize) -> Option<Partial> {
-        if cfg!(not(target_arch = "x86_64")) {
-            return None;
-        }
-        let (start, range) = self.known.range(ip)?;
-        let offset = ip - start;
-        let read_now;
-        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
-            Some(known) => known,
-            None => {
-                read_now = read(ip, NEXT.min(range.end - ip));
-                &read_now
-            }
-        };
-        range.shape.partial(&range.bytes, offset, next)
-    }
-
-    fn frame_size(&mut self, address: usize) -> Option<usize> {
-        self.at(address).function?;
-        frame_size(&self.known.range(address)?.1.bytes)
+    fn incomplete(&mut self, ip: usize) -> Option<Shape> {
+        self.known.incomplete(ip)
     }
 
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
