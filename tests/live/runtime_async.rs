@@ -72,6 +72,76 @@ fn slow_hooks_leave_methods_alone_that_are_suspended() -> Result<()> {
     Ok(())
 }
 
+/// The begins and ends of the program's own methods that are no state machines, in the order of the alphabet.
+fn traced(outcome: &Outcome, program: &str) -> Vec<String> {
+    let own = format!("{program}.");
+    let is_known = |line: &&str| line.starts_with(&own) && !line.contains("Main>") && !line.contains(".Main");
+    let shown = |line: &str| match line.split_once(" returns ") {
+        Some((method, _)) => format!("{method} returns"),
+        // What an instantiation receives is not read by inserted code.
+        None => line.split('<').next().unwrap_or_default().to_owned(),
+    };
+    let mut lines: Vec<_> = outcome.stderr.lines().filter(is_known).map(shown).collect();
+    lines.sort();
+    lines
+}
+
+fn trace(runtime: &Runtime, program: &str, by: &str) -> Result<Outcome> {
+    let run = Run::new(runtime, program).env(SWITCH.0, SWITCH.1).profiler("trace_values").env("TRACE_VALUES_BY", by);
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    Ok(outcome)
+}
+
+#[test]
+fn values_of_methods_that_return_tasks_are_told_in_every_program() -> Result<()> {
+    const PROGRAM: &str = "TaskValues";
+    const EXPECTED: [&str; 14] = [
+        "AsyncAfter returns",
+        "AsyncAfter(4)",
+        "AsyncBefore returns",
+        "AsyncBefore(2)",
+        "Generic",
+        "Generic",
+        "PlainAfter returns",
+        "PlainAfter(3)",
+        "PlainBefore returns",
+        "PlainBefore(1)",
+        "Sync returns",
+        "Sync(6, \"hello\")",
+        "ValueAfter returns",
+        "ValueAfter(5)",
+    ];
+    for runtime in Runtime::all_for_modern(PROGRAM)? {
+        for by in ["runtime", "il"] {
+            let outcome = trace(&runtime, PROGRAM, by)?;
+            let mut told = traced(&outcome, PROGRAM);
+            // The ends of generic methods have the names of their instantiations.
+            told.retain(|line| !(line.contains("Generic<") && line.ends_with(" returns")));
+            let expected: Vec<_> = EXPECTED.iter().map(|method| format!("{PROGRAM}.{method}")).collect();
+            ensure!(told == expected, "{told:#?} by {by} on {}: {outcome}", runtime.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn forms_of_methods_for_suspended_callers_are_left_out_by_name() -> Result<()> {
+    const PROGRAM: &str = "TaskForms";
+    for runtime in Runtime::all_for_modern(PROGRAM)? {
+        let outcome = trace(&runtime, PROGRAM, "runtime")?;
+        ensure!(outcome.stdout.contains("sum 261"), "{outcome}");
+        let calls = outcome.stderr.lines().filter(|line| *line == "TaskForms.Slow(12)").count();
+        ensure!(calls == 3, "{calls} calls by the form that returns the task: {outcome}");
+        for reason in ["form for runtime-async callers", "the runtime itself suspends it"] {
+            let told = outcome.stderr.lines().find(|line| line.contains(reason));
+            let count = told.and_then(|line| line.strip_prefix("trace_values: ")?.split(' ').next()?.parse().ok());
+            ensure!(count.is_some_and(|count: u32| count >= 4), "{reason}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
     for runtime in runtimes()? {

@@ -5,7 +5,7 @@
 //! here, which goes through [`Installed::run`].
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corprof_il::verify::IlError;
@@ -13,6 +13,7 @@ use corprof_il::verify::IlError;
 use super::either::{EitherHooks, Fast, Slow};
 use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
+use super::left_out::{LeftOut, Reasons};
 use super::stubs::OURS;
 use super::{FunctionHooks, Hook, HookValues, ValueHooks, fitness};
 use crate::context::{InAttach, InInitialize, InTriggers};
@@ -52,21 +53,9 @@ pub struct InsertedHooks(Arc<Mutex<Books>>);
 struct Books {
     hooked: usize,
     precompiled: usize,
-    left_out: BTreeMap<String, (usize, FunctionId)>,
+    left_out: Reasons,
     /// The methods that were compiled before the profiler attached.
     rewrites: Vec<(FunctionId, Rewrite)>,
-}
-
-/// Methods that were selected, and have no hooks for one reason.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct LeftOut {
-    /// The reason.
-    pub reason: String,
-    /// How many there are.
-    pub count: usize,
-    /// One of them. It may be gone.
-    pub example: FunctionId,
 }
 
 impl InsertedHooks {
@@ -98,9 +87,9 @@ impl InsertedHooks {
                 Outcome::Failed(error, _) => error.to_string(),
                 _ => continue,
             };
-            all.entry(reason).or_insert((0, *function)).0 += 1;
+            all.add(reason, *function);
         }
-        all.iter().map(|(reason, &(count, example))| LeftOut { reason: reason.clone(), count, example }).collect()
+        all.list()
     }
 
     /// How many methods are to have hooks when they are called next: nobody has called them since the profiler attached.
@@ -110,7 +99,7 @@ impl InsertedHooks {
     }
 
     fn leave_out(&self, function: FunctionId, reason: String) {
-        self.books().left_out.entry(reason).or_insert((0, function)).0 += 1;
+        self.books().left_out.add(reason, function);
     }
 }
 

@@ -20,7 +20,7 @@ use windows_core::BOOL;
 use super::either::EitherHooks;
 use super::stubs::{OURS, TAGS, Target};
 use super::threads::{CallThreadState, State, Threads};
-use super::{Hook, InHook, clock, fitness, signature};
+use super::{Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
@@ -45,6 +45,8 @@ pub(crate) struct Installed<H: EitherHooks> {
     /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
     slow_path: fitness::SlowPath,
+    /// What became of the functions that were selected, for hooks that receive values.
+    told: HookedFunctions,
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
@@ -105,6 +107,7 @@ impl<H: EitherHooks> Installed<H> {
             threads: Threads::default(),
             string_layout,
             slow_path: fitness::SlowPath::default(),
+            told: HookedFunctions::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
             is_inserted,
@@ -120,6 +123,11 @@ impl<H: EitherHooks> Installed<H> {
     /// The runtime.
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// What became of the functions that were selected.
+    pub(super) fn told(&self) -> &HookedFunctions {
+        &self.told
     }
 
     /// The layout of strings.
@@ -228,10 +236,16 @@ impl<H: EitherHooks> Installed<H> {
                 Hook::Yes(data) if H::VALUES.is_empty() => {
                     Some((data, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::Yes(data) => {
-                    let is_fit = hooks.slow_path.is_fit(&cx, function);
-                    is_fit.then(|| (data, OURS, Lookup::new(&mut cx).plan(function)))
-                }
+                Hook::Yes(data) => match hooks.slow_path.check(&mut cx, function) {
+                    Ok(()) => {
+                        hooks.told.note_hooked();
+                        Some((data, OURS, Lookup::new(&mut cx).plan(function)))
+                    }
+                    Err(why) => {
+                        hooks.told.leave_out(function, why.to_string());
+                        None
+                    }
+                },
                 Hook::No => None,
             };
             let (data, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;

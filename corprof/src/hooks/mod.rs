@@ -84,6 +84,7 @@ mod inserted;
 mod inserted_calls;
 mod install;
 mod installed;
+mod left_out;
 mod signature;
 mod slow;
 mod stubs;
@@ -102,8 +103,9 @@ use crate::id::FunctionId;
 
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
-pub use inserted::{InsertedHooks, LeftOut, Precompiled};
+pub use inserted::{InsertedHooks, Precompiled};
 use installed::Installed;
+pub use left_out::{HookedFunctions, LeftOut};
 pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
 
