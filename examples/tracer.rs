@@ -80,6 +80,7 @@ impl FunctionHooks for Hooks {
     type Function = &'static str;
     type Thread = CallWriter<&'static str>;
     const UNWINDS: bool = true;
+    const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function).to_string();
@@ -101,6 +102,10 @@ impl FunctionHooks for Hooks {
 
     fn unwound(&self, calls: &mut CallWriter<&'static str>, boundary: StackBoundary) {
         calls.unwound(boundary);
+    }
+
+    fn suspended(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, _name: &&'static str) {
+        calls.suspended(cx);
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use corprof_sys as sys;
 
+use super::suspensions::Form;
 use crate::context::{InCallback, InTriggers};
 use crate::error::{Error, Result};
 use crate::id::FunctionId;
@@ -44,6 +45,16 @@ impl SlowPath {
     /// The runtime may compile functions without asking the profiler: assumes that one of them is runtime-async.
     pub(super) fn note_unasked(&self) {
         self.has_suspended.store(true, Relaxed);
+    }
+
+    /// Which of a method's forms a function is.
+    pub(super) fn form(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Form {
+        let Ok((metadata, method)) = self::method(cx, function) else { return Form::Ordinary };
+        let is_suspended = is_suspended_by_the_runtime(&method);
+        let may_have_two =
+            is_suspended || self.has_suspended.load(Relaxed) && returns_a_task(&metadata, &method).unwrap_or_default();
+        drop(metadata);
+        if may_have_two { Form::of(cx, function, is_suspended) } else { Form::Ordinary }
     }
 
     /// Whether a function can have slow hooks; if in doubt, a reason why not.
@@ -104,7 +115,11 @@ pub(super) enum Unfit {
 /// Whether a function is what its token and type arguments stand for: of a method that returns a task this is the form that
 /// returns the task, and the form for runtime-async callers has an identifier of its own (.NET 10 and 11, live test
 /// `runtime_async::values_of_methods_that_return_tasks_are_told_in_every_program`).
-fn is_named_by_its_token(cx: &mut InTriggers<'_>, function: FunctionId, info: &FunctionInfo) -> Result<bool> {
+pub(super) fn is_named_by_its_token(
+    cx: &mut InTriggers<'_>,
+    function: FunctionId,
+    info: &FunctionInfo,
+) -> Result<bool> {
     let named = match cx.function_from_token(info.module, info.token) {
         Err(error) if error.code() == sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED => {
             let Some(class) = info.class else { return Ok(false) };

@@ -15,6 +15,7 @@ use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
 use super::left_out::{LeftOut, Reasons};
 use super::stubs::OURS;
+use super::suspensions::Role;
 use super::{FunctionHooks, Hook, HookValues, ValueHooks, fitness};
 use crate::context::{InAttach, InInitialize, InTriggers};
 use crate::edit::{EditError, HookCalls, MethodEdit};
@@ -365,7 +366,7 @@ impl<H: EitherHooks> Inserted<H> {
             Ok(info) if !H::VALUES.is_empty() => Lookup::new(cx).plan_of_method(info.module, info.token, types),
             _ => Plan::default(),
         };
-        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan };
+        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, role: Role::Function(data), plan };
         let record: *const Record<H> = Box::leak(Box::new(record));
         Some(calls::<H>(record.expose_provenance() | OURS))
     }

@@ -19,6 +19,7 @@ use windows_core::BOOL;
 
 use super::either::EitherHooks;
 use super::stubs::{OURS, TAGS, Target};
+use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
 use super::{Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InInitialize, InTriggers};
@@ -45,6 +46,8 @@ pub(crate) struct Installed<H: EitherHooks> {
     /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
     slow_path: fitness::SlowPath,
+    /// The functions that may be suspended.
+    suspendables: Suspendables<H>,
     /// What became of the functions that were selected, for hooks that receive values.
     told: HookedFunctions,
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
@@ -70,7 +73,7 @@ pub(super) struct Record<H: EitherHooks> {
     pub(super) tag: Tag,
     pub(super) hooks: &'static Installed<H>,
     pub(super) function: FunctionId,
-    pub(super) data: H::Function,
+    pub(super) role: Role<H::Function>,
     /// The places of its values; empty for hooks without values.
     pub(super) plan: Plan,
 }
@@ -107,6 +110,7 @@ impl<H: EitherHooks> Installed<H> {
             threads: Threads::default(),
             string_layout,
             slow_path: fitness::SlowPath::default(),
+            suspendables: Suspendables::default(),
             told: HookedFunctions::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
@@ -123,6 +127,11 @@ impl<H: EitherHooks> Installed<H> {
     /// The runtime.
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// The functions that may be suspended.
+    pub(super) fn suspendables(&self) -> &Suspendables<H> {
+        &self.suspendables
     }
 
     /// What became of the functions that were selected.
@@ -224,33 +233,54 @@ impl<H: EitherHooks> Installed<H> {
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             // The metadata is let go of again before `select`.
-            let method = match fitness::method(&cx, function) {
-                Ok((metadata, method)) if is_of_the_runtime(&metadata, &method) => return None,
-                Ok((_, method)) => Some(method),
-                Err(_) => None,
+            let (method, is_marker) = match fitness::method(&cx, function) {
+                Ok((metadata, method)) => {
+                    let is_marker = tells_suspensions::<H>() && is_called_at_suspensions(&metadata, &method);
+                    if !is_marker && is_of_the_runtime(&metadata, &method) {
+                        return None;
+                    }
+                    (Some(method), is_marker)
+                }
+                Err(_) => (None, false),
             };
-            if !H::VALUES.is_empty() {
+            if !H::VALUES.is_empty() || H::SUSPENDS {
                 hooks.slow_path.note(&cx, function);
+            }
+            let form = if H::SUSPENDS { hooks.slow_path.form(&mut cx, function) } else { Form::Ordinary };
+            if form == Form::Wrapper {
+                return None;
             }
             let select = || match hooks.user().select(&mut cx, function) {
                 Hook::Yes(data) if H::VALUES.is_empty() => {
-                    Some((data, signature::tags(method.as_ref()), Plan::default()))
+                    let role = match form {
+                        _ if is_marker => Role::AtSuspensions(Some(data)),
+                        Form::Suspendable if KNOWS_CALLERS => Role::Suspendable(data, Callers::default()),
+                        _ => Role::Function(data),
+                    };
+                    Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
                 Hook::Yes(data) => match hooks.slow_path.check(&mut cx, function) {
                     Ok(()) => {
                         hooks.told.note_hooked();
-                        Some((data, OURS, Lookup::new(&mut cx).plan(function)))
+                        Some((Role::Function(data), OURS, Lookup::new(&mut cx).plan(function)))
                     }
                     Err(why) => {
                         hooks.told.leave_out(function, why.to_string());
                         None
                     }
                 },
+                Hook::No if is_marker => {
+                    Some((Role::AtSuspensions(None), signature::tags(method.as_ref()), Plan::default()))
+                }
                 Hook::No => None,
             };
-            let (data, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
-            let record: *const Record<H> =
-                Box::leak(Box::new(Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan }));
+            let (role, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
+            let record: &'static Record<H> =
+                Box::leak(Box::new(Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, role, plan }));
+            if matches!(record.role, Role::Suspendable(..)) {
+                hooks.suspendables.note(record);
+            }
+            let record = std::ptr::from_ref(record);
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
@@ -259,9 +289,14 @@ impl<H: EitherHooks> Installed<H> {
     }
 }
 
+/// Whether these hooks are told of suspensions.
+const fn tells_suspensions<H: EitherHooks>() -> bool {
+    H::SUSPENDS && KNOWS_CALLERS
+}
+
 impl<H: EitherHooks> Record<H> {
     #[inline(always)]
-    fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
+    pub(super) fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
         // SAFETY: the stubs lead here from the hook of this record's function.
         unsafe { InHook::new(&self.hooks.info, self.function, stack_pointer, begun) }
     }
@@ -269,8 +304,9 @@ impl<H: EitherHooks> Record<H> {
 
 impl<H: EitherHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
-        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, &record.data);
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| match &record.role {
+            Role::Function(data) => record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, data),
+            _ => record.enter_rare(stack_pointer, thread, begun),
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "enter", user) };
@@ -278,7 +314,9 @@ impl<H: EitherHooks> Target for Installed<H> {
 
     extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
         let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, &record.data);
+            if let Some(data) = record.role.data() {
+                record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, data);
+            }
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "leave", user) };
@@ -286,7 +324,9 @@ impl<H: EitherHooks> Target for Installed<H> {
 
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize) {
         let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().tailcall(&record.cx(stack_pointer, begun), thread, &record.data);
+            if let Some(data) = record.role.data() {
+                record.hooks.user().tailcall(&record.cx(stack_pointer, begun), thread, data);
+            }
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "tailcall", user) };

@@ -88,6 +88,7 @@ mod left_out;
 mod signature;
 mod slow;
 mod stubs;
+mod suspensions;
 mod threads;
 mod unwind;
 mod value_hooks;
@@ -110,6 +111,10 @@ pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
 
 pub use crate::values;
+
+/// Whether the runtime's own hooks tell of [suspensions](FunctionHooks::suspended): on x86-64. On other processors it is not known
+/// where a function returns to.
+pub const TELLS_SUSPENSIONS: bool = suspensions::KNOWS_CALLERS;
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime does not call a kind that is left out, which is cheaper than a hook that does nothing.
@@ -159,6 +164,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
+    /// Whether [`suspended`](Self::suspended) and [`resumed`](Self::resumed) are called.
+    const SUSPENDS: bool = false;
+
     /// Whether the clock is read at the beginning of each hook, for [`HookClock::at`](crate::calls::HookClock::at). This is the
     /// cheapest way to get the time.
     const TIMED: bool = false;
@@ -186,8 +194,8 @@ pub trait FunctionHooks: Send + Sync + 'static {
     }
 
     /// A function is about to return. Not called when an exception unwinds the function, nor when the runtime itself suspends
-    /// it (runtime async, opt-in on .NET 10): such a function is entered again each time it resumes, and leaves when it has
-    /// finished.
+    /// it (runtime async, opt-in on .NET 10): such a function is entered again each time it goes on, and leaves when it has
+    /// finished. With [`SUSPENDS`](Self::SUSPENDS) all of this is told.
     fn leave(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
@@ -209,6 +217,23 @@ pub trait FunctionHooks: Send + Sync + 'static {
         let _ = (thread, boundary);
     }
 
+    /// The runtime suspends a function (runtime async): its frame ends now, and its call goes on later, on any thread. The [stack
+    /// pointer](InHook::stack_pointer) is one of the function's own, below that of its `enter`: call
+    /// [`ShadowStack::suspended`](crate::calls::ShadowStack::suspended).
+    ///
+    /// Called if [`SUSPENDS`](Self::SUSPENDS), by the runtime's own hooks and where [`TELLS_SUSPENSIONS`]. Of a method that has two
+    /// forms only the one with its code then has hooks.
+    fn suspended(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        let _ = (cx, thread, function);
+    }
+
+    /// A suspended function goes on: called in place of `enter`, which it calls by default.
+    ///
+    /// Called if [`SUSPENDS`](Self::SUSPENDS), as [`suspended`](Self::suspended).
+    fn resumed(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.enter(cx, thread, function);
+    }
+
     /// A thread ends and passes its state back. Called on that thread, where the values of other thread-locals may be gone; or,
     /// for threads that still exist at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
     ///
@@ -228,6 +253,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
+    const SUSPENDS: bool = T::SUSPENDS;
     const TIMED: bool = T::TIMED;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
@@ -255,6 +281,14 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         T::unwound(self, thread, boundary);
+    }
+
+    fn suspended(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        T::suspended(self, cx, thread, function);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        T::resumed(self, cx, thread, function);
     }
 
     fn thread_ended(&self, thread: Self::Thread) {

@@ -17,7 +17,7 @@ const EXCEPTION_HANDLING: [&str; 3] =
     ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.Runtime.ExceptionServices.InternalCalls"];
 
 /// The type whose methods suspend the method that calls them.
-const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
+pub(crate) const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 
 /// The type and the name in its methods (one is local to another) that compiled code calls, on .NET 9 and later, where a collection waits after a call without a
 /// transition. Inserted calls are such calls: in this method they would call it again, without end.
@@ -51,7 +51,8 @@ pub(crate) fn is_suspended_by_the_runtime(method: &MethodProps) -> bool {
     method.impl_flags.bits() & IMPL_ASYNC != 0
 }
 
-fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
+/// Whether this is the library with the runtime's own types.
+pub(crate) fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
     let Some(assembly) = metadata.assembly()? else { return Ok(false) };
     Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
 }
