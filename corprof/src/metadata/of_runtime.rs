@@ -1,6 +1,8 @@
 //! Methods of the runtime itself that no profiler changes or hooks.
 
+use crate::context::InCallback;
 use crate::error::Result;
+use crate::id::FunctionId;
 
 use super::{MetadataImport, MethodProps};
 
@@ -23,6 +25,13 @@ pub(crate) const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelper
 /// transition. Inserted calls are such calls: in this method they would call it again, without end.
 const COLLECTION_POLL: (&str, &str) = ("System.Threading.Thread", "PollGC");
 
+/// Marks methods that native code calls.
+pub(crate) const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+
+/// The type whose methods begin and end threads: on runtimes where native code calls `StartCallback` by other means, stacks have it
+/// as well.
+const THREAD: &str = "System.Threading.Thread";
+
 /// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
 /// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
@@ -44,6 +53,30 @@ pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodPr
         Ok(is_of_these && is_core_library(metadata)?)
     };
     answer() == Ok(true)
+}
+
+impl InCallback<'_> {
+    /// Whether `function` is one by which the runtime itself calls managed code: a method of the core library that only native code
+    /// calls (`UnmanagedCallersOnly`), except those of `Thread`. `false` if in doubt.
+    ///
+    /// From .NET 11 on the runtime calls `Main` by `Environment.CallEntryPoint`, static constructors by
+    /// `InitHelpers.CallClassConstructor`, and throws by `EH.RhThrowEx`; older runtimes do this by native code. Without these
+    /// functions stacks begin with `Main` on all runtimes, and transitions are those of the application.
+    pub fn is_runtime_entry(&self, function: FunctionId) -> bool {
+        let answer = || -> Result<bool> {
+            let info = self.function_info(function)?;
+            if info.token.is_nil() {
+                return Ok(false);
+            }
+            let metadata = self.metadata(info.module)?;
+            if !is_core_library(&metadata)? || metadata.custom_attribute_named(info.token, NATIVE)?.is_none() {
+                return Ok(false);
+            }
+            let class = metadata.method(info.token)?.class;
+            Ok(metadata.type_def(class)?.name != THREAD)
+        };
+        answer() == Ok(true)
+    }
 }
 
 /// Whether the runtime itself suspends the method (runtime async).
