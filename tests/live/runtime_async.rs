@@ -142,6 +142,73 @@ fn forms_of_methods_for_suspended_callers_are_left_out_by_name() -> Result<()> {
     Ok(())
 }
 
+const PROBED: &str = "AsyncProbes";
+
+/// Runs the program bare and with a profiler; it must print the same.
+fn probed(runtime: &Runtime, args: &[&str], profiler: impl Fn(Run) -> Run) -> Result<Outcome> {
+    let bare = Run::new(runtime, PROBED).env(SWITCH.0, SWITCH.1).run()?;
+    bare.exited_with(0)?;
+    let outcome = profiler(Run::new(runtime, PROBED).args(args).env(SWITCH.0, SWITCH.1)).run()?;
+    outcome.exited_with(0)?;
+    let twice = format!("{0}{0}again\n", bare.stdout);
+    ensure!(outcome.stdout == if args.is_empty() { bare.stdout } else { twice }, "{outcome}");
+    Ok(outcome)
+}
+
+#[test]
+fn probes_of_suspended_methods_see_each_call_once_with_its_result() -> Result<()> {
+    for runtime in Runtime::all_for_modern(PROBED)? {
+        for tiered in ["0", "1"] {
+            let outcome = probed(&runtime, &[], |run| {
+                run.env("DOTNET_TieredCompilation", tiered).profiler_named("probes", "WritesAll")
+            })?;
+            let told: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("probes| ")).collect();
+            for (line, count) in [
+                ("AsyncProbes.Add (3, \"four\")", 1),
+                ("AsyncProbes.Add = 7", 1),
+                ("AsyncProbes.Half (5)", 1),
+                ("AsyncProbes.Half = 0.5", 1),
+                ("AsyncProbes.Half = 2.5", 1),
+                ("AsyncProbes.Text = \"t2\"", 1),
+                ("AsyncProbes.Both = {6 \"seven\"}", 1),
+                ("AsyncProbes.Nothing (2)", 1),
+                ("AsyncProbes.Nothing = void", 3),
+                ("AsyncProbes.Instance object.(11)", 1),
+                ("AsyncProbes.Instance = 21", 1),
+                ("AsyncProbes.Throws throws", 1),
+                ("AsyncProbes.Throws unwound", 1),
+                ("AsyncProbes.Throws = void", 0),
+            ] {
+                let found = told.iter().filter(|told| **told == line).count();
+                ensure!(found == count, "{found} times, not {count}: {line} in {told:#?}");
+            }
+            ensure!(!told.iter().any(|line| line.contains("runtime-async")), "{told:#?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn suspended_methods_are_recompiled_or_refused_by_name() -> Result<()> {
+    for runtime in Runtime::all_for_modern(PROBED)? {
+        let outcome = probed(&runtime, &["wait"], |run| run.profiler_named("instrumentation", "Suspended"))?;
+        let told: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("suspended| ")).collect();
+        // What a runtime does is what it says: no request is lost without a word.
+        let is_refused = told.iter().all(|line| line.contains("this runtime ignores requests to recompile"));
+        let expected = [
+            "Add: 1 entered, 1 left, 0 thrown",
+            "Half: 2 entered, 2 left, 0 thrown",
+            "Both: 1 entered, 1 left, 0 thrown",
+            "Generic: 2 entered, 2 left, 0 thrown",
+            "Throws: 1 entered, 0 left, 1 thrown",
+        ];
+        ensure!(told.len() == expected.len(), "{outcome}");
+        ensure!(is_refused || told == expected, "{outcome}");
+        ensure!(is_refused == (runtime.major == 10), "{outcome}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
     for runtime in runtimes()? {

@@ -9,16 +9,8 @@ use crate::context::{InCallback, InTriggers};
 use crate::error::{Error, Result};
 use crate::id::FunctionId;
 use crate::metadata::signature::{MethodSignature, Type};
-use crate::metadata::{MetadataImport, MethodProps, NATIVE, TypeDefOrRef, is_suspended_by_the_runtime};
+use crate::metadata::{MetadataImport, MethodProps, NATIVE, TASKS, TypeDefOrRef, is_suspended_by_the_runtime};
 use crate::session::FunctionInfo;
-
-/// The types that can be awaited without an awaiter.
-const TASKS: [&str; 4] = [
-    "System.Threading.Tasks.Task",
-    "System.Threading.Tasks.Task`1",
-    "System.Threading.Tasks.ValueTask",
-    "System.Threading.Tasks.ValueTask`1",
-];
 
 /// The first version of which it is known that its wrapper takes threads that it has never seen. The mending (dotnet/runtime pull
 /// request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may or may not have it.

@@ -4,10 +4,19 @@ use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::FunctionId;
 
-use super::{MetadataImport, MethodProps};
+use super::signature::{Primitive, Type};
+use super::{MetadataImport, MethodProps, TypeDefOrRef};
 
 /// The runtime itself suspends the method (`miAsync` in `CorMethodImpl`; the flag is newer than the IDL).
 const IMPL_ASYNC: u32 = 0x2000;
+
+/// The types that can be awaited without an awaiter.
+pub(crate) const TASKS: [&str; 4] = [
+    "System.Threading.Tasks.Task",
+    "System.Threading.Tasks.Task`1",
+    "System.Threading.Tasks.ValueTask",
+    "System.Threading.Tasks.ValueTask`1",
+];
 
 /// The library with the runtime's own types, in every .NET Core and later.
 pub(crate) const CORE_LIBRARY: &str = "System.Private.CoreLib";
@@ -88,4 +97,20 @@ pub(crate) fn is_suspended_by_the_runtime(method: &MethodProps) -> bool {
 pub(crate) fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
     let Some(assembly) = metadata.assembly()? else { return Ok(false) };
     Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
+}
+
+/// What the body of a method that the runtime suspends returns, if the method returns `returns`: `T` of `Task<T>`, nothing of `Task`.
+/// None if that is no task.
+pub(crate) fn awaited(metadata: &MetadataImport<'_>, returns: &Type) -> Option<Type> {
+    let (class, argument) = match returns.unmodified() {
+        Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),
+        Type::Class(class) | Type::ValueType(class) => (*class, None),
+        _ => return None,
+    };
+    let name = match class {
+        TypeDefOrRef::Def(class) => metadata.type_def(class).ok()?.name,
+        TypeDefOrRef::Ref(class) => metadata.type_ref(class).ok()?.name,
+        TypeDefOrRef::Spec(_) => return None,
+    };
+    TASKS.contains(&name.as_str()).then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
 }
