@@ -23,7 +23,7 @@ const MOST: usize = 1 << 20;
 ///
 /// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was running. Time
 /// in which a thread waits counts like any other, and [`CallTotals::cpu`] lacks it; the time of a function without hooks counts
-/// for its caller. From the suspension of a method by the runtime (runtime async) until it goes on, its call
+/// for its caller. From the suspension of an async method until it goes on, its call
 /// [waits](CallTotals::waiting), without a thread.
 ///
 /// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from compiled code

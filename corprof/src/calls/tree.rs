@@ -60,7 +60,7 @@ pub struct CallTotals {
     /// What of the exclusive time the threads were on a processor: the rest they waited, for a lock, a disk, a processor. On
     /// systems other than Linux it is all of it.
     pub cpu: Duration,
-    /// How long the calls waited without a thread, suspended by the runtime (runtime async): none of the times above. It is known
+    /// How long the calls waited without a thread, suspended (async methods): none of the times above. It is known
     /// of functions only, not of paths and callers, because a call goes on without its caller.
     pub waiting: Duration,
 }

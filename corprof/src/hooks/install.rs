@@ -2,7 +2,7 @@
 
 use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
-use super::{FunctionHooks, HookValues, HookedFunctions, ValueHooks, stubs};
+use super::{FunctionHooks, HookKinds, HookValues, HookedFunctions, ValueHooks, stubs};
 use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
@@ -38,6 +38,12 @@ impl InInitialize<'_> {
     /// that the runtime would use the slow path. `E_NOTIMPL`: corprof has no stubs for this processor and system.
     /// `E_FAIL`: hooks are already set; [`Hook::Yes`](super::Hook::Yes) can carry data for several purposes.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
+        const {
+            assert!(
+                !H::SUSPENDS || H::KINDS.contains(HookKinds::ENTER.union(HookKinds::LEAVE)),
+                "`FunctionHooks::SUSPENDS` needs `ENTER` and `LEAVE` in `KINDS`"
+            );
+        }
         self.install(Fast(hooks)).map(drop)
     }
 

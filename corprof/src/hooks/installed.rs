@@ -18,6 +18,7 @@ use corprof_sys as sys;
 use windows_core::BOOL;
 
 use super::either::EitherHooks;
+use super::state_machines::Part;
 use super::stubs::{OURS, TAGS, Target};
 use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
@@ -233,16 +234,23 @@ impl<H: EitherHooks> Installed<H> {
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             // The metadata is let go of again before `select`.
-            let (method, is_marker) = match fitness::method(&cx, function) {
+            let (method, is_marker, part) = match fitness::method(&cx, function) {
                 Ok((metadata, method)) => {
                     let is_marker = tells_suspensions::<H>() && is_called_at_suspensions(&metadata, &method);
                     if !is_marker && is_of_the_runtime(&metadata, &method) {
                         return None;
                     }
-                    (Some(method), is_marker)
+                    let part = match tells_suspensions::<H>() {
+                        true => Part::of(&cx, &metadata, &method, function),
+                        false => Part::Nothing,
+                    };
+                    (Some(method), is_marker, part)
                 }
-                Err(_) => (None, false),
+                Err(_) => (None, false, Part::Nothing),
             };
+            if part == Part::Continues {
+                hooks.suspendables.note_continuing(function);
+            }
             if !H::VALUES.is_empty() || H::SUSPENDS {
                 hooks.slow_path.note(&cx, function);
             }
@@ -252,9 +260,11 @@ impl<H: EitherHooks> Installed<H> {
             }
             let select = || match hooks.user().select(&mut cx, function) {
                 Hook::Yes(data) if H::VALUES.is_empty() => {
-                    let role = match form {
+                    let role = match (form, part) {
                         _ if is_marker => Role::AtSuspensions(Some(data)),
-                        Form::Suspendable if KNOWS_CALLERS => Role::Suspendable(data, Callers::default()),
+                        (_, Part::TakesBox(machine)) => Role::TakesBox(Some(data), machine),
+                        (_, Part::Moves(machine)) => Role::Suspendable(data, Callers::of_machine(machine)),
+                        (Form::Suspendable, _) if KNOWS_CALLERS => Role::Suspendable(data, Callers::default()),
                         _ => Role::Function(data),
                     };
                     Some((role, signature::tags(method.as_ref()), Plan::default()))
@@ -269,10 +279,14 @@ impl<H: EitherHooks> Installed<H> {
                         None
                     }
                 },
-                Hook::No if is_marker => {
-                    Some((Role::AtSuspensions(None), signature::tags(method.as_ref()), Plan::default()))
+                Hook::No => {
+                    let role = match part {
+                        _ if is_marker => Role::AtSuspensions(None),
+                        Part::TakesBox(machine) => Role::TakesBox(None, machine),
+                        _ => return None,
+                    };
+                    Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::No => None,
             };
             let (role, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
             let record: &'static Record<H> =
@@ -313,10 +327,9 @@ impl<H: EitherHooks> Target for Installed<H> {
     }
 
     extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
-        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            if let Some(data) = record.role.data() {
-                record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, data);
-            }
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| match &record.role {
+            Role::Function(data) => record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, data),
+            _ => record.leave_rare(stack_pointer, thread, begun),
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "leave", user) };

@@ -87,6 +87,7 @@ mod installed;
 mod left_out;
 mod signature;
 mod slow;
+mod state_machines;
 mod stubs;
 mod suspensions;
 mod threads;
@@ -217,7 +218,8 @@ pub trait FunctionHooks: Send + Sync + 'static {
         let _ = (thread, boundary);
     }
 
-    /// The runtime suspends a function (runtime async): its frame ends now, and its call goes on later, on any thread. The [stack
+    /// A function is suspended, because it has to wait: the runtime suspends it (runtime async), or it is the `MoveNext` of an async
+    /// method's state machine, which returns. Its frame ends now, and its call goes on later, on any thread. The [stack
     /// pointer](InHook::stack_pointer) is one of the function's own, below that of its `enter`: call
     /// [`ShadowStack::suspended`](crate::calls::ShadowStack::suspended).
     ///

@@ -6,18 +6,22 @@
 //! runtime has made for that, without metadata.
 //!
 //! A runtime that calls leave hooks at suspensions disturbs nothing: the call has ended by then.
+//!
+//! State machines, which compilers make, are in `state_machines.rs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use super::InHook;
 use super::either::EitherHooks;
 use super::fitness;
 use super::installed::{Installed, Record};
-use super::{HookKinds, InHook};
+use super::state_machines::{Machine, note_wait, waits};
 use crate::context::InTriggers;
 use crate::id::FunctionId;
 use crate::info::Info;
+use crate::lock::unpoisoned;
 use crate::metadata::{MetadataImport, MethodProps, SUSPENDING, is_core_library};
 
 /// What .NET 11 calls once at each suspension: the first two in a method that saves its contexts at its beginning, the third in
@@ -36,6 +40,8 @@ pub(super) enum Role<F> {
     Suspendable(F, Callers),
     /// Compiled code calls it when a method is suspended. The user may have selected it as well.
     AtSuspensions(Option<F>),
+    /// A state machine is about to wait when it is called. The user may have selected it as well.
+    TakesBox(Option<F>, Machine),
 }
 
 impl<F> Role<F> {
@@ -44,7 +50,7 @@ impl<F> Role<F> {
     pub(super) fn data(&self) -> Option<&F> {
         match self {
             Self::Function(data) | Self::Suspendable(data, _) => Some(data),
-            Self::AtSuspensions(data) => data.as_ref(),
+            Self::AtSuspensions(data) | Self::TakesBox(data, _) => data.as_ref(),
         }
     }
 }
@@ -89,15 +95,22 @@ impl Form {
 /// Where the callers of a function go on after a call: one of them is the code by which the runtime has it go on.
 #[derive(Default)]
 pub(super) struct Callers {
+    /// The state machine whose `MoveNext` the function is.
+    machine: Option<Machine>,
     resuming: AtomicUsize,
     /// Those that were last seen, each at a place of its own.
     others: [AtomicUsize; 4],
 }
 
 impl Callers {
-    /// Whether the caller that goes on at this address is the code by which the runtime has the function go on.
+    pub(super) fn of_machine(machine: Machine) -> Self {
+        Self { machine: Some(machine), ..Self::default() }
+    }
+
+    /// Whether the caller that goes on at this address has the function go on, rather than calls it. `ask` answers that of a
+    /// function; none for code without metadata.
     #[inline]
-    fn is_resuming(&self, info: &Info, return_address: usize) -> bool {
+    fn is_resuming(&self, info: &Info, return_address: usize, ask: impl FnOnce(Option<FunctionId>) -> bool) -> bool {
         if return_address == self.resuming.load(Relaxed) {
             return true;
         }
@@ -106,37 +119,48 @@ impl Callers {
         if return_address == other.load(Relaxed) {
             return false;
         }
-        match info.function_from_ip(return_address) {
-            Ok(None) => {
-                self.resuming.store(return_address, Relaxed);
-                true
-            }
-            Ok(Some(_)) => {
-                other.store(return_address, Relaxed);
-                false
-            }
-            Err(_) => false,
-        }
+        let Ok(caller) = info.function_from_ip(return_address) else { return false };
+        let is_resuming = ask(caller);
+        let place = if is_resuming { &self.resuming } else { other };
+        place.store(return_address, Relaxed);
+        is_resuming
     }
 }
 
-/// The functions that may be suspended, by identifier. They are few, and live as long as the process.
-pub(super) struct Suspendables<H: EitherHooks>(Mutex<HashMap<FunctionId, &'static Record<H>>>);
+/// The functions that may be suspended, by identifier, and those that have state machines go on. They are few.
+pub(super) struct Suspendables<H: EitherHooks>(Mutex<Functions<H>>);
+
+struct Functions<H: EitherHooks> {
+    suspendable: HashMap<FunctionId, &'static Record<H>>,
+    continuing: HashSet<FunctionId>,
+}
 
 impl<H: EitherHooks> Default for Suspendables<H> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Functions { suspendable: HashMap::new(), continuing: HashSet::new() }))
     }
 }
 
 impl<H: EitherHooks> Suspendables<H> {
     /// No user code and no call of the runtime runs under this lock, which hooks take.
+    fn functions(&self) -> MutexGuard<'_, Functions<H>> {
+        unpoisoned(self.0.lock())
+    }
+
     pub(super) fn note(&self, record: &'static Record<H>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(record.function, record);
+        self.functions().suspendable.insert(record.function, record);
+    }
+
+    pub(super) fn note_continuing(&self, function: FunctionId) {
+        self.functions().continuing.insert(function);
     }
 
     fn of(&self, function: FunctionId) -> Option<&'static Record<H>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&function).copied()
+        self.functions().suspendable.get(&function).copied()
+    }
+
+    fn continues(&self, function: FunctionId) -> bool {
+        self.functions().continuing.contains(&function)
     }
 }
 
@@ -172,14 +196,39 @@ impl<H: EitherHooks> Record<H> {
         let from = unsafe { return_address(stack_pointer) };
         let user = self.hooks.user();
         match &self.role {
-            Role::Suspendable(data, callers) if callers.is_resuming(&cx, from) => user.resumed(&cx, thread, data),
-            Role::Suspendable(data, _) | Role::Function(data) => user.enter(&cx, thread, data),
-            Role::AtSuspensions(data) => {
-                self.hooks.suspended(from, stack_pointer, thread, begun);
-                if let Some(data) = data
-                    && H::KINDS.contains(HookKinds::ENTER)
-                {
+            Role::Suspendable(data, callers) => {
+                let has_go_on = |caller: Option<FunctionId>| match (callers.machine, caller) {
+                    (None, caller) => caller.is_none(),
+                    (Some(_), caller) => caller.is_some_and(|caller| self.hooks.suspendables().continues(caller)),
+                };
+                if callers.is_resuming(&cx, from, has_go_on) {
+                    user.resumed(&cx, thread, data);
+                } else {
                     user.enter(&cx, thread, data);
+                }
+                return;
+            }
+            Role::Function(_) => {}
+            Role::AtSuspensions(_) => self.hooks.suspended(from, stack_pointer, thread, begun),
+            Role::TakesBox(_, machine) => note_wait(*machine),
+        }
+        if let Some(data) = self.role.data() {
+            user.enter(&cx, thread, data);
+        }
+    }
+
+    /// A function that may be suspended returns, or one that is called at a suspension.
+    #[inline(never)]
+    pub(super) fn leave_rare(&'static self, stack_pointer: usize, thread: &mut H::Thread, begun: Option<u64>) {
+        let user = self.hooks.user();
+        match &self.role {
+            Role::Suspendable(data, Callers { machine: Some(machine), .. }) if waits(*machine) => {
+                // Below the stack pointer that the function had in `enter`.
+                user.suspended(&self.cx(stack_pointer - 1, begun), thread, data);
+            }
+            role => {
+                if let Some(data) = role.data() {
+                    user.leave(&self.cx(stack_pointer, begun), thread, data);
                 }
             }
         }
