@@ -377,6 +377,24 @@ fn timer_by_il_counts_calls_that_end_in_others_and_lets_them_end_so() -> Result<
     Ok(())
 }
 
+/// A hook in a method that the compiler inlines would cost many times what the method does.
+#[test]
+fn timer_by_il_leaves_out_what_the_compiler_inlines() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for by in ["il", "il-all"] {
+            let times = time(Run::new(&runtime, "Sample").env("TIMER_FILTER", "*").env("TIMER_BY", by))?;
+            times.outcome.exited_with(0)?;
+            let told = times.outcome.stderr.lines().find(|line| line.contains(": the compiler inlines it"));
+            let told = told.and_then(|line| line.strip_prefix("timer: ")?.split(' ').next()?.parse().ok());
+            let least = if by == "il" { 1 } else { 100 };
+            ensure!(told.is_some_and(|methods: u32| methods >= least), "{by}: {}", times.outcome);
+            let throws = times.methods.keys().find(|name| name.starts_with("System.ArgumentNullException.ThrowIfNull"));
+            ensure!(throws.is_none(), "{by}: {throws:?}: {}", times.outcome);
+        }
+    }
+    Ok(())
+}
+
 /// Precompiled methods of the framework are timed where the filter wants them, and no others are compiled.
 #[test]
 fn timer_by_il_keeps_precompiled_code_or_compiles_what_it_times() -> Result<()> {

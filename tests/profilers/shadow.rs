@@ -108,7 +108,7 @@ impl FunctionHooks for Compared {
         }
         lock(&self.hooked).insert(function);
         std::thread::sleep(self.delay);
-        Hook::Yes(())
+        Hook::Always(())
     }
 
     fn thread_started(&self) -> Thread {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use corprof_il::verify::IlError;
 
 use super::either::{EitherHooks, Fast, Slow};
+use super::inlined::is_inlined;
 use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
 use super::left_out::{LeftOut, Reasons};
@@ -110,6 +111,9 @@ fn broken(errors: &[IlError]) -> String {
     format!("the body with the calls breaks rules: {}", rules.join(", "))
 }
 
+/// Why a method that the compiler inlines has no hooks.
+const INLINED: &str = "the compiler inlines it, which a hook would prevent (`Hook::Always` hooks it all the same)";
+
 /// A method: its module and its token.
 type Key = (usize, u32);
 
@@ -144,7 +148,8 @@ impl InInitialize<'_> {
     /// precompiled can be kept, and so the application starts faster.
     ///
     /// What differs:
-    /// - A hooked method is never inlined, so its calls are exact. Methods that were inlined into code before they were first
+    /// - A hooked method is never inlined, so its calls are exact. Methods that the compiler would inline (small ones, and those that
+    ///   ask for it) are left out, unless `select` answers [`Hook::Always`]. Methods that were inlined into code before they were first
     ///   compiled by themselves run there without hooks, as with `hook_functions`.
     /// - All instantiations of a generic method share its IL: `select` is called for the first one that is compiled, and its answer
     ///   is for all. [`InHook::function`](super::InHook::function) is that one.
@@ -361,7 +366,15 @@ impl<H: EitherHooks> Inserted<H> {
             return None;
         }
         let hooks = self.installed;
-        let Hook::Yes(data) = hooks.user().select(cx, function) else { return None };
+        let (data, is_always) = match hooks.user().select(cx, function) {
+            Hook::Yes(data) => (data, !H::VALUES.is_empty()),
+            Hook::Always(data) => (data, true),
+            Hook::No => return None,
+        };
+        if !is_always && is_inlined(cx, function) {
+            self.told.leave_out(function, INLINED.to_owned());
+            return None;
+        }
         let plan = match cx.function_info(function) {
             Ok(info) if !H::VALUES.is_empty() => Lookup::new(cx).plan_of_method(info.module, info.token, types),
             _ => Plan::default(),

@@ -259,7 +259,7 @@ impl<H: EitherHooks> Installed<H> {
                 return None;
             }
             let select = || match hooks.user().select(&mut cx, function) {
-                Hook::Yes(data) if H::VALUES.is_empty() => {
+                Hook::Yes(data) | Hook::Always(data) if H::VALUES.is_empty() => {
                     let role = match (form, part) {
                         _ if is_marker => Role::AtSuspensions(Some(data)),
                         (_, Part::TakesBox(machine)) => Role::TakesBox(Some(data), machine),
@@ -269,7 +269,7 @@ impl<H: EitherHooks> Installed<H> {
                     };
                     Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::Yes(data) => match hooks.slow_path.check(&mut cx, function) {
+                Hook::Yes(data) | Hook::Always(data) => match hooks.slow_path.check(&mut cx, function) {
                     Ok(()) => {
                         hooks.told.note_hooked();
                         Some((Role::Function(data), OURS, Lookup::new(&mut cx).plan(function)))

@@ -80,6 +80,7 @@ mod either;
 mod fitness;
 mod in_hook;
 mod in_slow_hook;
+mod inlined;
 mod inserted;
 mod inserted_calls;
 mod install;
@@ -135,8 +136,11 @@ bitflags::bitflags! {
 pub enum Hook<F> {
     /// The function is compiled without calls of hooks, and costs nothing.
     No,
-    /// Its hooks are called, with this value.
+    /// Its hooks are called, with this value. [Inserted code](InInitialize::hook_functions_by_il) leaves out functions that the
+    /// compiler inlines, unless they receive values.
     Yes(F),
+    /// Its hooks are called, with this value, also those by inserted code, whatever they cost.
+    Always(F),
 }
 
 /// Hooks that run when functions begin and end: see [the module](self).
