@@ -89,6 +89,14 @@ struct Thread {
 }
 
 impl Logger {
+    /// Logs a transition, unless it is one of the runtime's own ways to call managed code: there are hundreds for each exception.
+    fn log_transition(&self, cx: &InCallback<'_>, id: Option<FunctionId>, reason: TransitionReason, way: &str) {
+        if id.is_some_and(|id| cx.is_runtime_entry(id)) {
+            return;
+        }
+        self.log(cx, "transition", of_transition(reason), format!("native code {reason} {way} {}", function(cx, id)));
+    }
+
     fn log(&self, cx: &InCallback<'_>, category: &str, kind: char, event: String) {
         let Some(options) = self.options.get() else { return };
         if !options.categories.iter().any(|(name, _)| *name == category) {
@@ -199,6 +207,24 @@ macro_rules! logger {
                 self.log(cx, "exception", '*', format!("catch {class} in {}", cx.names().function(function)));
             }
 
+            fn unmanaged_to_managed_transition(
+                &self,
+                cx: &mut InTriggers<'_>,
+                id: Option<FunctionId>,
+                reason: TransitionReason,
+            ) {
+                self.log_transition(cx, id, reason, "to");
+            }
+
+            fn managed_to_unmanaged_transition(
+                &self,
+                cx: &mut InTriggers<'_>,
+                id: Option<FunctionId>,
+                reason: TransitionReason,
+            ) {
+                self.log_transition(cx, id, reason, "from");
+            }
+
             $($(fn $name(&self, $cx: $context $(, $arg: $ty)*) {
                 let event = format!($($say),*);
                 self.log($cx, $category, $kind, event);
@@ -247,10 +273,6 @@ logger! {
             => "search", '*', "{} {result}", cx.names().function(id);
         thread_created(cx, id: ThreadId) => "thread", '*', "{id:x} created";
         thread_name_changed(cx, id: Inert<ThreadId>, name: &str) => "thread", '*', "{id:x} is called {name}";
-        managed_to_unmanaged_transition(cx, id: Option<FunctionId>, reason: TransitionReason)
-            => "transition", of_transition(reason), "native code {reason} from {}", function(cx, id);
-        unmanaged_to_managed_transition(cx, id: Option<FunctionId>, reason: TransitionReason)
-            => "transition", of_transition(reason), "native code {reason} to {}", function(cx, id);
         exception_search_function_enter(cx, id: FunctionId) => "exception", '+', "search {}", cx.names().function(id);
         exception_search_function_leave(cx) => "exception", '-', "search";
         exception_search_filter_enter(cx, id: FunctionId) => "exception", '+', "filter {}", cx.names().function(id);

@@ -47,7 +47,10 @@ mod push;
 #[macro_use]
 #[path = "shared/sdk.rs"]
 mod sdk;
+#[path = "shared/own_frames.rs"]
+mod own_frames;
 
+use own_frames::is_of_the_runtime;
 use push::{Push, PushOptions};
 
 /// Seconds from one snapshot to the next.
@@ -331,8 +334,8 @@ fn detach(detacher: &Detacher, stop: Option<PathBuf>) {
 /// The managed methods seen so far.
 #[derive(Default)]
 struct Methods {
-    /// By id, with the name: after an unload the runtime may reuse the id for another method.
-    known: HashMap<FunctionId, (Name, FrameId)>,
+    /// By id, with the name: after an unload the runtime may reuse the id for another method. None for the runtime's own.
+    known: HashMap<FunctionId, (Name, Option<FrameId>)>,
     /// The methods without a look-up of file and line so far.
     unplaced: Vec<Unplaced>,
     lines: SourceLines,
@@ -344,13 +347,8 @@ struct Unplaced {
     token: MethodDef,
 }
 
-/// Whether this is the runtime's own method in which threads stop for a suspension when they return from native code.
-fn is_stop_point(name: &str) -> bool {
-    name.starts_with("System.Threading.Thread.PollGC") || name.starts_with("System.Threading.Thread.<PollGC>")
-}
-
 impl Methods {
-    /// The frame's id in the profile; none for the runtime's own stop point.
+    /// The frame's id in the profile; none for the runtime's own frames.
     fn frame(
         &mut self,
         profile: &mut Profile,
@@ -364,13 +362,14 @@ impl Methods {
             return Some(profile.frame(export::Frame::native(native.as_deref().unwrap_or("[native code]"))));
         };
         let name = round.cx().names().csharp().function(function);
-        if is_stop_point(&name) {
-            return None;
-        }
         if let Some((known, frame)) = self.known.get(&function)
             && *known == name
         {
-            return Some(*frame);
+            return *frame;
+        }
+        if is_of_the_runtime(round.cx(), function, &name) {
+            self.known.insert(function, (name, None));
+            return None;
         }
         let frame = match Self::definition(round, function) {
             None => profile.frame(export::Frame::managed(&name)),
@@ -380,7 +379,7 @@ impl Methods {
                 frame
             }
         };
-        self.known.insert(function, (name, frame));
+        self.known.insert(function, (name, Some(frame)));
         Some(frame)
     }
 

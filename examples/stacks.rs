@@ -13,8 +13,11 @@ use std::time::Duration;
 use corprof::prelude::*;
 use corprof::settings::Settings;
 use corprof::walk::{Round, Sample, SampledThread, Sampler};
+use own_frames::is_of_the_runtime;
 use report_files::{of_process, write};
 
+#[path = "shared/own_frames.rs"]
+mod own_frames;
 #[path = "shared/report_files.rs"]
 mod report_files;
 
@@ -84,11 +87,10 @@ fn text(round: &Round<'_, '_>) -> String {
         let _ = writeln!(text, "thread {} {does} {}", thread.os_id.unwrap_or_default(), name(thread));
         let mut frames: Vec<String> = Vec::new();
         for frame in sample.frames() {
-            let name = frame.function.map(|function| round.cx().names().csharp().function(function));
-            match name {
-                // The runtime suspends threads here when they return from native code.
-                Some(name) if name.contains("System.Threading.Thread.") && name.contains("PollGC") => {}
-                Some(name) => frames.push(line(&name)),
+            let named = |function| (function, round.cx().names().csharp().function(function));
+            match frame.function.map(named) {
+                Some((function, name)) if is_of_the_runtime(round.cx(), function, &name) => {}
+                Some((_, name)) => frames.push(line(&name)),
                 // Adjacent native frames make one line.
                 None if frames.last().is_some_and(|last| last == "[native]") => {}
                 None => frames.push("[native]".to_owned()),

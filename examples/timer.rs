@@ -96,6 +96,7 @@ impl FunctionHooks for Hooks {
     type Function = u32;
     type Thread = CallTimer;
     const UNWINDS: bool = true;
+    const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<u32> {
         let name = cx.names().function(function);
@@ -118,14 +119,22 @@ impl FunctionHooks for Hooks {
         timer.unwound(boundary);
     }
 
+    fn suspended(&self, cx: &InHook<'_>, timer: &mut CallTimer, _function: &u32) {
+        timer.suspended(cx);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, timer: &mut CallTimer, &function: &u32) {
+        timer.resumed(cx, function);
+    }
+
     fn thread_ended(&self, timer: CallTimer) {
         self.times.add(timer);
     }
 }
 
 fn row<'a>(name: &'a str, totals: &CallTotals) -> Method<'a> {
-    let CallTotals { calls, inclusive, exclusive, cpu } = *totals;
-    Method { name, calls, inclusive, exclusive, cpu }
+    let CallTotals { calls, inclusive, exclusive, cpu, waiting } = *totals;
+    Method { name, calls, inclusive, exclusive, cpu, waiting }
 }
 
 impl Hooks {

@@ -31,8 +31,11 @@ use corprof::prelude::*;
 use corprof::settings::Settings;
 use corprof::sync::Mutex;
 use corprof::walk::{Mode, Report, Round, Sampler};
+use own_frames::is_of_the_runtime;
 use report_files::{of_process, with_ending, write};
 
+#[path = "shared/own_frames.rs"]
+mod own_frames;
 #[path = "shared/report_files.rs"]
 mod report_files;
 
@@ -74,7 +77,7 @@ struct Counts {
     rows: Vec<Row>,
     by_name: HashMap<Name, usize>,
     /// The rows of functions, with their names: after an unload the runtime may reuse the id for another function.
-    by_function: HashMap<FunctionId, (Name, usize)>,
+    by_function: HashMap<FunctionId, (Name, Option<usize>)>,
     /// The number of samples so far.
     samples: u64,
     report: Report,
@@ -121,23 +124,21 @@ impl Counts {
         self.report = round.report().clone();
     }
 
-    /// The row of a function; none for the runtime's own method in which threads stop for a suspension.
+    /// The row of a function; none for the runtime's own frames.
     fn of_function(&mut self, round: &Round<'_, '_>, function: FunctionId) -> Option<usize> {
         let name = round.cx().names().csharp().function(function);
-        if name.starts_with("System.Threading.Thread.PollGC") || name.starts_with("System.Threading.Thread.<PollGC>") {
-            return None;
-        }
         if let Some((known, row)) = self.by_function.get(&function)
             && *known == name
         {
-            return Some(*row);
+            return *row;
         }
         if self.by_function.len() >= METHODS {
             self.by_function.clear();
         }
-        let row = self.of_name(&name);
+        let is_shown = !is_of_the_runtime(round.cx(), function, &name);
+        let row = is_shown.then(|| self.of_name(&name));
         self.by_function.insert(function, (name, row));
-        Some(row)
+        row
     }
 
     fn of_name(&mut self, name: &Name) -> usize {

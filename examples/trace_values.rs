@@ -10,12 +10,12 @@
 use std::sync::OnceLock;
 
 use corprof::calls::ShadowStack;
-use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, StackBoundary, ValueHooks};
+use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, InsertedHooks, StackBoundary, ValueHooks};
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof::values::{Arguments, ReturnValue};
 use globset::{Glob, GlobMatcher};
-use hooked_by::{HookedBy, hooked_by, report};
+use hooked_by::{HookedBy, hooked_by, report, report_left_out};
 
 #[path = "shared/hooked_by.rs"]
 mod hooked_by;
@@ -23,6 +23,7 @@ mod hooked_by;
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B")]
 struct TraceValues {
+    hooked: OnceLock<HookedFunctions>,
     inserted: OnceLock<InsertedHooks>,
 }
 
@@ -93,7 +94,9 @@ impl Callbacks for TraceValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let (hooks, hooked_by) = hooks(&Settings::of_environment())?;
         match hooked_by {
-            None => cx.hook_functions_with_values(hooks)?,
+            None => {
+                let _ = self.hooked.set(cx.hook_functions_with_values(hooks)?); // this is called once
+            }
             Some(precompiled) => {
                 let inserted = cx.hook_functions_with_values_by_il(hooks, precompiled)?;
                 let _ = self.inserted.set(inserted); // this is called once
@@ -110,6 +113,9 @@ impl Callbacks for TraceValues {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
+        if let Some(hooked) = self.hooked.get() {
+            report_left_out(cx, "trace_values", "traced", &hooked.left_out());
+        }
         if let Some(inserted) = self.inserted.get() {
             report(cx, "trace_values", "traced", inserted);
         }

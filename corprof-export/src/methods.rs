@@ -20,11 +20,13 @@ pub struct Method<'a> {
     pub exclusive: Duration,
     /// The part of the exclusive time that its threads spent on a processor.
     pub cpu: Duration,
+    /// How long its calls waited without a thread, suspended by the runtime. No other time has it.
+    pub waiting: Duration,
 }
 
 impl Method<'_> {
     /// The line above the others.
-    pub const HEADER: &'static str = "       calls   inclusive ms   exclusive ms   processor ms  method";
+    pub const HEADER: &'static str = "       calls   inclusive ms   exclusive ms   processor ms     waiting ms  method";
 
     /// Writes a CSV file (RFC 4180) with a header and times in nanoseconds.
     ///
@@ -36,9 +38,9 @@ impl Method<'_> {
 
     fn csv(file: impl Write, methods: &[Self]) -> io::Result<()> {
         let mut table = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(file);
-        table.write_record(["method", "calls", "inclusive_ns", "exclusive_ns", "cpu_ns"])?;
-        for Method { name, calls, inclusive, exclusive, cpu } in methods {
-            let times = [inclusive, exclusive, cpu].map(Duration::as_nanos);
+        table.write_record(["method", "calls", "inclusive_ns", "exclusive_ns", "cpu_ns", "waiting_ns"])?;
+        for Method { name, calls, inclusive, exclusive, cpu, waiting } in methods {
+            let times = [inclusive, exclusive, cpu, waiting].map(Duration::as_nanos);
             let numbers = [u128::from(*calls)].into_iter().chain(times).map(|number| number.to_string());
             table.write_record([(*name).to_owned()].into_iter().chain(numbers))?;
         }
@@ -48,9 +50,9 @@ impl Method<'_> {
 
 impl fmt::Display for Method<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [inclusive, exclusive, cpu] =
-            [self.inclusive, self.exclusive, self.cpu].map(|time| time.as_secs_f64() * 1e3);
-        write!(f, "{:>12} {inclusive:>14.3} {exclusive:>14.3} {cpu:>14.3}  {}", self.calls, self.name)
+        let [inclusive, exclusive, cpu, waiting] =
+            [self.inclusive, self.exclusive, self.cpu, self.waiting].map(|time| time.as_secs_f64() * 1e3);
+        write!(f, "{:>12} {inclusive:>14.3} {exclusive:>14.3} {cpu:>14.3} {waiting:>14.3}  {}", self.calls, self.name)
     }
 }
 
@@ -66,14 +68,14 @@ mod tests {
             inclusive: Duration::from_micros(1500),
             exclusive: Duration::from_nanos(7000),
             cpu: Duration::from_nanos(2000),
+            waiting: Duration::from_millis(2),
         };
-        let line = "           3          1.500          0.007          0.002  A.B(int32, \"x\")";
+        let line = "           3          1.500          0.007          0.002          2.000  A.B(int32, \"x\")";
         assert_eq!(method.to_string(), line);
         assert_eq!(method.to_string().find("A.B"), Method::HEADER.find("method"));
         let mut csv = Vec::new();
         Method::csv(&mut csv, &[method]).unwrap();
-        let expected =
-            "method,calls,inclusive_ns,exclusive_ns,cpu_ns\r\n\"A.B(int32, \"\"x\"\")\",3,1500000,7000,2000\r\n";
+        let expected = "method,calls,inclusive_ns,exclusive_ns,cpu_ns,waiting_ns\r\n\"A.B(int32, \"\"x\"\")\",3,1500000,7000,2000,2000000\r\n";
         assert_eq!(String::from_utf8(csv).unwrap(), expected);
     }
 }

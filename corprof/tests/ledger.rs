@@ -121,6 +121,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
     ("wait_for_jitted_functions()", Context::ProfilerThread),
+    ("is_runtime_entry(function)", Context::InCallback),
 ];
 
 #[test]

@@ -154,6 +154,36 @@ fn logger_tells_each_step_of_each_exception() -> Result<()> {
     Ok(())
 }
 
+/// By these .NET 11 calls `Main` and static constructors, and throws; older runtimes have native code for it.
+const WAYS_OF_THE_RUNTIME: [&str; 4] = ["CallEntryPoint", "AppContext.Setup", "CallClassConstructor", "RhThrowEx"];
+
+#[test]
+fn logger_leaves_the_transitions_of_the_runtime_itself_out() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = logger(&runtime, "Throw", &["5"], "transition,exception")?;
+        let lines = balanced(&outcome.stderr)?;
+        ensure!(!events(&lines, "transition", '+').is_empty(), "{runtime}: {outcome}");
+        let own = |line: &&Line<'_>| WAYS_OF_THE_RUNTIME.iter().any(|way| line.event.contains(way));
+        let own: Vec<_> = lines.iter().filter(own).map(|line| line.event).collect();
+        ensure!(own.is_empty(), "{runtime}: {own:#?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sampled_stacks_begin_with_the_applications_main() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("shares.folded");
+        let run = Run::new(&runtime, "Shares").args(["1000"]).profiler("sampler").env("SAMPLER_OUT", &file);
+        run.run()?.exited_with(0)?;
+        let folded = std::fs::read_to_string(&file)?;
+        ensure!(folded.contains("Shares.Burn(int)"), "{runtime}: {folded}");
+        ensure!(!WAYS_OF_THE_RUNTIME.iter().any(|way| folded.contains(way)), "{runtime}: {folded}");
+    }
+    Ok(())
+}
+
 #[test]
 fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
     for runtime in Runtime::all()? {

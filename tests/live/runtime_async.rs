@@ -72,6 +72,143 @@ fn slow_hooks_leave_methods_alone_that_are_suspended() -> Result<()> {
     Ok(())
 }
 
+/// The begins and ends of the program's own methods that are no state machines, in the order of the alphabet.
+fn traced(outcome: &Outcome, program: &str) -> Vec<String> {
+    let own = format!("{program}.");
+    let is_known = |line: &&str| line.starts_with(&own) && !line.contains("Main>") && !line.contains(".Main");
+    let shown = |line: &str| match line.split_once(" returns ") {
+        Some((method, _)) => format!("{method} returns"),
+        // What an instantiation receives is not read by inserted code.
+        None => line.split('<').next().unwrap_or_default().to_owned(),
+    };
+    let mut lines: Vec<_> = outcome.stderr.lines().filter(is_known).map(shown).collect();
+    lines.sort();
+    lines
+}
+
+fn trace(runtime: &Runtime, program: &str, by: &str) -> Result<Outcome> {
+    let run = Run::new(runtime, program).env(SWITCH.0, SWITCH.1).profiler("trace_values").env("TRACE_VALUES_BY", by);
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    Ok(outcome)
+}
+
+#[test]
+fn values_of_methods_that_return_tasks_are_told_in_every_program() -> Result<()> {
+    const PROGRAM: &str = "TaskValues";
+    const EXPECTED: [&str; 14] = [
+        "AsyncAfter returns",
+        "AsyncAfter(4)",
+        "AsyncBefore returns",
+        "AsyncBefore(2)",
+        "Generic",
+        "Generic",
+        "PlainAfter returns",
+        "PlainAfter(3)",
+        "PlainBefore returns",
+        "PlainBefore(1)",
+        "Sync returns",
+        "Sync(6, \"hello\")",
+        "ValueAfter returns",
+        "ValueAfter(5)",
+    ];
+    for runtime in Runtime::all_for_modern(PROGRAM)? {
+        for by in ["runtime", "il"] {
+            let outcome = trace(&runtime, PROGRAM, by)?;
+            let mut told = traced(&outcome, PROGRAM);
+            // The ends of generic methods have the names of their instantiations.
+            told.retain(|line| !(line.contains("Generic<") && line.ends_with(" returns")));
+            let expected: Vec<_> = EXPECTED.iter().map(|method| format!("{PROGRAM}.{method}")).collect();
+            ensure!(told == expected, "{told:#?} by {by} on {}: {outcome}", runtime.name);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn forms_of_methods_for_suspended_callers_are_left_out_by_name() -> Result<()> {
+    const PROGRAM: &str = "TaskForms";
+    for runtime in Runtime::all_for_modern(PROGRAM)? {
+        let outcome = trace(&runtime, PROGRAM, "runtime")?;
+        ensure!(outcome.stdout.contains("sum 261"), "{outcome}");
+        let calls = outcome.stderr.lines().filter(|line| *line == "TaskForms.Slow(12)").count();
+        ensure!(calls == 3, "{calls} calls by the form that returns the task: {outcome}");
+        for reason in ["form for runtime-async callers", "the runtime itself suspends it"] {
+            let told = outcome.stderr.lines().find(|line| line.contains(reason));
+            let count = told.and_then(|line| line.strip_prefix("trace_values: ")?.split(' ').next()?.parse().ok());
+            ensure!(count.is_some_and(|count: u32| count >= 4), "{reason}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+const PROBED: &str = "AsyncProbes";
+
+/// Runs the program bare and with a profiler; it must print the same.
+fn probed(runtime: &Runtime, args: &[&str], profiler: impl Fn(Run) -> Run) -> Result<Outcome> {
+    let bare = Run::new(runtime, PROBED).env(SWITCH.0, SWITCH.1).run()?;
+    bare.exited_with(0)?;
+    let outcome = profiler(Run::new(runtime, PROBED).args(args).env(SWITCH.0, SWITCH.1)).run()?;
+    outcome.exited_with(0)?;
+    let twice = format!("{0}{0}again\n", bare.stdout);
+    ensure!(outcome.stdout == if args.is_empty() { bare.stdout } else { twice }, "{outcome}");
+    Ok(outcome)
+}
+
+#[test]
+fn probes_of_suspended_methods_see_each_call_once_with_its_result() -> Result<()> {
+    for runtime in Runtime::all_for_modern(PROBED)? {
+        for tiered in ["0", "1"] {
+            let outcome = probed(&runtime, &[], |run| {
+                run.env("DOTNET_TieredCompilation", tiered).profiler_named("probes", "WritesAll")
+            })?;
+            let told: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("probes| ")).collect();
+            for (line, count) in [
+                ("AsyncProbes.Add (3, \"four\")", 1),
+                ("AsyncProbes.Add = 7", 1),
+                ("AsyncProbes.Half (5)", 1),
+                ("AsyncProbes.Half = 0.5", 1),
+                ("AsyncProbes.Half = 2.5", 1),
+                ("AsyncProbes.Text = \"t2\"", 1),
+                ("AsyncProbes.Both = {6 \"seven\"}", 1),
+                ("AsyncProbes.Nothing (2)", 1),
+                ("AsyncProbes.Nothing = void", 3),
+                ("AsyncProbes.Instance object.(11)", 1),
+                ("AsyncProbes.Instance = 21", 1),
+                ("AsyncProbes.Throws throws", 1),
+                ("AsyncProbes.Throws unwound", 1),
+                ("AsyncProbes.Throws = void", 0),
+            ] {
+                let found = told.iter().filter(|told| **told == line).count();
+                ensure!(found == count, "{found} times, not {count}: {line} in {told:#?}");
+            }
+            ensure!(!told.iter().any(|line| line.contains("runtime-async")), "{told:#?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn suspended_methods_are_recompiled_or_refused_by_name() -> Result<()> {
+    for runtime in Runtime::all_for_modern(PROBED)? {
+        let outcome = probed(&runtime, &["wait"], |run| run.profiler_named("instrumentation", "Suspended"))?;
+        let told: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("suspended| ")).collect();
+        // What a runtime does is what it says: no request is lost without a word.
+        let is_refused = told.iter().all(|line| line.contains("this runtime ignores requests to recompile"));
+        let expected = [
+            "Add: 1 entered, 1 left, 0 thrown",
+            "Half: 2 entered, 2 left, 0 thrown",
+            "Both: 1 entered, 1 left, 0 thrown",
+            "Generic: 2 entered, 2 left, 0 thrown",
+            "Throws: 1 entered, 0 left, 1 thrown",
+        ];
+        ensure!(told.len() == expected.len(), "{outcome}");
+        ensure!(is_refused || told == expected, "{outcome}");
+        ensure!(is_refused == (runtime.major == 10), "{outcome}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
     for runtime in runtimes()? {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
@@ -19,8 +20,9 @@ pub(crate) const KNOWN_CALLS: [(&str, u64); 7] = [
     ("Known.Filter(", 50),
 ];
 
-/// Number of calls, nanoseconds inclusive and exclusive, and those of the exclusive ones on a processor.
-type Totals = [u64; 4];
+/// Number of calls, nanoseconds inclusive and exclusive, those of the exclusive ones on a processor, and those of waits without a
+/// thread.
+type Totals = [u64; 5];
 
 /// The timer's report: methods by name from its CSV file, and callers with callees from standard error, in calls.
 struct Times {
@@ -65,23 +67,58 @@ fn time(run: Run) -> Result<Times> {
     ensure!(outcome.stderr.contains(" subtracted\n"), "what is subtracted is told: {outcome}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("no times: {outcome}"))?;
     let mut lines = text.lines();
-    ensure!(lines.next() == Some("method,calls,inclusive_ns,exclusive_ns,cpu_ns"), "{text}");
+    ensure!(lines.next() == Some("method,calls,inclusive_ns,exclusive_ns,cpu_ns,waiting_ns"), "{text}");
     let row = |line: &str| {
-        let mut cells = line.rsplitn(5, ',');
+        let mut cells = line.rsplitn(6, ',');
         let mut number = || cells.next()?.parse::<u64>().ok();
-        let (cpu, exclusive, inclusive, calls) = (number()?, number()?, number()?, number()?);
-        Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive, cpu]))
+        let (waiting, cpu, exclusive, inclusive, calls) = (number()?, number()?, number()?, number()?, number()?);
+        Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive, cpu, waiting]))
     };
     let methods = lines.map(|line| row(line).with_context(|| format!("no row: {line:?}"))).collect::<Result<_>>()?;
     let edge = |line: &str| {
         let (row, callee) = line.strip_prefix("timer: ")?.split_once(" -> ")?;
         let mut words = row.split_whitespace();
         let (calls, exclusive) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
-        words.next()?; // its processor time
+        words.nth(1)?; // its time on a processor, and without a thread
         Some(((words.collect::<Vec<_>>().join(" "), callee.to_owned()), (calls, exclusive)))
     };
     let edges = outcome.stderr.lines().filter_map(edge).collect();
     Ok(Times { outcome, methods, edges })
+}
+
+/// Programs with methods that wait, the filters to time them with, and the names of the methods: some of the runtime's own
+/// suspending (.NET 10 and later), and state machines.
+const PAUSES: [(&str, [&str; 2], [&str; 2]); 2] = [
+    ("AsyncPauses", ["AsyncPauses.*", "AsyncPauses.[OP]*"], ["AsyncPauses.Pause(", "AsyncPauses.Outer("]),
+    (
+        "MachinePauses",
+        ["MachinePauses*", "MachinePauses+<[OP]*"],
+        ["MachinePauses+<Pause>d__1.MoveNext(", "MachinePauses+<Outer>d__2.MoveNext("],
+    ),
+];
+
+#[test]
+fn calls_that_are_suspended_are_one_call_and_wait_apart() -> Result<()> {
+    for (program, filters, methods) in PAUSES {
+        for runtime in Runtime::all_for_modern(program)? {
+            // What is hooked changes what is told, and no figure of it.
+            for filter in filters {
+                let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").env("TIMER_FILTER", filter);
+                let times = time(run)?;
+                times.outcome.exited_with(0)?;
+                for (name, calls) in methods.into_iter().zip([5, 1]) {
+                    let [called, _, ran, _, waited] = times.of(name)?;
+                    ensure!(called == calls, "{name}: {called} calls: {}", times.outcome);
+                    // Five delays of 400 ms, which count milliseconds.
+                    ensure!(waited > 1_990_000_000, "{name} waited for {waited} ns: {}", times.outcome);
+                    // Its calls come one after the other: what counts as a wait does not count as work as well.
+                    let all = Duration::from_nanos(ran + waited);
+                    ensure!(all <= times.outcome.duration, "{name} took {all:?}: {}", times.outcome);
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The runtimes, each with the ways to have hooks called.
@@ -114,7 +151,7 @@ fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
         ])?;
         // These call no other methods, so the time of the outermost calls is the total time: recursion counts once.
         for name in ["Known.Fib(", "Known.Deep("] {
-            let [_, inclusive, exclusive, _] = times.of(name)?;
+            let [_, inclusive, exclusive, ..] = times.of(name)?;
             ensure!(
                 inclusive > 0 && inclusive == exclusive,
                 "{name}: {inclusive} and {exclusive} ns: {}",
@@ -175,10 +212,10 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             time(Run::new(runtime, "Shares").args([(longer * 3000).to_string()]).env("TIMER_FILTER", "Shares.*"))?;
         let outcome = &times.outcome;
         outcome.exited_with(0)?;
-        let [burns, burned, burned_itself, _] = times.of("Shares.Burn(int32)")?;
+        let [burns, burned, burned_itself, ..] = times.of("Shares.Burn(int32)")?;
         ensure!(burned == burned_itself, "Burn calls nobody: {outcome}");
         for (name, share) in SHARES {
-            let [calls, inclusive, exclusive, _] = times.of(name)?;
+            let [calls, inclusive, exclusive, ..] = times.of(name)?;
             ensure!(calls as f64 * 100.0 == burns as f64 * share, "{name}: {calls} of {burns} calls: {outcome}");
             let percent = 100.0 * inclusive as f64 / burned as f64;
             ensure_or_longer!(is_about(percent, share), "{name}: {percent:.1} % inclusive: {outcome}");
@@ -200,12 +237,12 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             .sum::<Result<u64>>()?;
         ensure!(spent == around, "{spent} ns in all, {around} ns in the outermost: {outcome}");
         if !runtime.is_windows() && !runtime.is_emulated() {
-            let [_, _, waited, ran] = times.of("Shares.Waits(")?;
+            let [_, _, waited, ran, _] = times.of("Shares.Waits(")?;
             ensure!(ran * 10 <= waited, "waits for {waited} ns, and is on a processor for {ran}: {outcome}");
             let first = outcome.stderr.lines().skip_while(|line| !line.ends_with("  method")).nth(1);
             ensure!(first.is_some_and(|line| line.ends_with(" Shares.Burn(int32)")), "{first:?} leads: {outcome}");
         }
-        let [_, works, _, _] = times.of("Shares.Works(")?;
+        let [_, works, ..] = times.of("Shares.Works(")?;
         let passed = outcome.duration.as_nanos() as u64;
         ensure!((longer * 2_900_000_000..passed).contains(&works), "{works} ns of {passed}: {outcome}");
         Ok(())
@@ -279,7 +316,7 @@ fn timer_counts_what_threads_were_doing_when_the_application_ended() -> Result<(
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
         times.calls_are(&[("Abandon.Work(", THREADS), ("Abandon.Main(", 1)])?;
         // They begin while Main does, and are still at it when the process ends.
-        let [_, worked, _, _] = times.of("Abandon.Work(")?;
+        let [_, worked, _, ..] = times.of("Abandon.Work(")?;
         ensure_or_longer!(worked > THREADS * 1_000_000_000, "{worked} ns: {}", times.outcome);
         Ok(())
     })
@@ -339,6 +376,24 @@ fn timer_by_il_counts_calls_that_end_in_others_and_lets_them_end_so() -> Result<
         ])?;
         // Each takes the place of its caller.
         times.edges_are(&[("Jumps.Main(", "Jumps.Down(", down), ("Jumps.Main(", "Jumps.Landed(", 2)])?;
+    }
+    Ok(())
+}
+
+/// A hook in a method that the compiler inlines would cost many times what the method does.
+#[test]
+fn timer_by_il_leaves_out_what_the_compiler_inlines() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for by in ["il", "il-all"] {
+            let times = time(Run::new(&runtime, "Sample").env("TIMER_FILTER", "*").env("TIMER_BY", by))?;
+            times.outcome.exited_with(0)?;
+            let told = times.outcome.stderr.lines().find(|line| line.contains(": the compiler inlines it"));
+            let told = told.and_then(|line| line.strip_prefix("timer: ")?.split(' ').next()?.parse().ok());
+            let least = if by == "il" { 1 } else { 100 };
+            ensure!(told.is_some_and(|methods: u32| methods >= least), "{by}: {}", times.outcome);
+            let throws = times.methods.keys().find(|name| name.starts_with("System.ArgumentNullException.ThrowIfNull"));
+            ensure!(throws.is_none(), "{by}: {throws:?}: {}", times.outcome);
+        }
     }
     Ok(())
 }

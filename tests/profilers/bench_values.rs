@@ -72,7 +72,8 @@ struct CountSlowly;
 #[callbacks]
 impl Callbacks for CountSlowly {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions_with_values(Counts)?)
+        cx.hook_functions_with_values(Counts)?;
+        Ok(())
     }
 }
 
@@ -83,7 +84,8 @@ struct SumValues;
 #[callbacks]
 impl Callbacks for SumValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions_with_values(Sums)?)
+        cx.hook_functions_with_values(Sums)?;
+        Ok(())
     }
 }
 

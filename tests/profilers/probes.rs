@@ -16,7 +16,7 @@ fn own_name(cx: &InCallback<'_>, function: FunctionId) -> Option<String> {
     let name = name.as_str().split('(').next()?;
     let (class, _) = name.rsplit_once('.')?;
     let class = class.trim_end_matches('.').split(['`', '<', '+']).next()?;
-    let own = ["Probes", "Pair", "Cell", "Node", "ProbesModern", "Window", "Square", "IShape", "Point"];
+    let own = ["Probes", "Pair", "Cell", "Node", "ProbesModern", "Window", "Square", "IShape", "Point", "AsyncProbes"];
     own.contains(&class).then(|| name.to_owned())
 }
 

@@ -108,7 +108,7 @@ impl FunctionHooks for Compared {
         }
         lock(&self.hooked).insert(function);
         std::thread::sleep(self.delay);
-        Hook::Yes(())
+        Hook::Always(())
     }
 
     fn thread_started(&self) -> Thread {
@@ -362,7 +362,8 @@ impl Default for Shadow {
 impl Callbacks for Shadow {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         if std::env::var_os("SHADOW_VALUES").is_some() {
-            return Ok(cx.hook_functions_with_values(Slow(self.0.clone()))?);
+            cx.hook_functions_with_values(Slow(self.0.clone()))?;
+            return Ok(());
         }
         let precompiled = match std::env::var("SHADOW_BY").as_deref() {
             Ok("il") => Precompiled::Kept,

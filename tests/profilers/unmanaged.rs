@@ -127,7 +127,8 @@ struct Unmanaged(Arc<Counts>);
 impl Callbacks for Unmanaged {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        Ok(cx.hook_functions_with_values(Arc::clone(&self.0))?)
+        cx.hook_functions_with_values(Arc::clone(&self.0))?;
+        Ok(())
     }
 
     /// All threads in cooperative mode wait now.

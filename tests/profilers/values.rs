@@ -126,7 +126,7 @@ impl Callbacks for WritesEitherWay {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         let hooks = Writes { has_classes: false };
         match inserted_by() {
-            None => cx.hook_functions_with_values(hooks)?,
+            None => drop(cx.hook_functions_with_values(hooks)?),
             Some(precompiled) => {
                 let _ = self.0.set(cx.hook_functions_with_values_by_il(hooks, precompiled)?);
             }
@@ -256,7 +256,8 @@ struct ReadsValues(Arc<Counts>);
 #[callbacks]
 impl Callbacks for ReadsValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions_with_values(self.0.clone())?)
+        cx.hook_functions_with_values(self.0.clone())?;
+        Ok(())
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -321,7 +322,7 @@ impl Looks {
     fn look(hook: &str, cx: &InSlowHook<'_>, function: &Name) {
         let (mut names, mut pointers) = (Vec::new(), Vec::new());
         let walk = cx.walk_own_stack_with_registers(|frame| {
-            if let Some(function) = frame.function() {
+            if let Some(function) = frame.function().filter(|&function| !cx.is_runtime_entry(function)) {
                 names.push(short(&cx.names().function(function)).to_owned());
                 pointers.extend(frame.registers().map(|registers| registers.stack_pointer() as usize));
             }
@@ -377,7 +378,8 @@ struct LooksAround;
 impl Callbacks for LooksAround {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        Ok(cx.hook_functions_with_values(Looks)?)
+        cx.hook_functions_with_values(Looks)?;
+        Ok(())
     }
 }
 
@@ -409,7 +411,8 @@ struct PanicsWithValues;
 #[callbacks]
 impl Callbacks for PanicsWithValues {
     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions_with_values(Panics)?)
+        cx.hook_functions_with_values(Panics)?;
+        Ok(())
     }
 }
 

@@ -186,6 +186,12 @@ impl<F: Send + 'static> CallWriter<F> {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
+    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call ends now, and
+    /// another one begins when it goes on.
+    pub fn suspended(&mut self, cx: &InHook<'_>) {
+        self.suspended_at(cx.stack_pointer(), self.clock.at(cx));
+    }
+
     /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
@@ -211,6 +217,13 @@ impl<F: Send + 'static> CallWriter<F> {
     fn leave_at(&mut self, stack_pointer: usize, now: u64) {
         self.unwound_at(StackBoundary(stack_pointer), now);
         if let Some(open) = self.stack.leave_at(stack_pointer, drop) {
+            self.end(open, now);
+        }
+    }
+
+    fn suspended_at(&mut self, stack_pointer: usize, now: u64) {
+        self.unwound_at(StackBoundary::of_caller(stack_pointer), now);
+        if let Some(open) = self.stack.suspended_at(stack_pointer, drop) {
             self.end(open, now);
         }
     }

@@ -23,7 +23,8 @@ const MOST: usize = 1 << 20;
 ///
 /// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was running. Time
 /// in which a thread waits counts like any other, and [`CallTotals::cpu`] lacks it; the time of a function without hooks counts
-/// for its caller.
+/// for its caller. From the suspension of an async method until it goes on, its call
+/// [waits](CallTotals::waiting), without a thread.
 ///
 /// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from compiled code
 /// to the hooks.
@@ -146,7 +147,7 @@ impl CallProfiler {
     /// The sums of all threads that were [added](Self::add).
     pub fn tree(&self) -> CallTree {
         let names = lock(&self.names).iter().map(String::as_str).map(Box::from).collect();
-        CallTree::new(names, &lock(&self.ended), &self.overhead, |ticks| self.clock.between(0, ticks))
+        CallTree::new(names, &lock(&self.ended), &self.overhead, self.clock.now(), |ticks| self.clock.between(0, ticks))
     }
 }
 
@@ -175,6 +176,18 @@ impl CallTimer {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
+    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call waits from now
+    /// on.
+    pub fn suspended(&mut self, cx: &InHook<'_>) {
+        self.suspended_at(cx.stack_pointer(), self.clock.at(cx));
+    }
+
+    /// A suspended function goes on: call this in [`resumed`](crate::hooks::FunctionHooks::resumed), with its
+    /// [number](CallProfiler::number). It is no new call, and has waited until now.
+    pub fn resumed(&mut self, cx: &InHook<'_>, function: u32) {
+        self.resumed_at(cx.stack_pointer(), function, self.clock.at(cx));
+    }
+
     /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
@@ -186,12 +199,25 @@ impl CallTimer {
     }
 
     #[inline]
-    pub(super) fn enter_at(&mut self, stack_pointer: usize, function: u32, now: u64) {
+    pub(super) fn enter_at(&mut self, stack_pointer: usize, function: u32, now: u64) -> u32 {
         self.pass(now);
         self.stack.unwound(StackBoundary::of_caller(stack_pointer), drop);
         let caller = self.stack.top().copied().unwrap_or(NOBODY);
         let path = self.paths.call(caller, function);
         self.stack.enter_at(stack_pointer, path, drop);
+        path
+    }
+
+    pub(super) fn suspended_at(&mut self, stack_pointer: usize, now: u64) {
+        self.pass(now);
+        if let Some(path) = self.stack.suspended_at(stack_pointer, drop) {
+            self.paths.suspend(path, self.last);
+        }
+    }
+
+    pub(super) fn resumed_at(&mut self, stack_pointer: usize, function: u32, now: u64) {
+        let path = self.enter_at(stack_pointer, function, now);
+        self.paths.resume(path, self.last);
     }
 
     #[inline]

@@ -146,6 +146,14 @@ impl<F> ShadowStack<F> {
         self.leave_at(cx.stack_pointer(), left)
     }
 
+    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended).
+    ///
+    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the entries
+    /// found to be gone.
+    pub fn suspended(&mut self, cx: &InHook<'_>, left: impl FnMut(F)) -> Option<F> {
+        self.suspended_at(cx.stack_pointer(), left)
+    }
+
     /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound), or with the result
     /// of [`stack_boundary`](crate::InCallback::stack_boundary).
     ///
@@ -248,6 +256,13 @@ impl<F> ShadowStack<F> {
             // SAFETY: as above.
             (self.top_stack_pointer() == stack_pointer).then(|| unsafe { self.pop() })
         })
+    }
+
+    /// See [`suspended`](Self::suspended). The stack pointer is one of the suspended function itself.
+    pub(super) fn suspended_at(&mut self, stack_pointer: usize, left: impl FnMut(F)) -> Option<F> {
+        self.cut(move |entered| entered <= stack_pointer, left);
+        // SAFETY: the top is not entry 0.
+        (!self.is_empty()).then(|| unsafe { self.pop() })
     }
 
     /// Removes the entries that are gone by their stack pointers.
@@ -389,6 +404,17 @@ mod tests {
         // The result is the same if `c` ended without a tailcall hook.
         stack.enter_at(0xff0, 'd', drop);
         assert_eq!(names(&stack), "ad");
+    }
+
+    #[test]
+    fn a_suspended_function_is_off_with_what_it_has_called() {
+        let mut left = String::new();
+        let mut stack = nested("abc");
+        // `b` calls from 0xfe0, where it has called `c`.
+        assert_eq!(stack.suspended_at(0xfe0, |frame| left.push(frame)), Some('b'));
+        assert_eq!((names(&stack).as_str(), left.as_str()), ("a", "c"));
+        assert_eq!(stack.suspended_at(0xff0, drop), Some('a'));
+        assert_eq!(stack.suspended_at(0xff0, drop), None);
     }
 
     #[test]

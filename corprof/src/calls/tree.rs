@@ -23,6 +23,8 @@ pub(super) struct Overhead {
 pub struct CallTree {
     names: Vec<Box<str>>,
     nodes: Vec<Node>,
+    /// How long the calls of each function have waited.
+    waiting: Vec<Duration>,
     cut: u64,
     lost: u64,
 }
@@ -58,6 +60,9 @@ pub struct CallTotals {
     /// What of the exclusive time the threads were on a processor: the rest they waited, for a lock, a disk, a processor. On
     /// systems other than Linux it is all of it.
     pub cpu: Duration,
+    /// How long the calls waited without a thread, suspended (async methods): none of the times above. It is known
+    /// of functions only, not of paths and callers, because a call goes on without its caller.
+    pub waiting: Duration,
 }
 
 impl CallTree {
@@ -66,25 +71,33 @@ impl CallTree {
         names: Vec<Box<str>>,
         paths: &Paths,
         overhead: &Overhead,
+        now: u64,
         time: impl Fn(u64) -> Duration,
     ) -> Self {
         let mut calls_made = vec![0; paths.iter().len()];
         for (caller, _, sums) in paths.iter() {
             if let Some(calls) = calls_made.get_mut(caller as usize) {
-                *calls += sums.calls;
+                *calls += sums.calls + sums.resumed;
             }
         }
+        let waiting = waiting(names.len(), paths, now).into_iter().map(&time).collect();
         let mut nodes: Vec<_> = paths
             .iter()
             .zip(calls_made)
             .map(|((caller, function, sums), made)| {
-                let overhead = sums.calls as f64 * overhead.inside + made as f64 * overhead.outside;
+                let overhead = (sums.calls + sums.resumed) as f64 * overhead.inside + made as f64 * overhead.outside;
                 let exclusive = time(sums.ticks).saturating_sub(Duration::from_nanos(overhead as u64));
                 let cpu = exclusive.saturating_sub(Duration::from_nanos(sums.waited));
                 Node {
                     caller,
                     function,
-                    totals: CallTotals { calls: sums.calls, inclusive: exclusive, exclusive, cpu },
+                    totals: CallTotals {
+                        calls: sums.calls,
+                        inclusive: exclusive,
+                        exclusive,
+                        cpu,
+                        waiting: Duration::ZERO,
+                    },
                 }
             })
             .collect();
@@ -95,7 +108,7 @@ impl CallTree {
                 caller.totals.inclusive += totals.inclusive;
             }
         }
-        Self { names, nodes, cut: paths.cut(), lost: paths.lost() }
+        Self { names, nodes, waiting, cut: paths.cut(), lost: paths.lost() }
     }
 
     /// All paths, callers before their callees.
@@ -108,7 +121,13 @@ impl CallTree {
 
     /// The called functions by name, those with the most processor time first, so that waits do not lead.
     pub fn functions(&self) -> Vec<(&str, CallTotals)> {
-        self.sums(|node| self.name(node))
+        let mut functions = self.sums(|node| node.function);
+        for (function, totals) in &mut functions {
+            totals.waiting = self.waiting.get(*function as usize).copied().unwrap_or_default();
+        }
+        let named =
+            |(function, totals): (u32, CallTotals)| (self.names.get(function as usize).map_or("", |name| name), totals);
+        functions.into_iter().map(named).collect()
     }
 
     /// The pairs of caller and called function by name, those with the most processor time of the called function first. The
@@ -165,6 +184,20 @@ impl CallTree {
         sums.sort_by_key(|(_, totals)| Reverse((totals.cpu, totals.exclusive)));
         sums
     }
+}
+
+/// How long the calls of each function have waited until `now`, in ticks.
+fn waiting(functions: usize, paths: &Paths, now: u64) -> Vec<u64> {
+    let mut waiting = vec![0_u64; functions];
+    for (_, function, sums) in paths.iter() {
+        if let Some(waiting) = waiting.get_mut(function as usize) {
+            // Each call that has not gone on waits until now.
+            let rest = sums.suspended.wrapping_sub(sums.resumed).wrapping_mul(now);
+            *waiting = waiting.wrapping_add(sums.between).wrapping_add(rest);
+        }
+    }
+    // The counters of two processors may differ a little.
+    waiting.into_iter().map(|ticks| if ticks > u64::MAX / 2 { 0 } else { ticks }).collect()
 }
 
 #[cfg(test)]

@@ -117,12 +117,17 @@ pub enum Refusal {
         "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
     )]
     NonVersionable,
-    /// A ReJIT request or a probe: runtimes ignore the former for most methods that they suspend themselves (`async` in MethodImpl; on
-    /// .NET 10 generic ones are recompiled, and both versions are called), and leave the body of such a method in its middle.
+    /// Inserted hooks and calls: the runtime suspends such a method (`async` in MethodImpl) and has it go on on another thread, where a
+    /// hook's stack is another one. Probes are of one call, whatever its threads.
     #[error(
-        "the runtime itself suspends this method (runtime-async): it ignores requests to recompile it, and probes would be wrong"
+        "the runtime itself suspends this method (runtime-async), and inserted hooks and calls are not told of that: use a probe, or \
+         hooks that the runtime calls"
     )]
     RuntimeAsync,
+    /// A ReJIT request: runtimes before .NET 11 ignore it for most methods that they suspend themselves (generic ones are recompiled,
+    /// and both versions are called).
+    #[error("this runtime ignores requests to recompile methods that it suspends itself (runtime-async)")]
+    RuntimeAsyncReJit,
     /// A ReJIT request: the compiler calls these methods of the runtime's own library as parts of its instructions.
     #[error("compiled code calls this method in place of an instruction, and .NET 8 crashes when it is recompiled")]
     CompilerHelper,

@@ -14,14 +14,12 @@ use super::foreign::Others;
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Signature, Type};
 use crate::metadata::{
     FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec, StandAloneSignature, Table, Token, TypeDef,
-    TypeDefOrRef, TypeDefProps, TypeRef, TypeSpec, UserString,
+    TypeDefOrRef, TypeDefProps, TypeRef, TypeSpec, UserString, awaited, is_suspended_by_the_runtime,
 };
 
 /// How deep types can be nested before they are given up.
 const MOST_HOPS: usize = 16;
 
-/// `MethodImplAttributes`: the runtime itself suspends the method.
-const IMPL_ASYNC: u32 = 0x2000;
 /// `MethodImplAttributes`: its calls exclude each other.
 const IMPL_SYNCHRONIZED: u32 = 0x20;
 
@@ -57,30 +55,16 @@ impl<'a> LiveMetadata<'a> {
     pub(super) fn context(&self, method: MethodDef) -> Option<MethodContext> {
         let props = self.import.method(method).ok()?;
         let signature = MethodSignature::decode(&props.signature).ok()?;
-        let is_suspended = props.impl_flags.bits() & IMPL_ASYNC != 0;
         let mut context = MethodContext::new(Some(TypeDefOrRef::Def(props.class)), signature);
         context.is_synchronized = props.impl_flags.bits() & IMPL_SYNCHRONIZED != 0;
-        if is_suspended {
-            context.returns = self.awaited(&context.signature.return_type);
+        if is_suspended_by_the_runtime(&props) {
+            context.returns = awaited(self.import, &context.signature.return_type);
         }
         context.references = self.references(method, Type::MethodParameter);
         context.references.extend(self.references(props.class, Type::TypeParameter));
         let of_type = if props.class.token().is_nil() { Some(0) } else { self.type_parameters(props.class) };
         context.type_parameters = of_type;
         Some(context)
-    }
-
-    /// What a method that the runtime suspends returns in its body: `T` of `Task<T>`, nothing of `Task`.
-    fn awaited(&self, signature: &Type) -> Option<Type> {
-        let (token, argument) = match signature.unmodified() {
-            Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),
-            Type::Class(token) | Type::ValueType(token) => (*token, None),
-            _ => return None,
-        };
-        let name = self.name(token.token())?;
-        let name = name.strip_prefix("System.Threading.Tasks.")?;
-        let is_task = ["Task", "Task`1", "ValueTask", "ValueTask`1"].contains(&name);
-        is_task.then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
     }
 
     fn type_parameters(&self, class: TypeDef) -> Option<u32> {

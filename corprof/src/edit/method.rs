@@ -184,6 +184,11 @@ impl<'cb> MethodEdit<'cb> {
         &self.context.signature
     }
 
+    /// The type that the body returns: of a method that the runtime suspends, `T` of `Task<T>`.
+    pub(super) fn type_of_result(&self) -> Type {
+        self.context.returns.as_ref().unwrap_or(&self.context.signature.return_type).unmodified().clone()
+    }
+
     pub(super) fn add_site(&mut self, site: &'static Values) {
         self.sites.push(site);
     }

@@ -12,6 +12,7 @@ pub(crate) trait EitherHooks: Send + Sync + 'static {
 
     const KINDS: HookKinds;
     const UNWINDS: bool;
+    const SUSPENDS: bool;
     const TIMED: bool;
     const VALUES: HookValues;
 
@@ -26,6 +27,10 @@ pub(crate) trait EitherHooks: Send + Sync + 'static {
     fn leave(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
     #[inline]
     fn tailcall(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+    #[inline]
+    fn suspended(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
+    #[inline]
+    fn resumed(&self, _cx: &InHook<'_>, _thread: &mut Self::Thread, _function: &Self::Function) {}
 
     fn enter_with_args(
         &self,
@@ -55,6 +60,7 @@ impl<H: FunctionHooks> EitherHooks for Fast<H> {
 
     const KINDS: HookKinds = H::KINDS;
     const UNWINDS: bool = H::UNWINDS;
+    const SUSPENDS: bool = H::SUSPENDS;
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = HookValues::empty();
 
@@ -88,6 +94,14 @@ impl<H: FunctionHooks> EitherHooks for Fast<H> {
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         self.0.tailcall(cx, thread, function);
     }
+
+    fn suspended(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.suspended(cx, thread, function);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.0.resumed(cx, thread, function);
+    }
 }
 
 /// Hooks with values.
@@ -99,6 +113,7 @@ impl<H: ValueHooks> EitherHooks for Slow<H> {
 
     const KINDS: HookKinds = H::KINDS;
     const UNWINDS: bool = H::UNWINDS;
+    const SUSPENDS: bool = false;
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = H::VALUES;
 

@@ -2,22 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::context::InCallback;
-use crate::error::Result;
+use corprof_sys as sys;
+
+use super::suspensions::Form;
+use crate::context::{InCallback, InTriggers};
+use crate::error::{Error, Result};
 use crate::id::FunctionId;
 use crate::metadata::signature::{MethodSignature, Type};
-use crate::metadata::{MetadataImport, MethodProps, TypeDefOrRef, is_suspended_by_the_runtime};
-
-/// The types that can be awaited without an awaiter.
-const TASKS: [&str; 4] = [
-    "System.Threading.Tasks.Task",
-    "System.Threading.Tasks.Task`1",
-    "System.Threading.Tasks.ValueTask",
-    "System.Threading.Tasks.ValueTask`1",
-];
-
-/// Marks methods that native code calls.
-const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+use crate::metadata::{MetadataImport, MethodProps, NATIVE, TASKS, TypeDefOrRef, is_suspended_by_the_runtime};
+use crate::session::FunctionInfo;
 
 /// The first version of which it is known that its wrapper takes threads that it has never seen. The mending (dotnet/runtime pull
 /// request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may or may not have it.
@@ -43,7 +36,17 @@ impl SlowPath {
         self.has_suspended.store(true, Relaxed);
     }
 
-    /// Whether a function can have slow hooks; if in doubt, `false`.
+    /// Which of a method's forms a function is.
+    pub(super) fn form(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Form {
+        let Ok((metadata, method)) = self::method(cx, function) else { return Form::Ordinary };
+        let is_suspended = is_suspended_by_the_runtime(&method);
+        let may_have_two =
+            is_suspended || self.has_suspended.load(Relaxed) && returns_a_task(&metadata, &method).unwrap_or_default();
+        drop(metadata);
+        if may_have_two { Form::of(cx, function, is_suspended) } else { Form::Ordinary }
+    }
+
+    /// Whether a function can have slow hooks; if in doubt, a reason why not.
     ///
     /// A function that native code calls (`UnmanagedCallersOnly`) calls the wrapper before it enters cooperative mode, and after
     /// it has left that: the mode changes in the method's code, which comes after the prolog (`fgAddReversePInvokeEnterExit` and
@@ -56,24 +59,64 @@ impl SlowPath {
     /// A runtime-async method cannot have slow hooks: on x86-64 it returns its continuation in rcx,
     /// which the wrapper around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so that the
     /// application would crash; and on no processor does it return what its signature says. A method that returns a task may
-    /// have a second, runtime-async form with the same metadata, so none of these methods is hooked once a runtime-async method
-    /// was compiled: a caller of such a form is compiled before the form.
-    pub(super) fn is_fit(&self, cx: &InCallback<'_>, function: FunctionId) -> bool {
-        let answer = || -> Result<bool> {
-            let (metadata, method) = method(cx, function)?;
-            let info = cx.function_info(function)?;
+    /// have a second, runtime-async form with the same metadata, once a runtime-async method was compiled: a caller of such a form
+    /// is compiled before the form. From then on the runtime is [asked](is_named_by_its_token) which form a function is.
+    pub(super) fn check(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> std::result::Result<(), Unfit> {
+        let info = cx.function_info(function)?;
+        {
+            let metadata = cx.metadata(info.module)?;
+            let method = metadata.method(info.token)?;
             if let Some(native) = metadata.custom_attribute_named(info.token, NATIVE)? {
                 let runtime = cx.runtime_info()?;
                 let version = (runtime.major.into(), runtime.minor.into(), runtime.build.into());
                 if version < TAKES_FOREIGN_THREADS || !is_of_platform(&native) {
-                    return Ok(false);
+                    return Err(Unfit::CalledByNativeCode);
                 }
             }
-            let has_suspended = self.has_suspended.load(Relaxed);
-            Ok(!(is_suspended_by_the_runtime(&method) || has_suspended && returns_a_task(&metadata, &method)?))
-        };
-        answer() == Ok(true)
+            if is_suspended_by_the_runtime(&method) {
+                return Err(Unfit::RuntimeAsync);
+            }
+            if !self.has_suspended.load(Relaxed) || !returns_a_task(&metadata, &method)? {
+                return Ok(());
+            }
+        }
+        if is_named_by_its_token(cx, function, &info)? { Ok(()) } else { Err(Unfit::AsyncForm) }
     }
+}
+
+/// Why a function has no slow hooks.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error("native code calls it, and this runtime's wrapper around hooks with values is not made for that")]
+    CalledByNativeCode,
+    #[error(
+        "the runtime itself suspends it (runtime-async), and the runtime's wrapper would overwrite what it returns"
+    )]
+    RuntimeAsync,
+    #[error(
+        "it is a method's form for runtime-async callers, and the runtime's wrapper would overwrite what it returns"
+    )]
+    AsyncForm,
+    #[error(transparent)]
+    Runtime(#[from] Error),
+}
+
+/// Whether a function is what its token and type arguments stand for: of a method that returns a task this is the form that
+/// returns the task, and the form for runtime-async callers has an identifier of its own (.NET 10 and 11, live test
+/// `runtime_async::values_of_methods_that_return_tasks_are_told_in_every_program`).
+pub(super) fn is_named_by_its_token(
+    cx: &mut InTriggers<'_>,
+    function: FunctionId,
+    info: &FunctionInfo,
+) -> Result<bool> {
+    let named = match cx.function_from_token(info.module, info.token) {
+        Err(error) if error.code() == sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED => {
+            let Some(class) = info.class else { return Ok(false) };
+            cx.function_from_token_and_type_args(class, info.token, &info.type_args)?
+        }
+        answer => answer?,
+    };
+    Ok(named == function)
 }
 
 /// Whether an attribute's value names no calling convention but those that are the platform's own in 64-bit processes.

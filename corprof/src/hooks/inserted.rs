@@ -5,15 +5,18 @@
 //! here, which goes through [`Installed::run`].
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corprof_il::verify::IlError;
 
 use super::either::{EitherHooks, Fast, Slow};
+use super::inlined::is_inlined;
 use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
+use super::left_out::{LeftOut, Reasons};
 use super::stubs::OURS;
+use super::suspensions::Role;
 use super::{FunctionHooks, Hook, HookValues, ValueHooks, fitness};
 use crate::context::{InAttach, InInitialize, InTriggers};
 use crate::edit::{EditError, HookCalls, MethodEdit};
@@ -52,21 +55,9 @@ pub struct InsertedHooks(Arc<Mutex<Books>>);
 struct Books {
     hooked: usize,
     precompiled: usize,
-    left_out: BTreeMap<String, (usize, FunctionId)>,
+    left_out: Reasons,
     /// The methods that were compiled before the profiler attached.
     rewrites: Vec<(FunctionId, Rewrite)>,
-}
-
-/// Methods that were selected, and have no hooks for one reason.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct LeftOut {
-    /// The reason.
-    pub reason: String,
-    /// How many there are.
-    pub count: usize,
-    /// One of them. It may be gone.
-    pub example: FunctionId,
 }
 
 impl InsertedHooks {
@@ -98,9 +89,9 @@ impl InsertedHooks {
                 Outcome::Failed(error, _) => error.to_string(),
                 _ => continue,
             };
-            all.entry(reason).or_insert((0, *function)).0 += 1;
+            all.add(reason, *function);
         }
-        all.iter().map(|(reason, &(count, example))| LeftOut { reason: reason.clone(), count, example }).collect()
+        all.list()
     }
 
     /// How many methods are to have hooks when they are called next: nobody has called them since the profiler attached.
@@ -110,7 +101,7 @@ impl InsertedHooks {
     }
 
     fn leave_out(&self, function: FunctionId, reason: String) {
-        self.books().left_out.entry(reason).or_insert((0, function)).0 += 1;
+        self.books().left_out.add(reason, function);
     }
 }
 
@@ -119,6 +110,9 @@ fn broken(errors: &[IlError]) -> String {
     let rules: Vec<_> = errors.iter().map(|error| format!("{:?}", error.rule)).collect();
     format!("the body with the calls breaks rules: {}", rules.join(", "))
 }
+
+/// Why a method that the compiler inlines has no hooks.
+const INLINED: &str = "the compiler inlines it, which a hook would prevent (`Hook::Always` hooks it all the same)";
 
 /// A method: its module and its token.
 type Key = (usize, u32);
@@ -154,7 +148,8 @@ impl InInitialize<'_> {
     /// precompiled can be kept, and so the application starts faster.
     ///
     /// What differs:
-    /// - A hooked method is never inlined, so its calls are exact. Methods that were inlined into code before they were first
+    /// - A hooked method is never inlined, so its calls are exact. Methods that the compiler would inline (small ones, and those that
+    ///   ask for it) are left out, unless `select` answers [`Hook::Always`]. Methods that were inlined into code before they were first
     ///   compiled by themselves run there without hooks, as with `hook_functions`.
     /// - All instantiations of a generic method share its IL: `select` is called for the first one that is compiled, and its answer
     ///   is for all. [`InHook::function`](super::InHook::function) is that one.
@@ -371,12 +366,20 @@ impl<H: EitherHooks> Inserted<H> {
             return None;
         }
         let hooks = self.installed;
-        let Hook::Yes(data) = hooks.user().select(cx, function) else { return None };
+        let (data, is_always) = match hooks.user().select(cx, function) {
+            Hook::Yes(data) => (data, !H::VALUES.is_empty()),
+            Hook::Always(data) => (data, true),
+            Hook::No => return None,
+        };
+        if !is_always && is_inlined(cx, function) {
+            self.told.leave_out(function, INLINED.to_owned());
+            return None;
+        }
         let plan = match cx.function_info(function) {
             Ok(info) if !H::VALUES.is_empty() => Lookup::new(cx).plan_of_method(info.module, info.token, types),
             _ => Plan::default(),
         };
-        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan };
+        let record = Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, role: Role::Function(data), plan };
         let record: *const Record<H> = Box::leak(Box::new(record));
         Some(calls::<H>(record.expose_provenance() | OURS))
     }

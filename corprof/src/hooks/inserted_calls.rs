@@ -73,7 +73,8 @@ impl<H: EitherHooks> Entered for Calls<H> {
                 // the addresses of local variables that have the types of the arguments, or 0. No collection runs: the call makes no
                 // transition.
                 let args = Arguments::new_in_probe(record.plan(), ranges, record.hooks.string_layout());
-                record.hooks.user().enter_with_args(&Self::cx(record, marker, begun), thread, &record.data, &args);
+                let Some(data) = record.role.data() else { return };
+                record.hooks.user().enter_with_args(&Self::cx(record, marker, begun), thread, data, &args);
             });
         }
     }
@@ -99,7 +100,8 @@ unsafe extern "C" fn leave_with_value<H: EitherHooks>(number: i64, marker: usize
             let range = if is_asked { Ok(range(place)) } else { Err(not_asked("leave_with_value")) };
             // SAFETY: as in `entered`, for the result.
             let value = ReturnValue::new(record.plan(), range, record.hooks.string_layout());
-            record.hooks.user().leave_with_value(&Calls::<H>::cx(record, marker, begun), thread, &record.data, &value);
+            let Some(data) = record.role.data() else { return };
+            record.hooks.user().leave_with_value(&Calls::<H>::cx(record, marker, begun), thread, data, &value);
         });
     }
 }
@@ -121,7 +123,8 @@ unsafe extern "C" fn tailcall_with_frame<H: EitherHooks>(number: i64, marker: us
     unsafe {
         Installed::<H>::run(number as usize, "tailcall_with_frame", |record, thread, begun| {
             let cx = Calls::<H>::cx(record, marker, begun);
-            record.hooks.user().tailcall_with_frame(&cx, thread, &record.data);
+            let Some(data) = record.role.data() else { return };
+            record.hooks.user().tailcall_with_frame(&cx, thread, data);
         });
     }
 }

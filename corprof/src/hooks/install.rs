@@ -2,7 +2,7 @@
 
 use super::either::{EitherHooks, Fast, Slow};
 use super::installed::Installed;
-use super::{FunctionHooks, HookValues, ValueHooks, stubs};
+use super::{FunctionHooks, HookKinds, HookValues, HookedFunctions, ValueHooks, stubs};
 use crate::context::InInitialize;
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
@@ -38,7 +38,13 @@ impl InInitialize<'_> {
     /// that the runtime would use the slow path. `E_NOTIMPL`: corprof has no stubs for this processor and system.
     /// `E_FAIL`: hooks are already set; [`Hook::Yes`](super::Hook::Yes) can carry data for several purposes.
     pub fn hook_functions<H: FunctionHooks>(&self, hooks: H) -> Result<()> {
-        self.install(Fast(hooks))
+        const {
+            assert!(
+                !H::SUSPENDS || H::KINDS.contains(HookKinds::ENTER.union(HookKinds::LEAVE)),
+                "`FunctionHooks::SUSPENDS` needs `ENTER` and `LEAVE` in `KINDS`"
+            );
+        }
+        self.install(Fast(hooks)).map(drop)
     }
 
     /// Like [`hook_functions`](Self::hook_functions), for hooks that receive arguments and results.
@@ -46,12 +52,14 @@ impl InInitialize<'_> {
     /// The hooks use the runtime's slow path. This sets `ENABLE_FUNCTION_ARGS`, `ENABLE_FUNCTION_RETVAL` and
     /// `ENABLE_FRAME_INFO` as [`VALUES`](ValueHooks::VALUES) says; empty `VALUES` do not compile.
     ///
+    /// The answer tells how many functions have hooks, and which could not have them, by reason: see [`ValueHooks`].
+    ///
     /// Call class: **init-only**, not allowed after attach, never starts a GC. A profiler that has called it cannot be
     /// detached.
     ///
     /// # Errors
     /// As [`hook_functions`](Self::hook_functions), except that those flags may be set.
-    pub fn hook_functions_with_values<H: ValueHooks>(&self, hooks: H) -> Result<()> {
+    pub fn hook_functions_with_values<H: ValueHooks>(&self, hooks: H) -> Result<HookedFunctions> {
         const {
             assert!(
                 !H::VALUES.is_empty(),
@@ -62,7 +70,7 @@ impl InInitialize<'_> {
         self.install(Slow(hooks))
     }
 
-    fn install<H: EitherHooks>(&self, hooks: H) -> Result<()> {
+    fn install<H: EitherHooks>(&self, hooks: H) -> Result<HookedFunctions> {
         const CALL: &str = "SetEnterLeaveFunctionHooks3";
         let is_slow = !H::VALUES.is_empty();
         let (Some(stubs), Some(slow_stubs)) = (stubs::of::<Installed<H>>(), stubs::slow_of::<Installed<H>>()) else {
@@ -92,7 +100,7 @@ impl InInitialize<'_> {
                 self.set_fast_hooks(H::KINDS, stubs)?;
             }
             self.set_hooks(installed);
-            Ok(())
+            Ok(installed.told().clone())
         });
         if set.is_err() {
             self.set_event_mask(before)?;

@@ -18,9 +18,11 @@ use corprof_sys as sys;
 use windows_core::BOOL;
 
 use super::either::EitherHooks;
+use super::state_machines::Part;
 use super::stubs::{OURS, TAGS, Target};
+use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
-use super::{Hook, InHook, clock, fitness, signature};
+use super::{Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InInitialize, InTriggers};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
@@ -45,6 +47,10 @@ pub(crate) struct Installed<H: EitherHooks> {
     /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
     slow_path: fitness::SlowPath,
+    /// The functions that may be suspended.
+    suspendables: Suspendables<H>,
+    /// What became of the functions that were selected, for hooks that receive values.
+    told: HookedFunctions,
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
@@ -68,7 +74,7 @@ pub(super) struct Record<H: EitherHooks> {
     pub(super) tag: Tag,
     pub(super) hooks: &'static Installed<H>,
     pub(super) function: FunctionId,
-    pub(super) data: H::Function,
+    pub(super) role: Role<H::Function>,
     /// The places of its values; empty for hooks without values.
     pub(super) plan: Plan,
 }
@@ -105,6 +111,8 @@ impl<H: EitherHooks> Installed<H> {
             threads: Threads::default(),
             string_layout,
             slow_path: fitness::SlowPath::default(),
+            suspendables: Suspendables::default(),
+            told: HookedFunctions::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
             is_inserted,
@@ -120,6 +128,16 @@ impl<H: EitherHooks> Installed<H> {
     /// The runtime.
     pub(super) fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// The functions that may be suspended.
+    pub(super) fn suspendables(&self) -> &Suspendables<H> {
+        &self.suspendables
+    }
+
+    /// What became of the functions that were selected.
+    pub(super) fn told(&self) -> &HookedFunctions {
+        &self.told
     }
 
     /// The layout of strings.
@@ -216,27 +234,67 @@ impl<H: EitherHooks> Installed<H> {
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             // The metadata is let go of again before `select`.
-            let method = match fitness::method(&cx, function) {
-                Ok((metadata, method)) if is_of_the_runtime(&metadata, &method) => return None,
-                Ok((_, method)) => Some(method),
-                Err(_) => None,
+            let (method, is_marker, part) = match fitness::method(&cx, function) {
+                Ok((metadata, method)) => {
+                    let is_marker = tells_suspensions::<H>() && is_called_at_suspensions(&metadata, &method);
+                    if !is_marker && is_of_the_runtime(&metadata, &method) {
+                        return None;
+                    }
+                    let part = match tells_suspensions::<H>() {
+                        true => Part::of(&cx, &metadata, &method, function),
+                        false => Part::Nothing,
+                    };
+                    (Some(method), is_marker, part)
+                }
+                Err(_) => (None, false, Part::Nothing),
             };
-            if !H::VALUES.is_empty() {
+            if part == Part::Continues {
+                hooks.suspendables.note_continuing(function);
+            }
+            if !H::VALUES.is_empty() || H::SUSPENDS {
                 hooks.slow_path.note(&cx, function);
             }
+            let form = if H::SUSPENDS { hooks.slow_path.form(&mut cx, function) } else { Form::Ordinary };
+            if form == Form::Wrapper {
+                return None;
+            }
             let select = || match hooks.user().select(&mut cx, function) {
-                Hook::Yes(data) if H::VALUES.is_empty() => {
-                    Some((data, signature::tags(method.as_ref()), Plan::default()))
+                Hook::Yes(data) | Hook::Always(data) if H::VALUES.is_empty() => {
+                    let role = match (form, part) {
+                        _ if is_marker => Role::AtSuspensions(Some(data)),
+                        (_, Part::TakesBox(machine)) => Role::TakesBox(Some(data), machine),
+                        (_, Part::Moves(machine)) => Role::Suspendable(data, Callers::of_machine(machine)),
+                        (Form::Suspendable, _) if KNOWS_CALLERS => Role::Suspendable(data, Callers::default()),
+                        _ => Role::Function(data),
+                    };
+                    Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::Yes(data) => {
-                    let is_fit = hooks.slow_path.is_fit(&cx, function);
-                    is_fit.then(|| (data, OURS, Lookup::new(&mut cx).plan(function)))
+                Hook::Yes(data) | Hook::Always(data) => match hooks.slow_path.check(&mut cx, function) {
+                    Ok(()) => {
+                        hooks.told.note_hooked();
+                        Some((Role::Function(data), OURS, Lookup::new(&mut cx).plan(function)))
+                    }
+                    Err(why) => {
+                        hooks.told.leave_out(function, why.to_string());
+                        None
+                    }
+                },
+                Hook::No => {
+                    let role = match part {
+                        _ if is_marker => Role::AtSuspensions(None),
+                        Part::TakesBox(machine) => Role::TakesBox(None, machine),
+                        _ => return None,
+                    };
+                    Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::No => None,
             };
-            let (data, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
-            let record: *const Record<H> =
-                Box::leak(Box::new(Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, data, plan }));
+            let (role, tags, plan) = catch(select, || hooks.disable_after_panic("select"))??;
+            let record: &'static Record<H> =
+                Box::leak(Box::new(Record { hooks, gate: hooks.gate(), tag: hooks.tag, function, role, plan }));
+            if matches!(record.role, Role::Suspendable(..)) {
+                hooks.suspendables.note(record);
+            }
+            let record = std::ptr::from_ref(record);
             Some(record.expose_provenance() | tags)
         });
         // SAFETY: the caller's promise.
@@ -245,9 +303,14 @@ impl<H: EitherHooks> Installed<H> {
     }
 }
 
+/// Whether these hooks are told of suspensions.
+const fn tells_suspensions<H: EitherHooks>() -> bool {
+    H::SUSPENDS && KNOWS_CALLERS
+}
+
 impl<H: EitherHooks> Record<H> {
     #[inline(always)]
-    fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
+    pub(super) fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
         // SAFETY: the stubs lead here from the hook of this record's function.
         unsafe { InHook::new(&self.hooks.info, self.function, stack_pointer, begun) }
     }
@@ -255,16 +318,18 @@ impl<H: EitherHooks> Record<H> {
 
 impl<H: EitherHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
-        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, &record.data);
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| match &record.role {
+            Role::Function(data) => record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, data),
+            _ => record.enter_rare(stack_pointer, thread, begun),
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "enter", user) };
     }
 
     extern "C-unwind" fn leave(client: usize, stack_pointer: usize) {
-        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, &record.data);
+        let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| match &record.role {
+            Role::Function(data) => record.hooks.user().leave(&record.cx(stack_pointer, begun), thread, data),
+            _ => record.leave_rare(stack_pointer, thread, begun),
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "leave", user) };
@@ -272,7 +337,9 @@ impl<H: EitherHooks> Target for Installed<H> {
 
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize) {
         let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| {
-            record.hooks.user().tailcall(&record.cx(stack_pointer, begun), thread, &record.data);
+            if let Some(data) = record.role.data() {
+                record.hooks.user().tailcall(&record.cx(stack_pointer, begun), thread, data);
+            }
         };
         // SAFETY: the stub's promise.
         unsafe { Self::run(client, "tailcall", user) };

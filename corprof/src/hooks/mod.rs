@@ -80,13 +80,17 @@ mod either;
 mod fitness;
 mod in_hook;
 mod in_slow_hook;
+mod inlined;
 mod inserted;
 mod inserted_calls;
 mod install;
 mod installed;
+mod left_out;
 mod signature;
 mod slow;
+mod state_machines;
 mod stubs;
+mod suspensions;
 mod threads;
 mod unwind;
 mod value_hooks;
@@ -102,12 +106,17 @@ use crate::id::FunctionId;
 
 pub use in_hook::InHook;
 pub use in_slow_hook::InSlowHook;
-pub use inserted::{InsertedHooks, LeftOut, Precompiled};
+pub use inserted::{InsertedHooks, Precompiled};
 use installed::Installed;
+pub use left_out::{HookedFunctions, LeftOut};
 pub use unwind::StackBoundary;
 pub use value_hooks::{HookValues, ValueHooks};
 
 pub use crate::values;
+
+/// Whether the runtime's own hooks tell of [suspensions](FunctionHooks::suspended): on x86-64. On other processors it is not known
+/// where a function returns to.
+pub const TELLS_SUSPENSIONS: bool = suspensions::KNOWS_CALLERS;
 
 bitflags::bitflags! {
     /// Kinds of hooks. The runtime does not call a kind that is left out, which is cheaper than a hook that does nothing.
@@ -127,8 +136,11 @@ bitflags::bitflags! {
 pub enum Hook<F> {
     /// The function is compiled without calls of hooks, and costs nothing.
     No,
-    /// Its hooks are called, with this value.
+    /// Its hooks are called, with this value. [Inserted code](InInitialize::hook_functions_by_il) leaves out functions that the
+    /// compiler inlines, unless they receive values.
     Yes(F),
+    /// Its hooks are called, with this value, also those by inserted code, whatever they cost.
+    Always(F),
 }
 
 /// Hooks that run when functions begin and end: see [the module](self).
@@ -157,6 +169,9 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// Whether [`unwound`](Self::unwound) is called.
     const UNWINDS: bool = false;
 
+    /// Whether [`suspended`](Self::suspended) and [`resumed`](Self::resumed) are called.
+    const SUSPENDS: bool = false;
+
     /// Whether the clock is read at the beginning of each hook, for [`HookClock::at`](crate::calls::HookClock::at). This is the
     /// cheapest way to get the time.
     const TIMED: bool = false;
@@ -184,8 +199,8 @@ pub trait FunctionHooks: Send + Sync + 'static {
     }
 
     /// A function is about to return. Not called when an exception unwinds the function, nor when the runtime itself suspends
-    /// it (runtime async, opt-in on .NET 10): such a function is entered again each time it resumes, and leaves when it has
-    /// finished.
+    /// it (runtime async, opt-in on .NET 10): such a function is entered again each time it goes on, and leaves when it has
+    /// finished. With [`SUSPENDS`](Self::SUSPENDS) all of this is told.
     fn leave(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
         let _ = (cx, thread, function);
     }
@@ -207,6 +222,24 @@ pub trait FunctionHooks: Send + Sync + 'static {
         let _ = (thread, boundary);
     }
 
+    /// A function is suspended, because it has to wait: the runtime suspends it (runtime async), or it is the `MoveNext` of an async
+    /// method's state machine, which returns. Its frame ends now, and its call goes on later, on any thread. The [stack
+    /// pointer](InHook::stack_pointer) is one of the function's own, below that of its `enter`: call
+    /// [`ShadowStack::suspended`](crate::calls::ShadowStack::suspended).
+    ///
+    /// Called if [`SUSPENDS`](Self::SUSPENDS), by the runtime's own hooks and where [`TELLS_SUSPENSIONS`]. Of a method that has two
+    /// forms only the one with its code then has hooks.
+    fn suspended(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        let _ = (cx, thread, function);
+    }
+
+    /// A suspended function goes on: called in place of `enter`, which it calls by default.
+    ///
+    /// Called if [`SUSPENDS`](Self::SUSPENDS), as [`suspended`](Self::suspended).
+    fn resumed(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        self.enter(cx, thread, function);
+    }
+
     /// A thread ends and passes its state back. Called on that thread, where the values of other thread-locals may be gone; or,
     /// for threads that still exist at Shutdown, on the thread of Shutdown, before the profiler's `shutdown`.
     ///
@@ -226,6 +259,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     const KINDS: HookKinds = T::KINDS;
     const UNWINDS: bool = T::UNWINDS;
+    const SUSPENDS: bool = T::SUSPENDS;
     const TIMED: bool = T::TIMED;
 
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
@@ -253,6 +287,14 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
 
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary) {
         T::unwound(self, thread, boundary);
+    }
+
+    fn suspended(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        T::suspended(self, cx, thread, function);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, thread: &mut Self::Thread, function: &Self::Function) {
+        T::resumed(self, cx, thread, function);
     }
 
     fn thread_ended(&self, thread: Self::Thread) {

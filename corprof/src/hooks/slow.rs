@@ -137,7 +137,8 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             // offers only calls that never leave it, by the contract table. `args` ends with this closure: its lifetime occurs
             // in none of the user's types.
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
-            user.enter_with_args(&call.cx(frame, begun), thread, &record.data, &args);
+            let Some(data) = record.role.data() else { return };
+            user.enter_with_args(&call.cx(frame, begun), thread, data, &args);
         });
     }
 
@@ -162,7 +163,8 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             // nothing is read. It lies in the wrapper's notes, or is the return buffer, which belongs to the caller and stays.
             // The rest is as in `enter`.
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
-            user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, &record.data, &value);
+            let Some(data) = record.role.data() else { return };
+            user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, data, &value);
         });
     }
 
@@ -176,7 +178,8 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             } else {
                 Ok(())
             };
-            record.hooks.user().tailcall_with_frame(&call.cx(answer.map(|()| frame), begun), thread, &record.data);
+            let Some(data) = record.role.data() else { return };
+            record.hooks.user().tailcall_with_frame(&call.cx(answer.map(|()| frame), begun), thread, data);
         });
     }
 }

@@ -31,11 +31,13 @@ bitflags::bitflags! {
 /// calls to the code of the methods, after attach as well. What cannot be had there is said there. The following is about the
 /// runtime's slow path.
 ///
-/// Some functions are not hooked, as the slow path is not made for them: runtime-async methods (opt-in on .NET 10), and before
-/// .NET 10.0.14 functions that native code calls (`UnmanagedCallersOnly`), since these runtimes may die in them on a thread that
-/// they have not seen. On later ones such functions are hooked, unless they name a calling convention other than `Cdecl` and
-/// `Stdcall`. After the first runtime-async method, all methods that return a `Task` or `ValueTask` are left out as well; from
-/// .NET 9 on also after `MONITOR_ENTERLEAVE` was off.
+/// Some functions are not hooked, as the slow path is not made for them: runtime-async methods (opt-in on .NET 10, many of the
+/// framework's on .NET 11), and before .NET 10.0.14 functions that native code calls (`UnmanagedCallersOnly`), since these runtimes
+/// may die in them on a thread that they have not seen. On later ones such functions are hooked, unless they name a calling
+/// convention other than `Cdecl` and `Stdcall`. A method that returns a `Task` or `ValueTask` and is awaited by a runtime-async
+/// method has two forms, and so two identifiers: only the one that returns the task is hooked. On .NET 10 the other one calls it;
+/// on .NET 11 the other one has the code itself, so such calls are not seen. [`HookedFunctions`](super::HookedFunctions) tells what
+/// was left out.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not implement `ValueHooks`",
     note = "`hook_functions_with_values` takes a type that implements `ValueHooks`; pass one that implements `FunctionHooks` to \

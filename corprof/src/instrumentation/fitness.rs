@@ -6,10 +6,8 @@ use crate::context::InTriggers;
 use crate::edit::{EditError, Refusal};
 use crate::error::Error;
 use crate::id::ModuleId;
-use crate::metadata::{MetadataImport, MethodDef, Table, TypeDef};
-
-/// `async` in MethodImpl: the runtime itself suspends the method.
-const IMPL_ASYNC: u32 = 0x2000;
+use crate::metadata::{MetadataImport, MethodDef, SUSPENDING, Table, TypeDef, is_suspended_by_the_runtime};
+use crate::values::Lookup;
 
 const NON_VERSIONABLE: &str = "System.Runtime.Versioning.NonVersionableAttribute";
 
@@ -46,10 +44,18 @@ pub(super) struct Fit<'cx> {
     has_non_versionable: bool,
     /// Those that the module defines: none outside of the runtime's own library.
     compiler_helpers: Vec<TypeDef>,
+    /// Whether the runtime recompiles methods that it suspends itself.
+    recompiles_suspended: bool,
+}
+
+/// Whether the runtime recompiles methods that it suspends itself. Those that do have `Task`s of their own for them (.NET 11); .NET 10
+/// makes them otherwise, and ignores the requests.
+pub(super) fn recompiles_suspended(cx: &mut InTriggers<'_>) -> bool {
+    Lookup::new(cx).core_library_has_nested(SUSPENDING, "RuntimeAsyncTask`1") == Some(true)
 }
 
 impl<'cx> Fit<'cx> {
-    pub(super) fn new(cx: &'cx InTriggers<'_>, module: ModuleId) -> Result<Self, Unfit> {
+    pub(super) fn new(cx: &'cx InTriggers<'_>, module: ModuleId, recompiles_suspended: bool) -> Result<Self, Unfit> {
         let flags = cx.module_info(module)?.flags;
         if flags.contains(sys::COR_PRF_MODULE_DYNAMIC) {
             return Err(Unfit::Refused(Refusal::DynamicModule));
@@ -63,7 +69,7 @@ impl<'cx> Fit<'cx> {
         for name in COMPILER_HELPERS {
             compiler_helpers.extend(metadata.find_type_def(name, None)?);
         }
-        Ok(Self { metadata, has_non_versionable, compiler_helpers })
+        Ok(Self { metadata, has_non_versionable, compiler_helpers, recompiles_suspended })
     }
 
     pub(super) fn check(&self, method: MethodDef) -> Result<(), EditError> {
@@ -77,8 +83,8 @@ impl<'cx> Fit<'cx> {
         if !is_il || props.code_rva == 0 || props.flags.bits() & no_body != 0 || is_internal(props.impl_flags) {
             return Err(Refusal::NotIl.into());
         }
-        if props.impl_flags.bits() & IMPL_ASYNC != 0 {
-            return Err(Refusal::RuntimeAsync.into());
+        if is_suspended_by_the_runtime(&props) && !self.recompiles_suspended {
+            return Err(Refusal::RuntimeAsyncReJit.into());
         }
         if self.compiler_helpers.contains(&props.class) {
             return Err(Refusal::CompilerHelper.into());

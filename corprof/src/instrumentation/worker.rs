@@ -22,7 +22,7 @@ use crate::session::panics::catch;
 use crate::values::Types;
 
 use super::books::{Key, Shared, take_module};
-use super::fitness::{Fit, Unfit};
+use super::fitness::{Fit, Unfit, recompiles_suspended};
 use super::outcome::{Rewrite, State};
 use super::queue::{Client, Command, Edit, Leave};
 use super::selector::{Selection, Selector};
@@ -229,8 +229,9 @@ impl<'s> Worker<'s> {
     fn carry_out(&mut self, cx: &mut ProfilerThread<'_>, number: u64, round: Round) {
         let (mut ready, mut reverted) = (Vec::new(), Vec::new());
         cx.prepare_edits();
+        let recompiles_suspended = recompiles_suspended(cx);
         for (module, keys) in by_module(&round.changed) {
-            let fit = Fit::new(cx, module);
+            let fit = Fit::new(cx, module, recompiles_suspended);
             for key in keys {
                 // The application is ending, and may wait for this thread.
                 if cx.is_stopping() {

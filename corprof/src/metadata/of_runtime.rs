@@ -1,11 +1,22 @@
 //! Methods of the runtime itself that no profiler changes or hooks.
 
+use crate::context::InCallback;
 use crate::error::Result;
+use crate::id::FunctionId;
 
-use super::{MetadataImport, MethodProps};
+use super::signature::{Primitive, Type};
+use super::{MetadataImport, MethodProps, TypeDefOrRef};
 
 /// The runtime itself suspends the method (`miAsync` in `CorMethodImpl`; the flag is newer than the IDL).
 const IMPL_ASYNC: u32 = 0x2000;
+
+/// The types that can be awaited without an awaiter.
+pub(crate) const TASKS: [&str; 4] = [
+    "System.Threading.Tasks.Task",
+    "System.Threading.Tasks.Task`1",
+    "System.Threading.Tasks.ValueTask",
+    "System.Threading.Tasks.ValueTask`1",
+];
 
 /// The library with the runtime's own types, in every .NET Core and later.
 pub(crate) const CORE_LIBRARY: &str = "System.Private.CoreLib";
@@ -17,11 +28,18 @@ const EXCEPTION_HANDLING: [&str; 3] =
     ["System.Runtime.EH", "System.Runtime.StackFrameIterator", "System.Runtime.ExceptionServices.InternalCalls"];
 
 /// The type whose methods suspend the method that calls them.
-const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
+pub(crate) const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 
 /// The type and the name in its methods (one is local to another) that compiled code calls, on .NET 9 and later, where a collection waits after a call without a
 /// transition. Inserted calls are such calls: in this method they would call it again, without end.
 const COLLECTION_POLL: (&str, &str) = ("System.Threading.Thread", "PollGC");
+
+/// Marks methods that native code calls.
+pub(crate) const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
+
+/// The type whose methods begin and end threads: on runtimes where native code calls `StartCallback` by other means, stacks have it
+/// as well.
+const THREAD: &str = "System.Threading.Thread";
 
 /// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
@@ -46,12 +64,53 @@ pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodPr
     answer() == Ok(true)
 }
 
+impl InCallback<'_> {
+    /// Whether `function` is one by which the runtime itself calls managed code: a method of the core library that only native code
+    /// calls (`UnmanagedCallersOnly`), except those of `Thread`. `false` if in doubt.
+    ///
+    /// From .NET 11 on the runtime calls `Main` by `Environment.CallEntryPoint`, static constructors by
+    /// `InitHelpers.CallClassConstructor`, and throws by `EH.RhThrowEx`; older runtimes do this by native code. Without these
+    /// functions stacks begin with `Main` on all runtimes, and transitions are those of the application.
+    pub fn is_runtime_entry(&self, function: FunctionId) -> bool {
+        let answer = || -> Result<bool> {
+            let info = self.function_info(function)?;
+            if info.token.is_nil() {
+                return Ok(false);
+            }
+            let metadata = self.metadata(info.module)?;
+            if !is_core_library(&metadata)? || metadata.custom_attribute_named(info.token, NATIVE)?.is_none() {
+                return Ok(false);
+            }
+            let class = metadata.method(info.token)?.class;
+            Ok(metadata.type_def(class)?.name != THREAD)
+        };
+        answer() == Ok(true)
+    }
+}
+
 /// Whether the runtime itself suspends the method (runtime async).
 pub(crate) fn is_suspended_by_the_runtime(method: &MethodProps) -> bool {
     method.impl_flags.bits() & IMPL_ASYNC != 0
 }
 
-fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
+/// Whether this is the library with the runtime's own types.
+pub(crate) fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
     let Some(assembly) = metadata.assembly()? else { return Ok(false) };
     Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
+}
+
+/// What the body of a method that the runtime suspends returns, if the method returns `returns`: `T` of `Task<T>`, nothing of `Task`.
+/// None if that is no task.
+pub(crate) fn awaited(metadata: &MetadataImport<'_>, returns: &Type) -> Option<Type> {
+    let (class, argument) = match returns.unmodified() {
+        Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),
+        Type::Class(class) | Type::ValueType(class) => (*class, None),
+        _ => return None,
+    };
+    let name = match class {
+        TypeDefOrRef::Def(class) => metadata.type_def(class).ok()?.name,
+        TypeDefOrRef::Ref(class) => metadata.type_ref(class).ok()?.name,
+        TypeDefOrRef::Spec(_) => return None,
+    };
+    TASKS.contains(&name.as_str()).then(|| argument.unwrap_or(Type::Primitive(Primitive::Void)))
 }

@@ -13,7 +13,7 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{Definitions, NotFound};
 use crate::metadata::signature::{MethodSignature, Primitive, Type};
-use crate::metadata::{CORE_LIBRARY, MethodDef, TypeDef, TypeDefOrRef};
+use crate::metadata::{CORE_LIBRARY, MethodDef, TypeDef, TypeDefOrRef, awaited, is_suspended_by_the_runtime};
 use crate::session::SoleAssembly;
 
 use super::Unreadable;
@@ -83,7 +83,8 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(self.planned(method))
     }
 
-    /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object.
+    /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object. The result is
+    /// what the body returns: of a method that the runtime suspends, what its task is for.
     pub(crate) fn plan_of_method(&mut self, module: ModuleId, method: MethodDef, types: Types) -> Plan {
         self.only = (types == Types::MayLoad).then_some(module);
         self.try_plan_of_method(module, method).unwrap_or_else(Plan::unreadable)
@@ -97,7 +98,11 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
             let is_generic = !metadata.generic_params(props.class).map_err(Unreadable::NotTold)?.is_empty();
             (props, name, is_generic)
         };
-        let signature = MethodSignature::decode(&props.signature)?;
+        let mut signature = MethodSignature::decode(&props.signature)?;
+        if is_suspended_by_the_runtime(&props) {
+            let metadata = self.cx.metadata(module).map_err(Unreadable::NotTold)?;
+            signature.return_type = awaited(&metadata, &signature.return_type).unwrap_or(signature.return_type);
+        }
         let is_value_type = name != "System.Enum" && self.is_value_type(module, props.class)?;
         let shared = Owner::Shared { is_value_type };
         let this = if signature.has_this && is_value_type && !is_generic {
@@ -123,6 +128,14 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
     pub(crate) fn core_library_has(&mut self, name: &str) -> Option<bool> {
         let core = self.assembly(CORE_LIBRARY).ok()?;
         self.cx.metadata(core).and_then(|of| of.find_type_def(name, None)).ok().map(|found| found.is_some())
+    }
+
+    /// Whether the core library defines a type in another one; none if that library is not loaded yet.
+    pub(crate) fn core_library_has_nested(&mut self, outer: &str, name: &str) -> Option<bool> {
+        let core = self.assembly(CORE_LIBRARY).ok()?;
+        let metadata = self.cx.metadata(core).ok()?;
+        let Some(outer) = metadata.find_type_def(outer, None).ok()? else { return Some(false) };
+        Some(metadata.find_type_def(name, Some(outer)).ok()?.is_some())
     }
 
     fn parameter_names(&self, module: ModuleId, method: MethodDef) -> Result<Vec<(u32, String)>> {

@@ -31,6 +31,20 @@ fn frames(thread: &Value) -> Result<Vec<String>> {
     Ok(frames.iter().map(name).collect())
 }
 
+/// Whether `Main` is on a stack, and nothing of the runtime's is around it but native code.
+fn mains_are_the_outermost(stacks: &Value) -> Result<bool> {
+    let mut found = false;
+    for thread in stacks["threads"].as_array().context("no threads")? {
+        let frames = frames(thread)?;
+        let Some(main) = frames.iter().position(|frame| frame == "Standing.Main") else { continue };
+        found = true;
+        if frames.iter().skip(main + 1).any(|frame| frame != "[native]") {
+            return Ok(false);
+        }
+    }
+    Ok(found)
+}
+
 #[test]
 fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
     for runtime in runtimes()? {
@@ -64,6 +78,7 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
             let (compare, sorts) = compare.zip(sorts).with_context(|| format!("{runtime}: {sorter:?}"))?;
             let between = sorter.get(compare + 1..sorts).unwrap_or_default();
             ensure!(between.iter().any(|frame| frame == "[native]"), "{runtime}: {sorter:?}");
+            ensure!(mains_are_the_outermost(&stacks)?, "{runtime}: {stacks}");
             let busy = named(&stacks, "busy")?;
             ensure!(frames(busy)?.iter().any(|frame| frame == "Standing.Spins"), "{runtime}: {busy}");
             runs |= busy["state"] == "runs";

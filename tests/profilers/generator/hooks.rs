@@ -16,7 +16,7 @@ pub(super) fn install(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<()> {
     match plan.hooks {
         Hooks::No => Ok(()),
         Hooks::Fast => cx.hook_functions(Acts),
-        Hooks::Values => cx.hook_functions_with_values(Acts),
+        Hooks::Values => cx.hook_functions_with_values(Acts).map(drop),
         Hooks::FastByIl => cx.hook_functions_by_il(Acts, precompiled).map(drop),
         Hooks::ValuesByIl => cx.hook_functions_with_values_by_il(Acts, precompiled).map(drop),
     }

@@ -5,6 +5,7 @@
 mod compiled;
 mod outcomes;
 mod selected;
+mod suspended;
 mod whole;
 
-corprof::export!(compiled::Compiled, outcomes::Outcomes, selected::Selected, whole::Whole);
+corprof::export!(compiled::Compiled, outcomes::Outcomes, selected::Selected, suspended::Suspended, whole::Whole);

@@ -30,7 +30,7 @@ fn tree(hooks: &[(&str, usize, u64)]) -> CallTree {
 fn totals(calls: u64, inclusive: u64, exclusive: u64) -> CallTotals {
     let [inclusive, exclusive] = [inclusive, exclusive].map(Duration::from_nanos);
     // Nobody waits for long enough to be asked.
-    CallTotals { calls, inclusive, exclusive, cpu: exclusive }
+    CallTotals { calls, inclusive, exclusive, cpu: exclusive, waiting: Duration::ZERO }
 }
 
 /// Calls, inclusive and exclusive nanoseconds of a function.
@@ -51,6 +51,26 @@ fn time_is_of_what_runs_and_of_what_is_around_it() {
     assert_eq!(of_edge(&tree, None, "a"), totals(1, 100, 65));
     let paths: Vec<_> = tree.paths().map(|path| (path.function, path.caller)).collect();
     assert_eq!(paths, [("a", None), ("b", Some(0))]);
+}
+
+#[test]
+fn a_suspended_call_goes_on_as_the_same_call() {
+    let times = CallProfiler::counting_nanoseconds(100);
+    let waits = times.number("waits");
+    let mut timer = times.timer();
+    timer.enter_at(100, times.number("outer"), 0);
+    timer.enter_at(90, waits, 10);
+    // It calls from 80 when it is suspended.
+    timer.suspended_at(80, 30);
+    timer.leave_at(100, 40);
+    times.add_at(timer, 40);
+    let mut another = times.timer();
+    another.resumed_at(70, waits, 130);
+    another.leave_at(70, 150);
+    times.add_at(another, 150);
+    let tree = times.tree();
+    assert_eq!(of(&tree, "outer"), totals(1, 40, 20));
+    assert_eq!(of(&tree, "waits"), CallTotals { waiting: Duration::from_nanos(100), ..totals(1, 40, 40) });
 }
 
 #[test]

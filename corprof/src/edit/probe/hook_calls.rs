@@ -9,10 +9,11 @@ use corprof_il::signature::{Primitive, Type};
 use corprof_il::{Instruction, Opcode, Prefix};
 
 use super::super::counter::entry;
-use super::super::{EditError, MethodEdit};
+use super::super::{EditError, MethodEdit, Refusal};
 use super::ProbeKinds;
 use super::copies::{Copies, is_readable};
 use super::weave::call;
+use crate::metadata::is_suspended_by_the_runtime;
 
 /// The functions that the body calls; those that are `None` are not called.
 ///
@@ -43,11 +44,15 @@ impl MethodEdit<'_> {
     pub(crate) unsafe fn call_hooks(&mut self, calls: &HookCalls) -> Result<(), EditError> {
         // The end need not be in the method: ends by tail calls are announced.
         self.refuse(ProbeKinds::ENTER)?;
+        let props = self.metadata().method(self.method())?;
+        if is_suspended_by_the_runtime(&props) {
+            return Err(Refusal::RuntimeAsync.into());
+        }
         let is_left_otherwise = self.body().iter().any(|(_, insn)| is_tail_call(insn));
         let unwound = calls.unwound.filter(|_| !is_left_otherwise);
         let marker = self.add_local(Type::Primitive(Primitive::Int64))?.number();
         let copies = if calls.has_arguments { self.copy_arguments()? } else { Copies::default() };
-        let returns = self.signature_of_method().return_type.unmodified().clone();
+        let returns = self.type_of_result();
         let has_result = returns != Type::Primitive(Primitive::Void);
         let is_passed = calls.has_result && calls.leave.is_some();
         let is_shown = is_passed && is_readable(&returns);

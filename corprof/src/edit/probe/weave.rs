@@ -13,14 +13,14 @@ use super::copies::{Copies, is_readable};
 use super::entries::address_of_entry;
 use super::site::Site;
 use super::{Probe, ProbeKinds};
-use crate::metadata::{StandAloneSignature, is_of_the_runtime, is_suspended_by_the_runtime};
+use crate::metadata::{StandAloneSignature, is_of_the_runtime};
 
 impl MethodEdit<'_> {
     pub(super) fn weave<P: Probe>(&mut self, probe: P) -> Result<(), EditError> {
         self.refuse(P::KINDS)?;
         let wants = |kind| P::KINDS.contains(kind);
         let copies = if wants(ProbeKinds::ARGUMENTS) { self.copy_arguments()? } else { Copies::default() };
-        let returns = self.signature_of_method().return_type.unmodified().clone();
+        let returns = self.type_of_result();
         let is_wrapped = P::KINDS.intersects(ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND);
         let has_result = returns != Type::Primitive(Primitive::Void) && (is_wrapped || wants(ProbeKinds::LEAVE));
         let is_shown = wants(ProbeKinds::RESULT) && is_readable(&returns);
@@ -83,9 +83,6 @@ impl MethodEdit<'_> {
             return Err(Refusal::CallingConvention);
         }
         let props = self.metadata().method(self.method()).map_err(|_| Refusal::BadSignature)?;
-        if is_suspended_by_the_runtime(&props) {
-            return Err(Refusal::RuntimeAsync);
-        }
         if is_of_the_runtime(self.metadata(), &props) {
             return Err(Refusal::OfTheRuntime);
         }

@@ -109,7 +109,7 @@ pub(super) fn prepare(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
     }
     match env::var("MATRIX_HOOKS").as_deref() {
         Ok("fast") => cx.hook_functions(hooks::Fast)?,
-        Ok("values") => cx.hook_functions_with_values(hooks::WithValues)?,
+        Ok("values") => drop(cx.hook_functions_with_values(hooks::WithValues)?),
         _ => {}
     }
     Ok(())
