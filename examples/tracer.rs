@@ -9,9 +9,12 @@
 //! - TRACER_BY=il adds the calls of the hooks to the code of the methods, and leaves precompiled methods alone; il-all compiles
 //!   those that match the filter. Without it the runtime itself calls hooks (`runtime`), which an attached tracer cannot have.
 //!
+//! An async method that has to wait is off the stack meanwhile; where it goes on, its name says `(goes on)`.
+//!
 //! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
 //! at exit.
 
+use std::borrow::Cow;
 use std::io::{BufWriter, Write, sink, stderr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -72,13 +75,27 @@ impl Options {
 
 struct Hooks {
     filter: GlobMatcher,
-    log: CallLog<&'static str>,
+    log: CallLog<Call>,
+}
+
+/// A call, or the rest of one that was suspended.
+#[derive(Clone, Copy)]
+struct Call {
+    name: &'static str,
+    goes_on: bool,
+}
+
+impl Call {
+    /// Its name in the trace.
+    fn shown(self) -> Cow<'static, str> {
+        if self.goes_on { format!("{} (goes on)", self.name).into() } else { self.name.into() }
+    }
 }
 
 impl FunctionHooks for Hooks {
     /// The function's name.
     type Function = &'static str;
-    type Thread = CallWriter<&'static str>;
+    type Thread = CallWriter<Call>;
     const UNWINDS: bool = true;
     const SUSPENDS: bool = true;
 
@@ -88,24 +105,28 @@ impl FunctionHooks for Hooks {
         if self.filter.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No }
     }
 
-    fn thread_started(&self) -> CallWriter<&'static str> {
+    fn thread_started(&self) -> CallWriter<Call> {
         self.log.writer()
     }
 
-    fn enter(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, name: &&'static str) {
-        calls.enter(cx, name);
+    fn enter(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, name: &&'static str) {
+        calls.enter(cx, Call { name, goes_on: false });
     }
 
-    fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, _name: &&'static str) {
+    fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, _name: &&'static str) {
         calls.leave(cx);
     }
 
-    fn unwound(&self, calls: &mut CallWriter<&'static str>, boundary: StackBoundary) {
+    fn unwound(&self, calls: &mut CallWriter<Call>, boundary: StackBoundary) {
         calls.unwound(boundary);
     }
 
-    fn suspended(&self, cx: &InHook<'_>, calls: &mut CallWriter<&'static str>, _name: &&'static str) {
+    fn suspended(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, _name: &&'static str) {
         calls.suspended(cx);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, name: &&'static str) {
+        calls.enter(cx, Call { name, goes_on: true });
     }
 }
 
@@ -114,13 +135,13 @@ struct ToFile {
     trace: Trace,
 }
 
-impl CallReader<&'static str> for ToFile {
+impl CallReader<Call> for ToFile {
     fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
         Ok(self.trace.thread(thread.number, thread.os_id, thread.name.as_deref())?)
     }
 
-    fn begin(&mut self, call: CallBegin<&'static str>) -> Result<(), BoxError> {
-        Ok(self.trace.begin(call.thread, call.at, call.function)?)
+    fn begin(&mut self, call: CallBegin<Call>) -> Result<(), BoxError> {
+        Ok(self.trace.begin(call.thread, call.at, &call.function.shown())?)
     }
 
     fn end(&mut self, end: CallEnd) -> Result<(), BoxError> {
@@ -145,11 +166,11 @@ struct ToTree {
     out: BufWriter<Box<dyn Write + Send>>,
 }
 
-impl CallReader<&'static str> for ToTree {
-    fn begin(&mut self, call: CallBegin<&'static str>) -> Result<(), BoxError> {
+impl CallReader<Call> for ToTree {
+    fn begin(&mut self, call: CallBegin<Call>) -> Result<(), BoxError> {
         let CallBegin { thread, function, .. } = call;
         let dots = ".".repeat(call.depth.min(100));
-        Ok(writeln!(self.out, "{thread:>4} {dots}{function}")?)
+        Ok(writeln!(self.out, "{thread:>4} {dots}{}", function.shown())?)
     }
 
     fn end(&mut self, _end: CallEnd) -> Result<(), BoxError> {

@@ -23,6 +23,30 @@ fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {
 }
 
 #[test]
+fn tracer_ends_a_call_where_it_waits_and_tells_where_it_goes_on() -> Result<()> {
+    let programs = [
+        ("AsyncPauses", "AsyncPauses.Pause(int32)", "AsyncPauses.Outer()"),
+        ("MachinePauses", "MachinePauses+<Pause>d__1.MoveNext()", "MachinePauses+<Outer>d__2.MoveNext()"),
+    ];
+    for (program, pause, outer) in programs {
+        for runtime in Runtime::all_for_modern(program)? {
+            let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").profiler("tracer");
+            let outcome = run.env("TRACER_FILTER", format!("{program}*")).run()?;
+            outcome.exited_with(0)?;
+            nothing_lost(&outcome)?;
+            let lines: Vec<_> = outcome.stderr.lines().map(|line| line.trim_start()).collect();
+            let count = |end: &str| lines.iter().filter(|line| line.ends_with(end)).count();
+            // Each waits once, and what calls it waits with it, each time that it does.
+            for (name, calls, rests) in [(pause, 5, 5), (outer, 1, 5)] {
+                let told = (count(name), count(&format!("{name} (goes on)")));
+                ensure!(told == (calls, rests), "{name}: {told:?}: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn tracer_prints_each_call_below_its_caller() -> Result<()> {
     let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));
     for (runtime, by) in Runtime::all()?.into_iter().flat_map(ways) {
