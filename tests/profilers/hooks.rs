@@ -236,7 +236,8 @@ impl Walks {
         };
         let names = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let name = |function: &usize| names.get(function).map_or("?", String::as_str);
-        let stack: Vec<_> = functions.iter().filter(|&&function| function != 0).map(name).collect();
+        let stack = functions.iter().filter(|&&function| function != 0).map(name);
+        let stack: Vec<_> = stack.filter(|name| !name.is_empty()).collect();
         let code = if code.0 == 0 { "S_OK".to_owned() } else { format!("{code:?}") };
         eprintln!("{hook}: {code} {}", stack.join(" < "));
     }
@@ -249,6 +250,8 @@ impl FunctionHooks for Walks {
     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
         let name = cx.names().function(function).to_string();
         let is_probe = name.contains("Cleanup");
+        // The runtime's own way to `Main` is not shown.
+        let name = if cx.is_runtime_entry(function) { String::new() } else { name };
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(function.as_raw(), name);
         Hook::Yes(is_probe)
     }

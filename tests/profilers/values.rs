@@ -322,7 +322,7 @@ impl Looks {
     fn look(hook: &str, cx: &InSlowHook<'_>, function: &Name) {
         let (mut names, mut pointers) = (Vec::new(), Vec::new());
         let walk = cx.walk_own_stack_with_registers(|frame| {
-            if let Some(function) = frame.function() {
+            if let Some(function) = frame.function().filter(|&function| !cx.is_runtime_entry(function)) {
                 names.push(short(&cx.names().function(function)).to_owned());
                 pointers.extend(frame.registers().map(|registers| registers.stack_pointer() as usize));
             }
