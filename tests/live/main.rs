@@ -33,6 +33,8 @@ mod instrumentation;
 mod keeps;
 mod leaks;
 mod liveness;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod loops;
 mod manners;
 mod matrix;
 mod metadata;

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::id::FunctionId;
+use crate::info::CodeRange;
 use crate::profiler_thread::ProfilerThread;
 use crate::system;
 use crate::system::signals::RawSample;
 
 use super::natives::Natives;
-use super::shape::{BYTES, Partial, Shape, frame_size};
+use super::replaced::Beginning;
+use super::shape::{BYTES, Shape, frame_size};
 use super::unwind::{Code, Codes, Place};
 
 /// How long a record of code is trusted: when code is freed, other code may take its place.
@@ -18,6 +20,9 @@ const TRUST: Duration = Duration::from_secs(2);
 
 /// How many bytes are read from an instruction on.
 const NEXT: usize = 32;
+
+/// How many bytes are read of code that continues a loop, to find its end.
+const ALL_BYTES: usize = 64 * 1024;
 
 /// Code that has been looked up.
 #[derive(Default)]
@@ -70,21 +75,40 @@ impl KnownCode {
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };
         let function = version.function;
-        for code in cx.native_code(version).unwrap_or_default() {
-            let mut is_first = true;
-            let mut shape = Shape::default();
-            for range in cx.native_code_ranges(code).unwrap_or_default() {
+        let codes = cx.native_code(version).unwrap_or_default();
+        let codes: Vec<_> =
+            codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
+        let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| frame_size(bytes)).collect();
+        for (ranges, mut bytes) in codes {
+            let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
+            for range in ranges {
                 // A second part of a function uses the frame that the first has made.
-                let bytes =
-                    if std::mem::take(&mut is_first) { read(range.start, BYTES.min(range.size)) } else { Vec::new() };
-                // Instructions of arm64 are not decoded: the frame chain has to suffice there.
-                if cfg!(target_arch = "x86_64") && !bytes.is_empty() {
-                    shape = Shape::of(&bytes);
-                }
+                let bytes = std::mem::take(&mut bytes);
                 self.ranges.insert(range.start, Range { end: range.start + range.size, function, shape, bytes });
             }
         }
         self.range(address).map_or(Code { function: Some(function), ..Code::default() }, |(_, range)| range.code())
+    }
+}
+
+/// The ranges of a function's code, with the first bytes of the first one.
+fn with_bytes(ranges: Vec<CodeRange>) -> (Vec<CodeRange>, Vec<u8>) {
+    let bytes = ranges.first().map(|first| read(first.start, BYTES.min(first.size)));
+    (ranges, bytes.unwrap_or_default())
+}
+
+/// The shape of a function, given its first range and the first bytes of it.
+fn shape(first: &CodeRange, bytes: &[u8], originals: &[usize]) -> Shape {
+    // Instructions of arm64 are not decoded: the frame chain has to suffice there.
+    if cfg!(not(target_arch = "x86_64")) || bytes.is_empty() {
+        return Shape::default();
+    }
+    match Beginning::of(bytes) {
+        Some(beginning) => {
+            let all = read(first.start, ALL_BYTES.min(first.size));
+            Shape::Replaced { size: beginning.size(&all, originals) }
+        }
+        None => Shape::of(bytes),
     }
 }
 
@@ -118,7 +142,7 @@ impl Codes for Asking<'_, '_> {
         code
     }
 
-    fn partial(&mut self, ip: usize) -> Option<Partial> {
+    fn incomplete(&mut self, ip: usize) -> Option<Shape> {
         if cfg!(not(target_arch = "x86_64")) {
             return None;
         }
@@ -132,12 +156,7 @@ impl Codes for Asking<'_, '_> {
                 &read_now
             }
         };
-        range.shape.partial(&range.bytes, offset, next)
-    }
-
-    fn frame_size(&mut self, address: usize) -> Option<usize> {
-        self.at(address).function?;
-        frame_size(&self.known.range(address)?.1.bytes)
+        Shape::incomplete(&range.bytes, offset, next)
     }
 
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {

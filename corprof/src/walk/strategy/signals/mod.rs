@@ -13,7 +13,9 @@
 
 mod code;
 mod natives;
+mod replaced;
 mod shape;
+mod steps;
 mod threads;
 mod unwind;
 

@@ -2,11 +2,14 @@
 //!
 //! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small function with one call
 //! or none has a frame of fixed size instead, and the caller of such a function is missing from the chain. In code that
-//! continues a loop (on-stack replacement) the chain leads to the caller's caller. At the beginning and the end of every
+//! continues a loop (on-stack replacement, `replaced.rs`) the chain leads to the caller's caller. At the beginning and the end of every
 //! function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses few
 //! different ones for this.
 
-/// How many bytes of a function are read: its beginning, and for on-stack replacement all of a short one.
+use super::replaced;
+use super::steps::{Step, step};
+
+/// How many bytes of a function's beginning are read.
 pub(super) const BYTES: usize = 512;
 
 /// How to find the return address in a function's frame.
@@ -18,63 +21,18 @@ pub(super) enum Shape {
     /// The return address lies this far above the stack pointer.
     Fixed {
         size: usize,
-        /// The offset of the caller's frame pointer from the stack pointer, if the function uses the register for something
-        /// else.
+        /// The offset of the caller's frame pointer from the stack pointer, if it is not in its register.
         saved_frame_pointer: Option<usize>,
     },
-    /// Code that continues a loop. The frame pointer points at the caller's; above it is an address in the original code, whose
-    /// frame is still there, and above that the return address.
+    /// Code that continues a loop. The frame pointer points at the caller's; the frame of the original code lies between them
+    /// and the return address.
     Replaced {
-        /// The offset of the return address from the frame pointer; if unknown, the original code shows it ([`frame_size`]).
+        /// The offset of the return address from the frame pointer, if known.
         size: Option<usize>,
     },
 }
 
-/// The incomplete frame of the top function of a stack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Partial {
-    /// The return address lies this far above the stack pointer.
-    pub(super) size: usize,
-    /// The offset of the caller's frame pointer from the stack pointer, if it is not in its register.
-    pub(super) saved_frame_pointer: Option<usize>,
-}
-
-/// An instruction that makes or removes frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    Push(u8),
-    Pop(u8),
-    Sub(usize),
-    Add(usize),
-    /// The frame pointer becomes the stack pointer plus this.
-    SetFramePointer(usize),
-    Return,
-    Nothing,
-}
-
 const FRAME_POINTER: u8 = 5;
-
-/// The first instruction of `code`, and its length; none for any other instruction.
-fn step(code: &[u8]) -> Option<(Step, usize)> {
-    let long = |bytes: [u8; 4]| u32::from_le_bytes(bytes) as usize;
-    Some(match *code {
-        [byte @ 0x50..=0x57, ..] => (Step::Push(byte - 0x50), 1),
-        [0x41, byte @ 0x50..=0x57, ..] => (Step::Push(byte - 0x50 + 8), 2),
-        [byte @ 0x58..=0x5F, ..] => (Step::Pop(byte - 0x58), 1),
-        [0x41, byte @ 0x58..=0x5F, ..] => (Step::Pop(byte - 0x58 + 8), 2),
-        [0x48, 0x83, 0xEC, size @ 0..=0x7F, ..] => (Step::Sub(size.into()), 4),
-        [0x48, 0x81, 0xEC, a, b, c, d, ..] => (Step::Sub(long([a, b, c, d])), 7),
-        [0x48, 0x83, 0xC4, size @ 0..=0x7F, ..] => (Step::Add(size.into()), 4),
-        [0x48, 0x81, 0xC4, a, b, c, d, ..] => (Step::Add(long([a, b, c, d])), 7),
-        [0x48, 0x8B, 0xEC, ..] | [0x48, 0x89, 0xE5, ..] => (Step::SetFramePointer(0), 3),
-        [0x48, 0x8D, 0x6C, 0x24, offset @ 0..=0x7F, ..] => (Step::SetFramePointer(offset.into()), 5),
-        [0x48, 0x8D, 0xAC, 0x24, a, b, c, d, ..] => (Step::SetFramePointer(long([a, b, c, d])), 8),
-        [0xC3, ..] => (Step::Return, 1),
-        // vzeroupper
-        [0xC5, 0xF8, 0x77, ..] => (Step::Nothing, 3),
-        _ => return None,
-    })
-}
 
 /// The first instructions, as far as they make a frame.
 struct Prologue {
@@ -102,7 +60,7 @@ fn prologue(code: &[u8]) -> Prologue {
                 break;
             }
             Step::Nothing => {}
-            Step::Pop(_) | Step::Add(_) | Step::Return => break,
+            Step::Save(_) | Step::Pop(_) | Step::Add(_) | Step::Return => break,
         }
         place += length;
         found.states.push((place, size));
@@ -110,15 +68,9 @@ fn prologue(code: &[u8]) -> Prologue {
     found
 }
 
-/// `mov rax, [rbp]; push rax`: the beginning of code that continues a loop.
-const REPLACEMENT: [u8; 5] = [0x48, 0x8B, 0x45, 0x00, 0x50];
-
 impl Shape {
-    /// The shape of the function with this code.
+    /// The shape of the function with this code, which does not continue a loop.
     pub(super) fn of(code: &[u8]) -> Self {
-        if code.starts_with(&REPLACEMENT) {
-            return Self::Replaced { size: size_of_replacement(code) };
-        }
         let prologue = prologue(code);
         // A large frame is made by other instructions, and nearly always has the chain.
         let Some(&(_, size)) = prologue.states.last() else { return Self::Chained };
@@ -129,14 +81,15 @@ impl Shape {
         Self::Fixed { size, saved_frame_pointer: prologue.saved.map(|saved| size - saved) }
     }
 
-    /// The incomplete frame of the top function, if its frame is not made yet or already gone; `offset` is its position in
+    /// The shape of the top function's frame, if it is not made yet or already gone; `offset` is the function's position in
     /// `code`, and `next` the code from there on.
-    pub(super) fn partial(self, code: &[u8], offset: usize, next: &[u8]) -> Option<Partial> {
-        if let Some(partial) = epilogue(next) {
-            return Some(partial);
+    pub(super) fn incomplete(code: &[u8], offset: usize, next: &[u8]) -> Option<Self> {
+        if let Some(left) = epilogue(next) {
+            return Some(left);
         }
-        if code.starts_with(&REPLACEMENT) {
-            return None;
+        if let Some(beginning) = replaced::Beginning::of(code) {
+            // Until it sets the frame pointer, that is the original code's.
+            return (offset < beginning.end).then_some(Self::Chained);
         }
         let prologue = prologue(code);
         let end = prologue.states.last()?.0;
@@ -144,23 +97,8 @@ impl Shape {
         let is_within = offset < end || (offset == end && prologue.is_chained);
         let &(_, size) = prologue.states.iter().rfind(|state| state.0 <= offset).filter(|_| is_within)?;
         // The pushed value is still in its register.
-        Some(Partial { size, saved_frame_pointer: None })
+        Some(Self::Fixed { size, saved_frame_pointer: None })
     }
-}
-
-/// How much code that continues a loop removes from the stack at its end, above the frame pointer.
-fn size_of_replacement(code: &[u8]) -> Option<usize> {
-    let begin = code.get(4..)?;
-    // From the stack pointer to the frame pointer.
-    let below = (0..begin.len().min(128)).find_map(|place| match step(begin.get(place..)?)? {
-        (Step::SetFramePointer(offset), _) => Some(offset),
-        _ => None,
-    })?;
-    let above = (0..begin.len()).find_map(|place| match step(begin.get(place..)?)? {
-        (Step::Add(size), length) => Some(size + pops(begin.get(place + length..)?)?.size),
-        _ => None,
-    })?;
-    above.checked_sub(below)
 }
 
 /// The size of the frame below the return address, for a function that keeps the chain; none if unknown.
@@ -169,25 +107,34 @@ pub(super) fn frame_size(code: &[u8]) -> Option<usize> {
     prologue.states.last().filter(|_| prologue.is_chained).map(|&(_, size)| size)
 }
 
-/// Matches code that only removes a frame, up to the return.
-fn epilogue(next: &[u8]) -> Option<Partial> {
+/// The shape of a frame of which only removal is left, if `next` does that and returns.
+fn epilogue(next: &[u8]) -> Option<Shape> {
     let (size, rest) = match step(next)? {
         (Step::Add(size), length) => (size, next.get(length..)?),
         _ => (0, next),
     };
-    let pops = pops(rest)?;
-    Some(Partial { size: size + pops.size, saved_frame_pointer: pops.saved_frame_pointer.map(|saved| saved + size) })
+    let popped = pops(rest)?;
+    let saved_frame_pointer = popped.frame_pointer.map(|saved| saved + size);
+    Some(Shape::Fixed { size: size + popped.size, saved_frame_pointer })
 }
 
-/// The bytes above which the return address lies, if these instructions pop them; none if they do something else.
-fn pops(mut code: &[u8]) -> Option<Partial> {
-    let mut popped = Partial { size: 0, saved_frame_pointer: None };
+/// What a function's last instructions pop.
+pub(super) struct Popped {
+    /// The return address lies this far above the stack pointer.
+    pub(super) size: usize,
+    /// The offset of the caller's frame pointer, if it is among them.
+    pub(super) frame_pointer: Option<usize>,
+}
+
+/// What these instructions pop up to the return; none if they do something else.
+pub(super) fn pops(mut code: &[u8]) -> Option<Popped> {
+    let mut popped = Popped { size: 0, frame_pointer: None };
     loop {
         let (step, length) = step(code)?;
         match step {
             Step::Pop(register) => {
                 if register == FRAME_POINTER {
-                    popped.saved_frame_pointer = Some(popped.size);
+                    popped.frame_pointer = Some(popped.size);
                 }
                 popped.size += 8;
             }
@@ -228,42 +175,38 @@ mod tests {
     }
 
     #[test]
-    fn code_that_continues_a_loop_is_told_by_its_end() {
-        // mov rax, [rbp]; push rax; mov rbp, rsp; mov eax, [rbp+0x34]; ...; add rsp, 96; pop rbp; ret
-        let code =
-            [0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x8B, 0xEC, 0x8B, 0x45, 0x34, 0x48, 0x83, 0xC4, 0x60, 0x5D, 0xC3];
-        assert_eq!(Shape::of(&code), Shape::Replaced { size: Some(104) });
-        // ...; push rax; sub rsp, 32; lea rbp, [rsp+32]; add rsp, 128; pop rbx; pop r15; pop rbp; ret
-        let code = [
-            0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x83, 0xEC, 0x20, 0x48, 0x8D, 0x6C, 0x24, 0x20, 0x48, 0x81, 0xC4, 0x80,
-            0, 0, 0, 0x5B, 0x41, 0x5F, 0x5D, 0xC3,
-        ];
-        assert_eq!(Shape::of(&code), Shape::Replaced { size: Some(128 + 24 - 32) });
-        // The size is unknown without an end; the original code shows it: push rbp; sub rsp, 80; lea rbp, [rsp+80]
-        assert_eq!(Shape::of(&code[..12]), Shape::Replaced { size: None });
+    fn frame_sizes_are_read() {
+        // push rbp; sub rsp, 80; lea rbp, [rsp+80]
         assert_eq!(frame_size(&[0x55, 0x48, 0x83, 0xEC, 0x50, 0x48, 0x8D, 0x6C, 0x24, 0x50, 0x90]), Some(88));
         assert_eq!(frame_size(&CHAINED), Some(24));
-        // A large frame, and one without a chain.
-        assert_eq!(frame_size(&[0x55, 0x4C, 0x8D, 0x9C, 0x24, 0, 0xF0, 0xFF, 0xFF]), None);
+        // A frame without a chain.
         assert_eq!(frame_size(&[0x50, 0xBF, 0x20, 0x4E, 0, 0]), None);
     }
 
     #[test]
+    fn code_that_continues_a_loop_begins_on_the_original_frame() {
+        // mov rax, [rbp]; push rax; sub rsp, 32; lea rbp, [rsp+32]; mov eax, [rbp+8]
+        let code = [0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x83, 0xEC, 0x20, 0x48, 0x8D, 0x6C, 0x24, 0x20, 0x8B, 0x45, 8];
+        let at = |offset: usize| Shape::incomplete(&code, offset, &code[offset..]);
+        assert_eq!([0, 4, 9, 14].map(at), [Some(Shape::Chained), Some(Shape::Chained), Some(Shape::Chained), None]);
+    }
+
+    #[test]
     fn at_the_begin_and_at_the_end_the_frame_is_not_there() {
-        let shape = Shape::of(&CHAINED);
-        let partial = |offset: usize| shape.partial(&CHAINED, offset, &CHAINED[offset..]).map(|partial| partial.size);
-        assert_eq!([0, 1, 3, 4, 9].map(partial), [Some(0), Some(8), Some(16), Some(24), None]);
+        let before = |offset: usize| Shape::incomplete(&CHAINED, offset, &CHAINED[offset..]);
+        let sizes = [Some(0), Some(8), Some(16), Some(24), None];
+        assert_eq!([0, 1, 3, 4, 9].map(before), sizes.map(|size| Some(fixed(size?, None))));
         // add rsp, 16; pop rbx; pop rbp; ret
         let end = [0x48, 0x83, 0xC4, 0x10, 0x5B, 0x5D, 0xC3];
-        let partial = |offset: usize| shape.partial(&CHAINED, 100, &end[offset..]).unwrap();
-        assert_eq!(partial(0), Partial { size: 32, saved_frame_pointer: Some(24) });
-        assert_eq!(partial(4), Partial { size: 16, saved_frame_pointer: Some(8) });
-        assert_eq!(partial(6), Partial { size: 0, saved_frame_pointer: None });
+        let after = |offset: usize| Shape::incomplete(&CHAINED, 100, &end[offset..]);
+        assert_eq!(after(0), Some(fixed(32, Some(24))));
+        assert_eq!(after(4), Some(fixed(16, Some(8))));
+        assert_eq!(after(6), Some(fixed(0, None)));
         let body = [0x8B, 0xC7, 0xC3];
-        assert_eq!(shape.partial(&CHAINED, 100, &body), None);
+        assert_eq!(Shape::incomplete(&CHAINED, 100, &body), None);
         // In a fixed frame the prologue ends with the last instruction that changes the stack pointer.
-        let fixed = [0x50, 0xBF, 0x20, 0x4E, 0, 0];
-        assert_eq!(Shape::of(&fixed).partial(&fixed, 0, &fixed).map(|partial| partial.size), Some(0));
-        assert_eq!(Shape::of(&fixed).partial(&fixed, 1, &fixed[1..]), None);
+        let small = [0x50, 0xBF, 0x20, 0x4E, 0, 0];
+        assert_eq!(Shape::incomplete(&small, 0, &small), Some(fixed(0, None)));
+        assert_eq!(Shape::incomplete(&small, 1, &small[1..]), None);
     }
 }

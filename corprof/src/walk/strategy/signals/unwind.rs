@@ -3,7 +3,7 @@
 use crate::id::FunctionId;
 use crate::system::signals::RawSample;
 
-use super::shape::{Partial, Shape};
+use super::shape::Shape;
 
 const WORD: usize = size_of::<usize>();
 
@@ -20,11 +20,8 @@ pub(super) trait Codes {
     /// The code at the address of an instruction.
     fn at(&mut self, address: usize) -> Code;
 
-    /// The incomplete frame of the top function of a stack, if it is not whole.
-    fn partial(&mut self, ip: usize) -> Option<Partial>;
-
-    /// The frame size, below the return address, of the managed function at an address, if known.
-    fn frame_size(&mut self, address: usize) -> Option<usize>;
+    /// The shape of the top function's frame, if it is not made yet or already gone.
+    fn incomplete(&mut self, ip: usize) -> Option<Shape>;
 
     /// The caller of native code, by the unwind information of its library. The inner none: there is no caller; the outer:
     /// there is no such information.
@@ -54,9 +51,9 @@ pub(super) fn unwind(
     }
     let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
     let top = Place { ip, stack_pointer, frame_pointer, link };
-    let partial = code.function.and_then(|_| codes.partial(ip));
-    let mut place = match partial {
-        Some(partial) => left_by(sample, top, partial),
+    let incomplete = code.function.and_then(|_| codes.incomplete(ip));
+    let mut place = match incomplete {
+        Some(shape) => caller_by_shape(sample, top, shape),
         None => caller(sample, codes, top, code, true),
     };
     while let Some(here) = place.filter(|here| here.ip != 0) {
@@ -73,40 +70,35 @@ pub(super) fn unwind(
 /// The caller of a function.
 fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
     let told = if code.function.is_none() { codes.native_caller(sample, here, is_top) } else { None };
-    told.unwrap_or_else(|| caller_by_shape(sample, codes, here, code.shape))
-}
-
-/// The caller of a function with an incomplete frame.
-fn left_by(sample: &RawSample, here: Place, partial: Partial) -> Option<Place> {
-    let Partial { size, saved_frame_pointer } = partial;
-    let above = here.stack_pointer.checked_add(size)?;
-    let frame_pointer = match saved_frame_pointer {
-        Some(saved) => sample.read(here.stack_pointer.checked_add(saved)?)?,
-        None => here.frame_pointer,
-    };
-    Some(Place { ip: sample.read(above)?, stack_pointer: above.checked_add(WORD)?, frame_pointer, link: 0 })
+    told.unwrap_or_else(|| caller_by_shape(sample, here, code.shape))
 }
 
 /// The caller of a function with a frame of this shape.
-fn caller_by_shape(sample: &RawSample, codes: &mut impl Codes, here: Place, shape: Shape) -> Option<Place> {
+fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Place> {
     match shape {
-        Shape::Fixed { size, saved_frame_pointer } => left_by(sample, here, Partial { size, saved_frame_pointer }),
-        Shape::Chained | Shape::Replaced { .. } => {
-            let size = match shape {
-                Shape::Replaced { size: Some(size) } => size,
-                // An address in the original code, and then that code's frame.
-                Shape::Replaced { size: None } => {
-                    let before = sample.read(here.frame_pointer.checked_add(WORD)?)?;
-                    codes.frame_size(before).map_or(WORD, |size| size.saturating_add(2 * WORD))
-                }
-                _ => WORD,
+        Shape::Fixed { size, saved_frame_pointer } => {
+            let frame_pointer = match saved_frame_pointer {
+                Some(saved) => sample.read(here.stack_pointer.checked_add(saved)?)?,
+                None => here.frame_pointer,
             };
-            let place = here.frame_pointer.checked_add(size)?;
-            let ip = sample.read(place)?;
+            returned(sample, here.stack_pointer.checked_add(size)?, frame_pointer)
+        }
+        Shape::Chained => returned(sample, here.frame_pointer.checked_add(WORD)?, sample.read(here.frame_pointer)?),
+        Shape::Replaced { size } => {
             let frame_pointer = sample.read(here.frame_pointer)?;
-            Some(Place { ip, stack_pointer: place.checked_add(WORD)?, frame_pointer, link: 0 })
+            let place = size.and_then(|size| here.frame_pointer.checked_add(size));
+            place.and_then(|place| returned(sample, place, frame_pointer)).or_else(|| {
+                // One frame is missing, but not those further out.
+                let outer = sample.read(frame_pointer)?;
+                returned(sample, frame_pointer.checked_add(WORD)?, outer)
+            })
         }
     }
+}
+
+/// The position after a return, given the place of the return address.
+fn returned(sample: &RawSample, place: usize, frame_pointer: usize) -> Option<Place> {
+    Some(Place { ip: sample.read(place)?, stack_pointer: place.checked_add(WORD)?, frame_pointer, link: 0 })
 }
 
 #[cfg(test)]
@@ -114,7 +106,7 @@ mod tests {
     use super::*;
 
     /// Functions at addresses that are multiples of a hundred.
-    struct Known(Vec<(usize, Shape)>, Option<Partial>);
+    struct Known(Vec<(usize, Shape)>, Option<Shape>);
 
     impl Codes for Known {
         fn at(&mut self, address: usize) -> Code {
@@ -122,12 +114,8 @@ mod tests {
             known.map_or(Code::default(), |&(start, shape)| Code { function: FunctionId::from_raw(start), shape })
         }
 
-        fn partial(&mut self, _ip: usize) -> Option<Partial> {
+        fn incomplete(&mut self, _ip: usize) -> Option<Shape> {
             self.1
-        }
-
-        fn frame_size(&mut self, address: usize) -> Option<usize> {
-            (self.at(address).shape == Shape::Chained).then_some(2 * WORD)
         }
 
         fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> Option<Option<Place>> {
@@ -180,7 +168,7 @@ mod tests {
     fn at_the_top_what_is_not_there_yet_is_left_out() {
         let words = [210, 5, 6, at(5), 9, 0, 310];
         let mut codes = chained(&[100, 200, 300]);
-        codes.1 = Some(Partial { size: 0, saved_frame_pointer: None });
+        codes.1 = Some(Shape::Fixed { size: 0, saved_frame_pointer: None });
         assert_eq!(walk(100, at(5), &words, &mut codes), [100, 200, 300]);
     }
 
@@ -190,11 +178,10 @@ mod tests {
         let mut codes = chained(&[200, 300]);
         codes.0.push((100, Shape::Replaced { size: Some(3 * WORD) }));
         assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
-        // The original code, at 400, has two words on the stack.
-        let words = [at(6), 411, 98, 99, 210, 4, 0, 310];
-        let mut codes = chained(&[200, 300, 400]);
+        // Where its frame's size is unknown, only that caller is missing.
         codes.0.push((100, Shape::Replaced { size: None }));
-        assert_eq!(walk(120, at(0), &words, &mut codes), [100, 200, 300]);
+        codes.0.remove(2);
+        assert_eq!(walk(120, at(0), &words, &mut codes), [100, 300]);
     }
 
     #[test]

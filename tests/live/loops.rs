@@ -1,0 +1,57 @@
+//! Methods with hot loops, which the runtime replaces while they run (on-stack replacement): the signal sampler finds their
+//! callers.
+//!
+//! Linux on x86-64 only: instructions of arm64 are not decoded.
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
+
+/// What is told of one loop: samples, those with the right callers, and how often it was compiled.
+struct Told {
+    name: String,
+    samples: u64,
+    right: u64,
+    compiled: u64,
+}
+
+fn told(outcome: &Outcome) -> Result<Vec<Told>> {
+    let parse = |line: &str| {
+        let (name, rest) = line.split_once(": ")?;
+        let (right, rest) = rest.split_once(" of ")?;
+        let (samples, rest) = rest.split_once(", compiled ")?;
+        let compiled = rest.strip_suffix(" times")?;
+        let [right, samples, compiled] = [right, samples, compiled].map(|number| number.parse().ok());
+        Some(Told { name: name.to_owned(), samples: samples?, right: right?, compiled: compiled? })
+    };
+    let told: Vec<_> = outcome.stderr.lines().filter_map(parse).collect();
+    ensure!(!told.is_empty(), "nothing is told: {outcome}");
+    Ok(told)
+}
+
+#[test]
+fn hot_loops_keep_their_callers() -> Result<()> {
+    let runtimes = Runtime::all_for_modern("Loops")?;
+    let runtimes: Vec<_> =
+        runtimes.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect();
+    patiently(runtimes, |runtime, times| {
+        let milliseconds = times * repetitions(100, 1000);
+        let run = Run::new(runtime, "Loops").args([milliseconds.to_string()]).profiler("loops");
+        let outcome = run.run()?;
+        outcome.exited_with(0)?;
+        let methods = outcome.stdout.strip_prefix("methods: ").and_then(|number| number.trim().parse::<u64>().ok());
+        let methods = methods.with_context(|| outcome.to_string())?;
+        let told = told(&outcome)?;
+        let samples: u64 = told.iter().map(|told| told.samples).sum();
+        let right: u64 = told.iter().map(|told| told.right).sum();
+        // Each is called once, so what is compiled again is compiled for its loop.
+        let replaced = told.iter().filter(|told| told.compiled >= 2).count() as u64;
+        println!("{runtime}: {right} of {samples} samples right, {replaced} of {methods} methods replaced");
+        ensure_or_longer!(replaced * 10 >= methods * 9, "{replaced} of {methods} methods replaced: {outcome}");
+        ensure_or_longer!(samples >= repetitions(10, 50) * methods, "{samples} samples: {outcome}");
+        ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
+        for Told { name, samples, right, .. } in told {
+            ensure!(right * 100 >= samples * 95, "{name}: {right} of {samples}: {outcome}");
+        }
+        Ok(())
+    })
+}
