@@ -37,7 +37,7 @@ mod sampler;
 mod sampling;
 mod schedule;
 mod start;
-mod strategy;
+pub(crate) mod strategy;
 
 pub use crate::session::FrameInfo;
 pub use frame::Frame;

@@ -182,12 +182,11 @@ impl RawSample {
         }
     }
 
-    /// A sample with these registers and this stack.
-    #[cfg(test)]
+    /// A sample with these registers and this stack, of any size.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn of(ip: usize, stack_pointer: usize, frame_pointer: usize, words: &[usize]) -> Self {
-        let mut sample = Self { ip, stack_pointer, frame_pointer, ..Self::with_room(1) };
-        assert!(words.iter().all(|&word| sample.push_word(word)));
-        sample
+        let copied = words.into();
+        Self { ip, stack_pointer, frame_pointer, words: copied, word_count: words.len(), ..Self::with_room(1) }
     }
 
     /// The top of the stack: the word at the stack pointer, and those above.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
+use crate::context::InTriggers;
 use crate::id::FunctionId;
 use crate::info::CodeRange;
 use crate::profiler_thread::ProfilerThread;
@@ -49,7 +50,7 @@ struct Range {
 pub(super) struct Asking<'a, 'i> {
     pub(super) known: &'a mut KnownCode,
     pub(super) natives: &'a RefCell<Natives>,
-    pub(super) cx: &'a mut ProfilerThread<'i>,
+    pub(super) cx: &'a mut InTriggers<'i>,
 }
 
 impl KnownCode {
@@ -69,8 +70,32 @@ impl KnownCode {
         (address < range.end).then_some((start, range))
     }
 
+    /// The known code at an address.
+    #[cfg(feature = "testing")]
+    pub(super) fn code(&self, address: usize) -> Option<Code> {
+        self.range(address).map(|(_, range)| range.code())
+    }
+
+    /// The shape of a known function's frame at `ip`, if it is not made yet or already gone there.
+    pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
+        if cfg!(not(target_arch = "x86_64")) {
+            return None;
+        }
+        let (start, range) = self.range(ip)?;
+        let offset = ip - start;
+        let read_now;
+        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
+            Some(known) => known,
+            None => {
+                read_now = read(ip, NEXT.min(range.end - ip));
+                &read_now
+            }
+        };
+        Shape::incomplete(&range.bytes, range.end - start, offset, next)
+    }
+
     /// Records the code of the function at an address.
-    fn note(&mut self, cx: &mut ProfilerThread<'_>, address: usize) -> Code {
+    fn note(&mut self, cx: &mut InTriggers<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };
@@ -143,20 +168,7 @@ impl Codes for Asking<'_, '_> {
     }
 
     fn incomplete(&mut self, ip: usize) -> Option<Shape> {
-        if cfg!(not(target_arch = "x86_64")) {
-            return None;
-        }
-        let (start, range) = self.known.range(ip)?;
-        let offset = ip - start;
-        let read_now;
-        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
-            Some(known) => known,
-            None => {
-                read_now = read(ip, NEXT.min(range.end - ip));
-                &read_now
-            }
-        };
-        Shape::incomplete(&range.bytes, offset, next)
+        self.known.incomplete(ip)
     }
 
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {

@@ -15,10 +15,14 @@ mod code;
 mod natives;
 mod replaced;
 mod shape;
+#[cfg(feature = "testing")]
+mod single;
 mod steps;
 mod threads;
 mod unwind;
 
+#[cfg(feature = "testing")]
+pub use single::{CallerPosition, SignalStack, SignalStep};
 pub(crate) use threads::{thread_assigned, thread_ending};
 
 use std::cell::RefCell;

@@ -54,7 +54,7 @@ impl Beginning {
                 Step::SetFramePointer(frame_pointer) => {
                     return Some(Self { end: code.len() - rest.len(), frame_pointer, saved });
                 }
-                Step::Push(_) | Step::Pop(_) | Step::Add(_) | Step::Return => return None,
+                Step::Push(_) | Step::Pop(_) | Step::Add(_) | Step::Leave | Step::Jump(_) => return None,
             }
         }
     }
@@ -81,7 +81,8 @@ impl Beginning {
         (0..code.len()).filter_map(move |place| {
             let rest = code.get(place..)?;
             let (Step::Add(size), length) = step(rest)? else { return None };
-            let popped = pops(rest.get(length..)?).filter(|popped| popped.frame_pointer.is_some())?;
+            let is_outside = |target: isize| !(0..code.len() as isize).contains(&(place as isize + target));
+            let popped = pops(rest, length, is_outside).filter(|popped| popped.frame_pointer.is_some())?;
             (size + popped.size).checked_sub(self.frame_pointer)
         })
     }

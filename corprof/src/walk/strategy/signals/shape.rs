@@ -2,9 +2,9 @@
 //!
 //! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small function with one call
 //! or none has a frame of fixed size instead, and the caller of such a function is missing from the chain. In code that
-//! continues a loop (on-stack replacement, `replaced.rs`) the chain leads to the caller's caller. At the beginning and the end of every
-//! function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses few
-//! different ones for this.
+//! continues a loop (on-stack replacement, `replaced.rs`) the chain leads to the caller's caller. At the beginning and the end of
+//! every function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses
+//! few different ones for this. A live test compares with the runtime's unwinder at each instruction (`tests/live/frames.rs`).
 
 use super::replaced;
 use super::steps::{Step, step};
@@ -60,7 +60,7 @@ fn prologue(code: &[u8]) -> Prologue {
                 break;
             }
             Step::Nothing => {}
-            Step::Save(_) | Step::Pop(_) | Step::Add(_) | Step::Return => break,
+            Step::Save(_) | Step::Pop(_) | Step::Add(_) | Step::Leave | Step::Jump(_) => break,
         }
         place += length;
         found.states.push((place, size));
@@ -81,10 +81,10 @@ impl Shape {
         Self::Fixed { size, saved_frame_pointer: prologue.saved.map(|saved| size - saved) }
     }
 
-    /// The shape of the top function's frame, if it is not made yet or already gone; `offset` is the function's position in
-    /// `code`, and `next` the code from there on.
-    pub(super) fn incomplete(code: &[u8], offset: usize, next: &[u8]) -> Option<Self> {
-        if let Some(left) = epilogue(next) {
+    /// The shape of the top function's frame, if it is not made yet or already gone. `code` has the first bytes of the `size` that
+    /// the function has, `offset` is its position in them, and `next` the code from there on.
+    pub(super) fn incomplete(code: &[u8], size: usize, offset: usize, next: &[u8]) -> Option<Self> {
+        if let Some(left) = epilogue(next, offset, size) {
             return Some(left);
         }
         if let Some(beginning) = replaced::Beginning::of(code) {
@@ -107,15 +107,15 @@ pub(super) fn frame_size(code: &[u8]) -> Option<usize> {
     prologue.states.last().filter(|_| prologue.is_chained).map(|&(_, size)| size)
 }
 
-/// The shape of a frame of which only removal is left, if `next` does that and returns.
-fn epilogue(next: &[u8]) -> Option<Shape> {
-    let (size, rest) = match step(next)? {
-        (Step::Add(size), length) => (size, next.get(length..)?),
-        _ => (0, next),
+/// The shape of a frame of which only removal is left, if `next` does that and leaves the function.
+fn epilogue(next: &[u8], offset: usize, size: usize) -> Option<Shape> {
+    let (added, length) = match step(next)? {
+        (Step::Add(added), length) => (added, length),
+        _ => (0, 0),
     };
-    let popped = pops(rest)?;
-    let saved_frame_pointer = popped.frame_pointer.map(|saved| saved + size);
-    Some(Shape::Fixed { size: size + popped.size, saved_frame_pointer })
+    let popped = pops(next, length, |target| !(0..size as isize).contains(&(offset as isize + target)))?;
+    let saved_frame_pointer = popped.frame_pointer.map(|saved| saved + added);
+    Some(Shape::Fixed { size: added + popped.size, saved_frame_pointer })
 }
 
 /// What a function's last instructions pop.
@@ -126,11 +126,13 @@ pub(super) struct Popped {
     pub(super) frame_pointer: Option<usize>,
 }
 
-/// What these instructions pop up to the return; none if they do something else.
-pub(super) fn pops(mut code: &[u8]) -> Option<Popped> {
+/// What the instructions from `place` on pop until they leave the function; none if they do something else. `is_outside` says
+/// whether a jump to an offset from `code` does.
+pub(super) fn pops(code: &[u8], mut place: usize, is_outside: impl Fn(isize) -> bool) -> Option<Popped> {
     let mut popped = Popped { size: 0, frame_pointer: None };
     loop {
-        let (step, length) = step(code)?;
+        let (step, length) = step(code.get(place..)?)?;
+        place += length;
         match step {
             Step::Pop(register) => {
                 if register == FRAME_POINTER {
@@ -139,10 +141,10 @@ pub(super) fn pops(mut code: &[u8]) -> Option<Popped> {
                 popped.size += 8;
             }
             Step::Nothing => {}
-            Step::Return => return Some(popped),
+            Step::Leave => return Some(popped),
+            Step::Jump(over) if is_outside(place as isize + over as isize) => return Some(popped),
             _ => return None,
         }
-        code = code.get(length..)?;
     }
 }
 
@@ -187,26 +189,32 @@ mod tests {
     fn code_that_continues_a_loop_begins_on_the_original_frame() {
         // mov rax, [rbp]; push rax; sub rsp, 32; lea rbp, [rsp+32]; mov eax, [rbp+8]
         let code = [0x48, 0x8B, 0x45, 0x00, 0x50, 0x48, 0x83, 0xEC, 0x20, 0x48, 0x8D, 0x6C, 0x24, 0x20, 0x8B, 0x45, 8];
-        let at = |offset: usize| Shape::incomplete(&code, offset, &code[offset..]);
+        let at = |offset: usize| Shape::incomplete(&code, code.len(), offset, &code[offset..]);
         assert_eq!([0, 4, 9, 14].map(at), [Some(Shape::Chained), Some(Shape::Chained), Some(Shape::Chained), None]);
     }
 
     #[test]
     fn at_the_begin_and_at_the_end_the_frame_is_not_there() {
-        let before = |offset: usize| Shape::incomplete(&CHAINED, offset, &CHAINED[offset..]);
+        let before = |offset: usize| Shape::incomplete(&CHAINED, 200, offset, &CHAINED[offset..]);
         let sizes = [Some(0), Some(8), Some(16), Some(24), None];
         assert_eq!([0, 1, 3, 4, 9].map(before), sizes.map(|size| Some(fixed(size?, None))));
         // add rsp, 16; pop rbx; pop rbp; ret
         let end = [0x48, 0x83, 0xC4, 0x10, 0x5B, 0x5D, 0xC3];
-        let after = |offset: usize| Shape::incomplete(&CHAINED, 100, &end[offset..]);
+        let after = |offset: usize| Shape::incomplete(&CHAINED, 200, 100, &end[offset..]);
         assert_eq!(after(0), Some(fixed(32, Some(24))));
         assert_eq!(after(4), Some(fixed(16, Some(8))));
         assert_eq!(after(6), Some(fixed(0, None)));
+        // pop rbp; rex.w jmp [rax]
+        assert_eq!(Shape::incomplete(&CHAINED, 200, 100, &[0x5D, 0x48, 0xFF, 0x20]), Some(fixed(8, Some(0))));
+        // pop rbp; jmp, to the function's first byte or beyond it
+        let jumps = [-106_i32, -107, 94 - 6].map(|over| [[0x5D, 0xE9].as_slice(), &over.to_le_bytes()].concat());
+        let expected = [None, Some(fixed(8, Some(0))), None];
+        assert_eq!(jumps.map(|next| Shape::incomplete(&CHAINED, 200, 100, &next)), expected);
         let body = [0x8B, 0xC7, 0xC3];
-        assert_eq!(Shape::incomplete(&CHAINED, 100, &body), None);
+        assert_eq!(Shape::incomplete(&CHAINED, 200, 100, &body), None);
         // In a fixed frame the prologue ends with the last instruction that changes the stack pointer.
         let small = [0x50, 0xBF, 0x20, 0x4E, 0, 0];
-        assert_eq!(Shape::incomplete(&small, 0, &small), Some(fixed(0, None)));
-        assert_eq!(Shape::incomplete(&small, 1, &small[1..]), None);
+        assert_eq!(Shape::incomplete(&small, 6, 0, &small), Some(fixed(0, None)));
+        assert_eq!(Shape::incomplete(&small, 6, 1, &small[1..]), None);
     }
 }

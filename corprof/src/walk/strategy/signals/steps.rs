@@ -12,7 +12,10 @@ pub(super) enum Step {
     Save(usize),
     /// The frame pointer becomes the stack pointer plus this.
     SetFramePointer(usize),
-    Return,
+    /// A return, or a jump into another function, which returns to the caller.
+    Leave,
+    /// A jump over so many bytes: into another function if it goes beyond the own one.
+    Jump(i32),
     Nothing,
 }
 
@@ -45,7 +48,12 @@ pub(super) fn step(code: &[u8]) -> Option<(Step, usize)> {
         [0x48, 0x8B, 0xEC, ..] | [0x48, 0x89, 0xE5, ..] => (Step::SetFramePointer(0), 3),
         [0x48, 0x8D, 0x6C, 0x24, offset @ 0..=0x7F, ..] => (Step::SetFramePointer(offset.into()), 5),
         [0x48, 0x8D, 0xAC, 0x24, a, b, c, d, ..] => (Step::SetFramePointer(long([a, b, c, d])), 8),
-        [0xC3, ..] => (Step::Return, 1),
+        [0xC3, ..] => (Step::Leave, 1),
+        // The compiler marks a jump that leaves the function by the prefix for 64 bits, which it would not need.
+        [0x48 | 0x49, 0xFF, operand, ..] if operand & 0x38 == 0x20 => (Step::Leave, 3),
+        // jmp [rip+...]
+        [0xFF, 0x25, ..] => (Step::Leave, 6),
+        [0xE9, a, b, c, d, ..] => (Step::Jump(i32::from_le_bytes([a, b, c, d])), 5),
         // vzeroupper
         [0xC5, 0xF8, 0x77, ..] => (Step::Nothing, 3),
         _ => return None,
@@ -67,5 +75,9 @@ mod tests {
         let pages = [0x4C, 0x8D, 0x9C, 0x24, 0, 0xCD, 0xFF, 0xFF, 0xE8, 0x08, 0xB8, 0x68, 0x7E, 0x49, 0x8B, 0xE3];
         assert_eq!(step(&pages), Some((Step::Sub(0x3300), 16)));
         assert_eq!(step(&pages[..12]), None);
+        // ret; rex.w jmp [rax]; rex.w jmp [r11]; jmp rax, which stays in the function; rex.w call [rax]
+        let codes: [&[u8]; 5] = [&[0xC3], &[0x48, 0xFF, 0x20], &[0x49, 0xFF, 0x23], &[0xFF, 0xE0], &[0x48, 0xFF, 0x10]];
+        let leave = |length| Some((Step::Leave, length));
+        assert_eq!(codes.map(step), [leave(1), leave(3), leave(3), None, None]);
     }
 }

@@ -49,13 +49,7 @@ pub(super) fn unwind(
     if !visit(code.function, sample.ip) || sample.is_elsewhere {
         return;
     }
-    let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
-    let top = Place { ip, stack_pointer, frame_pointer, link };
-    let incomplete = code.function.and_then(|_| codes.incomplete(ip));
-    let mut place = match incomplete {
-        Some(shape) => caller_by_shape(sample, top, shape),
-        None => caller(sample, codes, top, code, true),
-    };
+    let mut place = caller_of_top(sample, codes, code);
     while let Some(here) = place.filter(|here| here.ip != 0) {
         // A call may be the last instruction of its function; its return address is then behind the function.
         code = codes.at(here.ip.wrapping_sub(1));
@@ -64,6 +58,16 @@ pub(super) fn unwind(
         }
         // Each frame lies above the last, so the walk ends.
         place = caller(sample, codes, here, code, false).filter(|next| next.stack_pointer > here.stack_pointer);
+    }
+}
+
+/// The caller of the interrupted function, whose code this is.
+pub(super) fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Code) -> Option<Place> {
+    let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
+    let top = Place { ip, stack_pointer, frame_pointer, link };
+    match code.function.and_then(|_| codes.incomplete(ip)) {
+        Some(shape) => caller_by_shape(sample, top, shape),
+        None => caller(sample, codes, top, code, true),
     }
 }
 
