@@ -22,6 +22,8 @@ mod examples;
 mod exceptions;
 mod filters;
 mod fire;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod frames;
 #[cfg(target_os = "linux")]
 mod generator;
 mod heap_dump;

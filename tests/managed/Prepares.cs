@@ -86,6 +86,16 @@ static class Prepares
         }
     }
 
+    sealed class CompareFramesException : Exception { }
+
+    // For a profiler that compares walks from all that was compiled.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void CompareFrames()
+    {
+        try { throw new CompareFramesException(); }
+        catch (CompareFramesException) { }
+    }
+
     static int Main(string[] args)
     {
         var names = new List<string>(args);
@@ -101,6 +111,7 @@ static class Prepares
             catch (IOException) { continue; }
             Prepare(assembly);
         }
+        CompareFrames();
         foreach (KeyValuePair<string, int> count in Counts) Console.WriteLine("{0}: {1}", count.Key, count.Value);
         return 0;
     }

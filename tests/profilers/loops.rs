@@ -1,5 +1,5 @@
-//! Samples `tests/managed/modern/Loops.cs` by signals, and counts the samples of each hot loop with the right callers. At Shutdown it prints
-//! a line for each: `NAME: RIGHT of SAMPLES, compiled TIMES times`.
+//! Samples `tests/managed/modern/Loops.cs` by signals, and counts the samples of each hot loop with the right callers. At
+//! Shutdown it prints a line for each: `NAME: RIGHT of SAMPLES, compiled TIMES times`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
