@@ -28,16 +28,23 @@ fn told(outcome: &Outcome) -> Result<Vec<Told>> {
     Ok(told)
 }
 
+/// The runtimes that run on the system itself and have the program.
+fn runtimes(app: &str) -> Result<Vec<Runtime>> {
+    let runtimes = Runtime::all_for_modern(app)?;
+    Ok(runtimes.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+}
+
+/// Runs a program for so many milliseconds, and returns what is told of its loops.
+fn sample(runtime: &Runtime, app: &str, milliseconds: u64) -> Result<Outcome> {
+    let outcome = Run::new(runtime, app).args([milliseconds.to_string()]).profiler("loops").run()?;
+    outcome.exited_with(0)?;
+    Ok(outcome)
+}
+
 #[test]
 fn hot_loops_keep_their_callers() -> Result<()> {
-    let runtimes = Runtime::all_for_modern("Loops")?;
-    let runtimes: Vec<_> =
-        runtimes.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect();
-    patiently(runtimes, |runtime, times| {
-        let milliseconds = times * repetitions(100, 1000);
-        let run = Run::new(runtime, "Loops").args([milliseconds.to_string()]).profiler("loops");
-        let outcome = run.run()?;
-        outcome.exited_with(0)?;
+    patiently(runtimes("Loops")?, |runtime, times| {
+        let outcome = sample(runtime, "Loops", times * repetitions(100, 1000))?;
         let methods = outcome.stdout.strip_prefix("methods: ").and_then(|number| number.trim().parse::<u64>().ok());
         let methods = methods.with_context(|| outcome.to_string())?;
         let told = told(&outcome)?;
@@ -52,6 +59,21 @@ fn hot_loops_keep_their_callers() -> Result<()> {
         for Told { name, samples, right, .. } in told {
             ensure!(right * 100 >= samples * 95, "{name}: {right} of {samples}: {outcome}");
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
+    patiently(runtimes("WebLoops")?, |runtime, times| {
+        let outcome = sample(runtime, "WebLoops", times * repetitions(1500, 6000))?;
+        ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
+        let told = told(&outcome)?;
+        let request = told.iter().find(|told| told.name == "Request").with_context(|| outcome.to_string())?;
+        let Told { samples, right, compiled, .. } = request;
+        println!("{runtime}: {right} of {samples} samples right, compiled {compiled} times");
+        ensure_or_longer!(*samples >= repetitions(100, 1000) && *compiled >= 2, "{outcome}");
+        ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
         Ok(())
     })
 }

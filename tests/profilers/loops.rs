@@ -1,4 +1,4 @@
-//! Samples `tests/managed/modern/Loops.cs` by signals, and counts the samples of each hot loop with the right callers. At
+//! Samples Loops and WebLoops of `tests/managed/modern/` by signals, and counts the samples of each hot loop with the right callers. At
 //! Shutdown it prints a line for each: `NAME: RIGHT of SAMPLES, compiled TIMES times`.
 
 use std::collections::BTreeMap;
@@ -31,9 +31,9 @@ fn named<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     name[place + prefix.len()..].split(|letter: char| !letter.is_alphanumeric()).next()
 }
 
-/// Whether it is a method of the program, other than its clock and static constructors.
+/// Whether it is a method of the program, other than those that the compiler has made of lambdas and asynchronous methods.
 fn is_of_program(name: &str) -> bool {
-    name.starts_with("Loops") && !name.contains("<Main>") && !name.contains("cctor")
+    name.starts_with("Loops") && !name.starts_with("Loops+<")
 }
 
 /// Counts one sample, given its managed functions.
@@ -46,8 +46,8 @@ fn count(loops: &mut BTreeMap<String, Loop>, stack: &[Name]) {
     let hot = stack.iter().enumerate().find_map(|(place, name)| Some((place, named(name, "Hot")?)));
     let called = |name: &Name| named(name, "Calls").map(ToOwned::to_owned);
     let is_right = hot.is_some_and(|(place, hot)| {
-        let is_main = stack.get(place + 2).is_some_and(|name| name.starts_with("Loops.Main"));
-        stack.get(place + 1).and_then(called).as_deref() == Some(hot) && is_main
+        let has_next = stack.get(place + 2).is_some_and(|name| name.starts_with("Loops"));
+        stack.get(place + 1).and_then(called).as_deref() == Some(hot) && has_next
     });
     let name = match hot {
         Some((_, hot)) => hot.to_owned(),
