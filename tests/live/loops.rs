@@ -42,7 +42,7 @@ fn sample(runtime: &Runtime, app: &str, milliseconds: u64) -> Result<Outcome> {
 }
 
 #[test]
-fn hot_loops_keep_their_callers() -> Result<()> {
+fn the_hot_loops_of_methods_keep_their_callers() -> Result<()> {
     patiently(runtimes("Loops")?, |runtime, times| {
         let outcome = sample(runtime, "Loops", times * repetitions(100, 1000))?;
         let methods = outcome.stdout.strip_prefix("methods: ").and_then(|number| number.trim().parse::<u64>().ok());
@@ -64,15 +64,15 @@ fn hot_loops_keep_their_callers() -> Result<()> {
 }
 
 #[test]
-fn hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
+fn the_hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
     patiently(runtimes("WebLoops")?, |runtime, times| {
         let outcome = sample(runtime, "WebLoops", times * repetitions(1500, 6000))?;
         ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
         let told = told(&outcome)?;
         let request = told.iter().find(|told| told.name == "Request").with_context(|| outcome.to_string())?;
-        let Told { samples, right, compiled, .. } = request;
+        let &Told { samples, right, compiled, .. } = request;
         println!("{runtime}: {right} of {samples} samples right, compiled {compiled} times");
-        ensure_or_longer!(*samples >= repetitions(100, 1000) && *compiled >= 2, "{outcome}");
+        ensure_or_longer!(samples >= repetitions(100, 1000) && compiled >= 2, "{outcome}");
         ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
         Ok(())
     })
