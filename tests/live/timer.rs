@@ -419,3 +419,16 @@ fn timer_by_il_keeps_precompiled_code_or_compiles_what_it_times() -> Result<()> 
     }
     Ok(())
 }
+
+/// `ApplyMetaData` breaks precompiled code of .NET 11 that awaits; inserted hooks do without.
+#[test]
+fn a_web_application_outlives_hooks_inserted_into_the_framework() -> Result<()> {
+    for runtime in Runtime::all_for_modern("WebLoops")? {
+        let run = Run::new(&runtime, "WebLoops").args(["300"]);
+        let times = time(run.env("TIMER_FILTER", "System.Net.*").env("TIMER_BY", "il-all"))?;
+        ensure!(times.outcome.stdout == "wrong: 0\n", "{}", times.outcome);
+        let [calls, ..] = times.of("System.Net.Http.HttpClient.")?;
+        ensure!(calls > 0, "{}", times.outcome);
+    }
+    Ok(())
+}

@@ -157,9 +157,19 @@ impl<'cb> MethodEdit<'cb> {
     }
 
     /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each time.
+    ///
+    /// [`apply_meta_data`](InTriggers::apply_meta_data) is called before the body is used; where that is refused, so is the edit.
+    /// The other methods do without.
     pub fn emit(&self) -> &MetadataEmit<'cb> {
         self.has_new_rows.set(true);
         self.cx.defined_rows().begin(self.module.as_raw());
+        &self.emit
+    }
+
+    /// Adds references, literals and signatures: the runtime looks these up in the metadata when it compiles a body that names
+    /// them, and needs no `ApplyMetaData` (the live tests of edits and probes, which make none). A reference to another assembly
+    /// does need it.
+    pub(super) const fn references(&self) -> &MetadataEmit<'cb> {
         &self.emit
     }
 

@@ -48,7 +48,8 @@ impl MethodEdit<'_> {
     /// # Errors
     /// `E_OUTOFMEMORY`; also if the module's strings take more than 16 MiB.
     pub fn string(&self, text: &str) -> Result<UserString> {
-        let token = self.row(Row::String(text.into()), || self.emit().define_user_string(text).map(Into::into))?;
+        let token =
+            self.row(Row::String(text.into()), || self.references().define_user_string(text).map(Into::into))?;
         Ok(UserString::from_raw(token.as_raw()))
     }
 
@@ -62,7 +63,7 @@ impl MethodEdit<'_> {
 
     pub(super) fn signature_blob(&self, blob: Vec<u8>) -> Result<StandAloneSignature, EditError> {
         let row = Row::Signature(blob.as_slice().into());
-        let token = self.row(row, || self.emit().define_signature(&blob).map(Into::into))?;
+        let token = self.row(row, || self.references().define_signature(&blob).map(Into::into))?;
         Ok(StandAloneSignature::from_raw(token.as_raw()))
     }
 
@@ -73,7 +74,7 @@ impl MethodEdit<'_> {
     pub fn type_spec(&self, ty: &Type) -> Result<TypeSpec, EditError> {
         let blob = ty.encode()?;
         let row = Row::TypeSpec(blob.as_slice().into());
-        let token = self.row(row, || self.emit().define_type_spec(&blob).map(Into::into))?;
+        let token = self.row(row, || self.references().define_type_spec(&blob).map(Into::into))?;
         Ok(TypeSpec::from_raw(token.as_raw()))
     }
 
@@ -93,7 +94,7 @@ impl MethodEdit<'_> {
             let token = self.found_row(
                 Row::TypeRef(reference.as_raw(), name.into()),
                 || Ok(import.find_type_ref(reference, name)?.map(Into::into)),
-                || self.emit().define_type_ref(reference, name).map(Into::into),
+                || self.references().define_type_ref(reference, name).map(Into::into),
             )?;
             return Ok(TypeRef::from_raw(token.as_raw()));
         }
@@ -124,7 +125,8 @@ impl MethodEdit<'_> {
             Ok(None)
         };
         let row = Row::MemberRef(parent.as_raw(), name.into(), blob.as_slice().into());
-        let token = self.found_row(row, find, || self.emit().define_member_ref(parent, name, &blob).map(Into::into))?;
+        let token =
+            self.found_row(row, find, || self.references().define_member_ref(parent, name, &blob).map(Into::into))?;
         Ok(MemberRef::from_raw(token.as_raw()))
     }
 
@@ -135,7 +137,7 @@ impl MethodEdit<'_> {
     pub fn method_spec(&self, method: impl Into<Token>, arguments: &[Type]) -> Result<MethodSpec, EditError> {
         let (method, blob) = (method.into(), Type::encode_method_spec(arguments)?);
         let row = Row::MethodSpec(method.as_raw(), blob.as_slice().into());
-        let token = self.row(row, || self.emit().define_method_spec(method, &blob).map(Into::into))?;
+        let token = self.row(row, || self.references().define_method_spec(method, &blob).map(Into::into))?;
         Ok(MethodSpec::from_raw(token.as_raw()))
     }
 }

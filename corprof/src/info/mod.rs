@@ -19,6 +19,7 @@ mod heap;
 mod il;
 mod jitted;
 mod layouts;
+mod manifest;
 mod modules;
 mod nested;
 mod objects;

@@ -4,12 +4,13 @@ use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
 use crate::context::{InCallback, InTriggers};
-use crate::error::{E_INVALIDARG, E_NOINTERFACE, Error, Result};
+use crate::error::{E_INVALIDARG, E_NOINTERFACE, E_NOTIMPL, Error, Result};
 use crate::ffi::buffer::read_utf16;
 use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{AssemblyId, ModuleId};
 use crate::info::Info;
+use crate::info::manifest;
 use crate::metadata::{MetadataEmit, MetadataImport};
 use crate::session::liveness::Lifeline;
 
@@ -129,14 +130,26 @@ impl InTriggers<'_> {
         Ok(modules)
     }
 
-    /// Makes the runtime use types and members that were added to the metadata of `module`.
+    /// Makes the runtime use definitions and references to assemblies that were added to the metadata of `module`.
+    ///
+    /// Other rows need no such call: types, members, signatures and strings that a body refers to are looked up when it is
+    /// compiled.
     #[doc = contract!(ApplyMetaData)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic, or has
-    /// been unloaded.
+    /// been unloaded. `E_NOTIMPL`: precompiled code of the module names assemblies by a manifest of its own, as that of .NET 11
+    /// does wherever it awaits; after the runtime's call it would mean others, and the application would end.
     #[doc(alias = "ApplyMetaData")]
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";
+        let info = self.module_info(module)?;
+        if !info.flags.contains(sys::COR_PRF_MODULE_FLAT_LAYOUT) && manifest::has_references(info.base) {
+            return Err(Error::new(E_NOTIMPL, CALL).about(
+                "module",
+                "its precompiled code names assemblies by a manifest of its own, and would mean others after this call: add no \
+                 definitions and no references to assemblies",
+            ));
+        }
         let module = self.pin(module, CALL)?;
         let begun = self.defined_rows().begun(module.as_raw());
         // SAFETY: the call takes an id.

@@ -17,6 +17,9 @@ use crate::values::Lookup;
 
 const SUPPRESSION: &str = "System.Runtime.CompilerServices.CallConvSuppressGCTransition";
 
+/// The library that has forwarded the public types of the core library since .NET 5, when the type became one.
+const FORWARDER: &str = "System.Runtime";
+
 /// The token of the public key that all core libraries are signed with.
 const CORE_KEY: [u8; 8] = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
 
@@ -93,16 +96,22 @@ impl MethodEdit<'_> {
         };
         let row = Row::TypeRef(core.as_raw(), SUPPRESSION.into());
         let scope = AssemblyRef::from_raw(core.as_raw());
-        self.row(row, || self.emit().define_type_ref(scope, SUPPRESSION).map(Into::into))
+        self.row(row, || self.references().define_type_ref(scope, SUPPRESSION).map(Into::into))
     }
 }
 
-/// The module's own reference to the core library.
+/// The module's own reference to the core library, or to the library that forwards the type to it. A new one would call for
+/// `ApplyMetaData`, which precompiled code may not survive.
 fn find_reference(import: &MetadataImport<'_>) -> Result<Option<AssemblyRef>> {
+    let mut forwarder = None;
     for reference in import.assembly_refs()? {
-        if import.assembly_ref(reference)?.name == CORE_LIBRARY {
+        let name = import.assembly_ref(reference)?.name;
+        if name == CORE_LIBRARY {
             return Ok(Some(reference));
         }
+        if name == FORWARDER {
+            forwarder = Some(reference);
+        }
     }
-    Ok(None)
+    Ok(forwarder)
 }
