@@ -249,7 +249,7 @@ fn timer_attaches_to_a_running_application() -> Result<()> {
         let times = fs::read_to_string(&path).with_context(|| format!("no times: {stderr}"))?;
         let calls = |name: &str| {
             let line = times.lines().find(|line| line.contains(name));
-            line.and_then(|line| line.rsplit(',').nth(3)?.parse::<u64>().ok()).unwrap_or_default()
+            line.and_then(|line| line.rsplit(',').nth(4)?.parse::<u64>().ok()).unwrap_or_default()
         };
         ensure!(calls("Diagnosed.Throw(") == 2 * rounds, "{runtime}: {times}{stderr}");
         ensure!(calls("Diagnosed.Answer(") <= rounds, "{runtime}: {times}{stderr}");
