@@ -322,16 +322,22 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn compare(&mut self, insn: &Instruction) {
-        let (right, left) = (self.pop(), self.pop());
+        let right = self.pop_exact();
+        let left = self.pop_exact();
+        // .NET 11 takes the result of such an order for something else than an int32.
+        if matches!((left, right), (Kind::Function(_), Kind::Ref) | (Kind::Ref, Kind::Function(_)))
+            && !is_equality(insn.opcode())
+        {
+            self.operands(left, right);
+        }
+        let (left, right) = (left.plain(), right.plain());
         let fits = match (left, right) {
             (Kind::Value(_), _) | (_, Kind::Value(_)) => false,
             (Kind::Unknown, _) | (_, Kind::Unknown) => true,
             (Kind::Named(_), other) | (other, Kind::Named(_)) => !matches!(other, Kind::Object | Kind::Ref),
             (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) => true,
             (Kind::Ref, Kind::Native) | (Kind::Native, Kind::Ref) => true,
-            (Kind::Object, Kind::Object) => {
-                matches!(insn.opcode(), O::Beq | O::Beq_S | O::Bne_Un | O::Bne_Un_S | O::Ceq | O::Cgt_Un)
-            }
+            (Kind::Object, Kind::Object) => is_equality(insn.opcode()) || insn.opcode() == O::Cgt_Un,
             _ => left == right,
         };
         if !fits {
@@ -456,4 +462,9 @@ fn variable(insn: &Instruction) -> Option<u16> {
         Operand::Variable(number) => Some(*number),
         _ => None,
     }
+}
+
+/// Whether a comparison is for being equal, or not.
+const fn is_equality(opcode: O) -> bool {
+    matches!(opcode, O::Beq | O::Beq_S | O::Bne_Un | O::Bne_Un_S | O::Ceq)
 }

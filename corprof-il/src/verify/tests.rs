@@ -252,6 +252,10 @@ fn the_stack_is_checked_by_kind() {
     assert_eq!(rules(&[V(O::Ldloca_S, 1), N(1), P(O::Add), P(O::Pop), P(O::Ret)]), []);
     assert_eq!(rules(&[P(O::Ldnull), P(O::Ldnull), P(O::Clt), P(O::Pop), P(O::Ret)]), [BinaryOperands]);
     assert_eq!(rules(&[P(O::Ldnull), P(O::Ldnull), P(O::Cgt_Un), P(O::Pop), P(O::Ret)]), []);
+    let compared =
+        |comparison| rules(&[T(O::Ldftn, TAKES_POINT), V(O::Ldloca_S, 1), P(comparison), P(O::Pop), P(O::Ret)]);
+    assert_eq!(compared(O::Ceq), []);
+    assert_eq!(compared(O::Clt), [BinaryOperands], "an order of a function's address");
     assert_eq!(rules(&[P(O::Ldnull), P(O::Stloc_0), P(O::Ret)]), [Assignment]);
     assert_eq!(rules(&[V(O::Ldloc_S, 1), V(O::Stloc_S, 2), P(O::Ret)]), [Assignment], "value types by name");
     assert_eq!(rules(&[V(O::Ldloc_S, 2), T(O::Call, TAKES_POINT), P(O::Ret)]), [Assignment]);
