@@ -14,13 +14,17 @@ use crate::id::ModuleId;
 use crate::info::Definitions;
 use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{MemberRef, MetadataImport, MethodDef, MethodSpec, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
+use crate::session::liveness::Lifeline;
 use crate::session::{ForeignMember, ForeignType};
+
+const EDIT: &str = "edit_method";
 
 /// Finds what a module names and other modules define.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     cx: &'a InTriggers<'a>,
     module: ModuleId,
+    lifeline: &'a Lifeline,
 }
 
 /// The definition of a type, and whether it is an interface.
@@ -31,12 +35,14 @@ struct Definition {
 }
 
 impl<'a> Others<'a> {
-    pub(super) const fn new(cx: &'a InTriggers<'a>, module: ModuleId) -> Self {
-        Self { cx, module }
+    pub(super) const fn new(cx: &'a InTriggers<'a>, module: ModuleId, lifeline: &'a Lifeline) -> Self {
+        Self { cx, module, lifeline }
     }
 
     /// The type that a reference means; `None` if that is not certain.
     pub(super) fn ty(self, reference: TypeRef) -> Option<Arc<ForeignType>> {
+        // What the next module at this address names is something else.
+        let _loaded = self.lifeline.pin(EDIT).ok()?;
         let types = self.cx.foreign_types();
         let known = types.ty(self.module, reference.as_raw());
         let ty = match known.filter(|known| known.is_certain()) {
@@ -83,6 +89,7 @@ impl<'a> Others<'a> {
         owner: &Definition,
         look: impl FnOnce(&MetadataImport<'_>) -> Option<ForeignMember>,
     ) -> Option<ForeignMember> {
+        let _loaded = self.lifeline.pin(EDIT).ok()?;
         let types = self.cx.foreign_types();
         if let Some(known) = types.member(self.module, reference.as_raw()) {
             return Some(known);

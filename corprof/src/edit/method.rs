@@ -72,7 +72,7 @@ impl<'cb> MethodEdit<'cb> {
         let body = Body::parse(&cx.il_function_body(module, method)?)?;
         let emit = cx.metadata_emit(module)?;
         let import = emit.import()?;
-        let live = LiveMetadata::with(&import, Others::new(cx, module));
+        let live = LiveMetadata::with(&import, Others::new(cx, module, &lifeline));
         let context = live.context(method).ok_or(Refusal::BadSignature)?;
         Verifier::new(&live).verify(&body, &context).map_err(EditError::Original)?;
         let locals = match body.locals().filter(|token| token.table() == Some(Table::StandAloneSignature)) {
@@ -138,7 +138,7 @@ impl<'cb> MethodEdit<'cb> {
 
     /// The metadata as the verifier asks for them.
     pub(super) const fn live(&self) -> LiveMetadata<'_> {
-        LiveMetadata::with(&self.import, Others::new(self.cx, self.module))
+        LiveMetadata::with(&self.import, Others::new(self.cx, self.module, &self.lifeline))
     }
 
     /// The module that the method belongs to.
@@ -162,7 +162,10 @@ impl<'cb> MethodEdit<'cb> {
     /// The other methods do without.
     pub fn emit(&self) -> &MetadataEmit<'cb> {
         self.has_new_rows.set(true);
-        self.cx.defined_rows().begin(self.module.as_raw());
+        // The rows of the next module at this address are others.
+        if let Ok(_loaded) = self.lifeline.pin("edit_method") {
+            self.cx.defined_rows().begin(self.module.as_raw());
+        }
         &self.emit
     }
 
@@ -213,7 +216,7 @@ impl<'cb> MethodEdit<'cb> {
             let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
             self.body.set_locals(Some(token.into()));
         }
-        let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module));
+        let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module, &self.lifeline));
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
         let body = self.body.encode_mapped()?;
         let has_new_rows = self.has_new_rows.get() || self.cx.defined_rows().is_pending(self.module.as_raw());
