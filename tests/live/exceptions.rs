@@ -80,9 +80,12 @@ fn exceptions_nests_what_is_thrown_inside_of_a_block() -> Result<()> {
     const ROUNDS: usize = 20;
     for runtime in Runtime::all()? {
         let outcome = exceptions(&runtime, "Nested", &[&ROUNDS.to_string()])?;
-        let told = tree(&outcome.stderr);
-        let ends =
-            told.into_iter().filter(|line| ["thrown", "catch"].iter().any(|what| line.trim_start().starts_with(what)));
+        let told = tree(&outcome.stderr).into_iter();
+        let ends = told.filter(|line| ["thrown", "catch"].iter().any(|what| line.trim_start().starts_with(what)));
+        // On .NET 11 a method of the runtime's own catches what a static constructor throws.
+        let ends = ends.filter(|line| {
+            !line.contains("catch in System.Runtime.CompilerServices.InitHelpers.CallClassConstructor(")
+        });
         // The same in every round: of blocks that are left unseen, nothing stays open.
         let round = NESTED.lines().map(str::trim_end);
         let expected: Vec<&str> = std::iter::repeat_n(round, ROUNDS).flatten().chain(BROKEN.lines()).collect();

@@ -8,9 +8,17 @@ fn link(runtime: &Runtime) -> &'static str {
     if runtime.major < 10 { "Link<T>" } else { "Link<System.__Canon>" }
 }
 
+const ENTRY_POINT: &str =
+    "System.Environment.CallEntryPoint(native int, string[]*, int32*, bool, System.Exception*) < ";
+
+fn is_entered_by_managed_code(runtime: &Runtime) -> bool {
+    runtime.major >= 11
+}
+
 /// The chains of calls from Chain's source, the leaf first; the frames above `Main` are the runtime's. The first is by methods,
 /// the second by a static constructor, which native code of the runtime has called; from .NET 10 on by managed code of its own,
-/// whose outermost method has a frame on arm64 and none on x64.
+/// whose outermost method has a frame on arm64 and none on x64. From .NET 11 on native code calls `Main` and static constructors
+/// by managed code as well.
 fn chains(runtime: &Runtime) -> [String; 2] {
     const BY_MANAGED: &str = "System.Runtime.CompilerServices.InitHelpers.InitClassSlow(\
                               System.Runtime.CompilerServices.MethodTable*) < \
@@ -18,6 +26,9 @@ fn chains(runtime: &Runtime) -> [String; 2] {
                               System.Runtime.CompilerServices.MethodTable*) < ";
     const OUTERMOST: &str = "System.Runtime.CompilerServices.StaticsHelpers.GetNonGCStaticBase(\
                              System.Runtime.CompilerServices.MethodTable*) < ";
+    const CONSTRUCTOR: &str = "System.Runtime.CompilerServices.InitHelpers.CallClassConstructor(\
+                               void*, void*, System.Exception*) < ";
+    let (constructor, entry) = if is_entered_by_managed_code(runtime) { (CONSTRUCTOR, ENTRY_POINT) } else { ("", "") };
     let middle = format!("{}.Middle<int32>(int32)", link(runtime));
     let by_managed = match (runtime.major, runtime.processor()) {
         (..10, _) => String::new(),
@@ -25,8 +36,10 @@ fn chains(runtime: &Runtime) -> [String; 2] {
         _ => BY_MANAGED.to_owned(),
     };
     [
-        format!("Chain.Inner(int32) < {middle} < Chain.Outer(int32) < Chain.Main() < native"),
-        format!("Chain.Inner(int32) < Lazy..cctor() < native < {by_managed}Chain.Static() < Chain.Main() < native"),
+        format!("Chain.Inner(int32) < {middle} < Chain.Outer(int32) < Chain.Main() < {entry}native"),
+        format!(
+            "Chain.Inner(int32) < Lazy..cctor() < {constructor}native < {by_managed}Chain.Static() < Chain.Main() < {entry}native"
+        ),
     ]
 }
 
@@ -106,11 +119,13 @@ fn moments_without_a_walk_are_named_errors() -> Result<()> {
 fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = chain(&runtime, "Manners")?;
+        let frames = if is_entered_by_managed_code(&runtime) { 6 } else { 5 };
+        let registers = format!("registers of {frames}: ips true, stack true, Ok(())");
         for line in [
             "broke off after 2: Ok(())",
             "nested: DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNSAFE",
             "; around it: Ok(())",
-            "registers of 5: ips true, stack true, Ok(())",
+            &registers,
             "frame Chain.Inner(int32): same definition true, by its ip true, class true, args 0",
             "in a walk, at frame 3",
             "the profiler Manners panicked in exception_thrown and is disabled",
