@@ -17,6 +17,7 @@ use crate::context::InTriggers;
 use crate::id::ModuleId;
 use crate::metadata::signature::{MethodSignature, Signature, Type};
 use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
+use crate::session::Row;
 use crate::session::liveness::Lifeline;
 
 /// A body that is being edited, in its module. [`InTriggers::edit_method`] lends it to a closure.
@@ -32,6 +33,8 @@ pub struct MethodEdit<'cb> {
     locals: Vec<Type>,
     has_new_locals: bool,
     has_new_rows: Cell<bool>,
+    /// Whether the body names rows that another edit may have added.
+    uses_rows: Cell<bool>,
     sites: Vec<&'static Values>,
     proofs: Proofs,
 }
@@ -97,6 +100,7 @@ impl<'cb> MethodEdit<'cb> {
             locals,
             has_new_locals: false,
             has_new_rows: Cell::new(false),
+            uses_rows: Cell::new(false),
             sites: Vec::new(),
             proofs: Proofs::default(),
         })
@@ -206,6 +210,13 @@ impl<'cb> MethodEdit<'cb> {
         self.sites.push(site);
     }
 
+    pub(super) fn note_use(&self, row: &Row) {
+        // A string names nothing.
+        if !matches!(row, Row::String(_)) {
+            self.uses_rows.set(true);
+        }
+    }
+
     pub(super) const fn code_mut(&mut self) -> &mut Body {
         &mut self.body
     }
@@ -219,7 +230,8 @@ impl<'cb> MethodEdit<'cb> {
         let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module, &self.lifeline));
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
         let body = self.body.encode_mapped()?;
-        let has_new_rows = self.has_new_rows.get() || self.cx.defined_rows().is_pending(self.module.as_raw());
+        let may_use_pending = self.uses_rows.get() && self.cx.defined_rows().is_pending(self.module.as_raw());
+        let has_new_rows = self.has_new_rows.get() || may_use_pending;
         Ok(Finished { body, has_new_rows, sites: self.sites })
     }
 }

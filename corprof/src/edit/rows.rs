@@ -11,6 +11,7 @@ impl MethodEdit<'_> {
     /// The row that an earlier edit has defined, or a new one. No lock is held over the calls to the runtime; if two threads
     /// define the same row, one of the two remains unused.
     pub(super) fn row(&self, row: Row, define: impl FnOnce() -> Result<Token>) -> Result<Token> {
+        self.note_use(&row);
         let rows: &DefinedRows = self.context().defined_rows();
         // The rows of the next module at this address are others.
         let _loaded = self.lifeline().pin("edit_method")?;
@@ -30,6 +31,7 @@ impl MethodEdit<'_> {
         find: impl FnOnce() -> Result<Option<Token>>,
         define: impl FnOnce() -> Result<Token>,
     ) -> Result<Token> {
+        self.note_use(&row);
         let rows: &DefinedRows = self.context().defined_rows();
         let loaded = self.lifeline().pin("edit_method")?;
         let module = self.module().as_raw();
