@@ -4,8 +4,8 @@
 //! A client for running .NET processes: identifies them, attaches profilers, receives events.
 //!
 //! A .NET runtime (.NET 8 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
-//! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. [`nettrace::Reader`] reads the events
-//! that a session delivers, or a `.nettrace` file of any origin; [`events`] knows their names, fields and types.
+//! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. An [`EventPipeSession`] is a
+//! trace while it is written: `corprof-nettrace` reads its events.
 //!
 //! ```no_run
 //! use corprof_diagnostics::Process;
@@ -49,13 +49,11 @@ mod environment;
 mod error;
 mod hresult;
 pub mod ipc;
-pub mod nettrace;
 mod process_info;
 mod server;
 mod session;
 mod transport;
 
-pub use corprof_events as events;
 pub use corprof_events::{KeywordSet, Level};
 
 pub use client::{Client, DEFAULT_TIMEOUT};

@@ -83,7 +83,7 @@ pub enum Rundown {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FullBuffer {
-    /// They are lost ([`Stats::lost`](crate::nettrace::Stats)), and the application runs on.
+    /// They are lost (`corprof_nettrace::Stats::lost`), and the application runs on.
     #[default]
     Drop,
     /// None is lost: the thread waits until the session has been read on. An application whose session nobody reads stands still until
@@ -221,11 +221,11 @@ impl SessionConfig {
 
 /// A session of events that a runtime sends as a `.nettrace`.
 ///
-/// [`nettrace::Reader`](crate::nettrace::Reader) reads it. A session that is dropped ends: the runtime finds the connection
+/// `corprof_nettrace::Reader` reads it. A session that is dropped ends: the runtime finds the connection
 /// closed.
 ///
 /// ```no_run
-/// use corprof_diagnostics::nettrace::Reader;
+/// use corprof_nettrace::Reader;
 /// use corprof_diagnostics::{KeywordSet, Process, Provider, SessionConfig};
 ///
 /// let config = SessionConfig::new([Provider::runtime(KeywordSet::GC)]);

@@ -1,7 +1,7 @@
 //! Decodes events of the .NET runtime and of EventSources: names, fields, and typed views of those that people use.
 //!
 //! Needs no runtime and nothing of the other crates: give it provider, number, version and payload, wherever they come from: a
-//! profiler's EventPipe session, a diagnostics port, a `.nettrace` file. `corprof-diagnostics` does so for the last two.
+//! profiler's EventPipe session, a diagnostics port, a `.nettrace` file. `corprof-nettrace` does so for the last two.
 //!
 //! ```
 //! use corprof_events::views::ThreadPoolWorkerThreadAdjustment;

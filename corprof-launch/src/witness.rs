@@ -10,8 +10,8 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{HResult, Provider};
+use corprof_nettrace::Reader;
 
 /// The runtime's own messages about profilers: their keyword and their event.
 pub const KEYWORD: u64 = 0x200_0000_0000;

@@ -196,7 +196,7 @@ pub fn callbacks(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `keywords = N` | | the groups that it belongs to, as bits. Without it, all sessions of the provider get the event |
 /// | `opcode = N` | | 1 for the start of an activity, 2 for its stop |
 /// | `needs_stack` | | the runtime records the stack with each event |
-/// | `crate = …` | | the path of corprof-events, without corprof: `corprof_diagnostics::events` |
+/// | `crate = …` | | the path of corprof-events, without corprof: `corprof_nettrace::events` |
 ///
 /// Reading looks at provider, id and fields only.
 ///

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use corprof_diagnostics::events::views::*;
-use corprof_diagnostics::events::{Event, KeywordSet, Keywords, Level, Provider as Writer, Value, View};
-use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{Process, Provider, Rundown, SessionConfig};
+use corprof_nettrace::Reader;
+use corprof_nettrace::events::views::*;
+use corprof_nettrace::events::{Event, KeywordSet, Keywords, Level, Provider as Writer, Value, View};
 use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
 
 use crate::diagnostics::{PATIENCE, Program, command, runtimes};
@@ -55,7 +55,7 @@ fn keywords() -> u64 {
 fn typed<'a, V: View<'a>>(event: &Event<'a>, seen: &mut BTreeSet<&'static str>) -> Result<()> {
     match event.decode::<V>() {
         Ok(_) => drop(seen.insert(std::any::type_name::<V>())),
-        Err(corprof_diagnostics::events::DecodeError::OtherEvent { .. }) => {}
+        Err(corprof_nettrace::events::DecodeError::OtherEvent { .. }) => {}
         Err(error) => return Err(error).with_context(|| format!("{} {}", event.name(), event.version())),
     }
     Ok(())

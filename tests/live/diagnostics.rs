@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{
     Error, EventFilter, FullBuffer, HResult, Level, PortServer, Process, Provider, Rundown, SessionConfig, Start, Uuid,
 };
+use corprof_nettrace::Reader;
 use corprof_tests::{Run, Runtime};
 
 /// Long enough for any answer on a busy machine.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use corprof_diagnostics::nettrace::{self, Event, FormatErrorKind, Item, Reader, Sorter};
 use corprof_diagnostics::{EventPipeSession, FullBuffer, KeywordSet, Level, Process, Provider, SessionConfig};
+use corprof_nettrace::{Event, FormatErrorKind, Item, Reader, Sorter};
 
 use crate::exit::Outcome;
 use crate::signals;
@@ -187,7 +187,7 @@ fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool,
                 lines.release();
                 is_quiet = true;
             }
-            Err(nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
                 eprintln!("corprof: process {} has ended", args.pid);
                 break;
             }

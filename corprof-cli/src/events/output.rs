@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use corprof_diagnostics::events::{Event, Value};
-use corprof_diagnostics::nettrace;
+use corprof_nettrace::events::{Event, Value};
 use serde_json::{Map, json};
 
 /// Writes a line.
 pub(super) fn write(
-    event: &nettrace::Event<'_>,
+    event: &corprof_nettrace::Event<'_>,
     decoded: &Event<'_>,
     is_json: bool,
     out: &mut impl Write,
@@ -39,7 +38,7 @@ fn shown_name(event: &Event<'_>) -> String {
     let name = event.name();
     let name = if name.is_empty() { format!("event {}", event.id()) } else { name.to_string() };
     let provider = event.provider();
-    if provider == corprof_diagnostics::events::Provider::RUNTIME { name } else { format!("{provider}/{name}") }
+    if provider == corprof_nettrace::events::Provider::RUNTIME { name } else { format!("{provider}/{name}") }
 }
 
 fn json(event: &Event<'_>, milliseconds: f64, thread: u64) -> serde_json::Value {
@@ -80,7 +79,7 @@ fn value(field: Value<'_>) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use corprof_diagnostics::events::{FieldList, Provider};
+    use corprof_nettrace::events::{FieldList, Provider};
 
     use super::*;
 

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_diagnostics::events::Provider as EventProvider;
-use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
-use corprof_diagnostics::nettrace::{Event, Reader};
 use corprof_diagnostics::{
     Client, EventPipeSession, FullBuffer, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig,
 };
 use corprof_heap::{GraphBuilder, HeapGraph};
+use corprof_nettrace::events::Provider as EventProvider;
+use corprof_nettrace::events::views::{BulkType, ModuleDCEnd};
+use corprof_nettrace::{Event, Reader};
 
 use super::cost::Cost;
 use super::names::Names;

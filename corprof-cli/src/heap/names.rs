@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use corprof_diagnostics::events::views::{BulkType, ModuleDCEnd};
 use corprof_il::file::Assembly;
 use corprof_il::signature::Primitive;
 use corprof_il::token::{Token, TypeDef};
 use corprof_launch::processes;
+use corprof_nettrace::events::views::{BulkType, ModuleDCEnd};
 
 /// The limit on parts of one name: a type may be made with itself in broken data.
 const MAX_PARTS: u32 = 1000;

@@ -9,9 +9,9 @@
 
 use std::time::Duration;
 
-use corprof_diagnostics::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd};
-use corprof_diagnostics::events::{Event, GcKind, GcReason};
 use corprof_heap::{BulkReader, GraphBuilder};
+use corprof_nettrace::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd};
+use corprof_nettrace::events::{Event, GcKind, GcReason};
 
 /// One walk over the heap.
 struct Walk {
@@ -135,7 +135,7 @@ impl Walks {
 
 #[cfg(test)]
 mod tests {
-    use corprof_diagnostics::events::Provider;
+    use corprof_nettrace::events::Provider;
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corprof_diagnostics::events::{Event, Record};
-use corprof_diagnostics::nettrace::{self, FormatErrorKind, Reader};
 use corprof_diagnostics::{Client, Level, Provider, SessionConfig};
+use corprof_nettrace::events::{Event, Record};
+use corprof_nettrace::{FormatErrorKind, Reader};
 
 /// The time between two checks for the end.
 const POLL: Duration = Duration::from_millis(200);
@@ -165,7 +165,7 @@ fn read(client: &Client, delivered: &Mutex<Delivered>, is_over: &AtomicBool) -> 
             }
             Err(error) if error.is_timeout() => {}
             // The process has ended, which the command sees by itself.
-            Err(nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => return Ok(()),
+            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         match asked {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use corprof_diagnostics::ipc::Command;
-use corprof_diagnostics::nettrace::Reader;
 use corprof_diagnostics::{Error, FullBuffer, Level, Provider, SessionConfig};
+use corprof_nettrace::Reader;
 
 use super::{PATIENCE, Questions, Result, Server, TIMEOUT, ok, refusal, text};
 

@@ -223,7 +223,7 @@ pub(super) fn events() -> Result<Vec<Line>> {
     ];
     let trace = cargo::workspace_root().join("../shared/nettrace/gc.nettrace.xz");
     if trace.is_file() {
-        let text = run("corprof-diagnostics", "throughput", &[&trace, Path::new("200")])?;
+        let text = run("corprof-nettrace", "throughput", &[&trace, Path::new("200")])?;
         let best = text.lines().last().and_then(|line| line.split_whitespace().next());
         let speed: f64 = best.with_context(|| format!("no figure: {text}"))?.parse()?;
         // 300 MB a second.

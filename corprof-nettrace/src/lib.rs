@@ -1,7 +1,9 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 //! Reads `.nettrace`, the format of EventPipe traces, from a file or while it is being written.
 //!
-//! [`Reader`] takes any [`Read`](std::io::Read), an [`EventPipeSession`](crate::EventPipeSession) too, and hands out one
-//! [`Event`] after the other. Versions 4, 5 and 6 are read, as described in the documents `NetTraceFormat_v5.md` and
+//! [`Reader`] takes any [`Read`](std::io::Read), also a session of `corprof-diagnostics`, and hands out one [`Event`] after the
+//! other. Versions 4, 5 and 6 are read, as described in the documents `NetTraceFormat_v5.md` and
 //! `NetTraceFormat.md` of microsoft/perfview:
 //!
 //! | version | written by | how it is tested here |
@@ -28,10 +30,11 @@
 //!
 //! # Names and fields
 //!
-//! [`Event::decoded`] gives the event to `corprof-events`, which knows its fields by their names, and the runtime's by their types.
+//! [`Event::decoded`] gives the event to [`events`], which knows its fields by their names, and the runtime's by their types.
 
 mod blocks;
 mod buffer;
+mod bytes;
 mod error;
 mod event;
 mod header;
@@ -46,6 +49,9 @@ mod stacks;
 mod tables;
 mod threads;
 mod trace;
+
+pub use corprof_events as events;
+pub use uuid::Uuid;
 
 pub use error::{Error, FormatError, FormatErrorKind};
 pub use event::{Event, Item, SequencePoint};

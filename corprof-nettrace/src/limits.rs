@@ -1,6 +1,6 @@
 //! How much memory a trace may take.
 
-/// The memory limits of a [`Reader`](super::Reader).
+/// The memory limits of a [`Reader`](crate::Reader).
 ///
 /// The defaults are about a hundred times the usual sizes: a block has about 100 KB, and there is a sequence point every
 /// few megabytes.

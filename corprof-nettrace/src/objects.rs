@@ -2,12 +2,12 @@
 
 use std::io::Read;
 
-use super::blocks::{Fault, Frame, Kind};
-use super::buffer::Buffer;
-use super::error::FormatErrorKind;
-use super::limits::Limits;
-use super::trace::Trace;
+use crate::blocks::{Fault, Frame, Kind};
+use crate::buffer::Buffer;
 use crate::bytes::Cursor;
+use crate::error::FormatErrorKind;
+use crate::limits::Limits;
+use crate::trace::Trace;
 
 const MAGIC: &[u8] = b"Nettrace";
 const SERIALIZATION: &[u8] = b"!FastSerialization.1";

@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use super::error::FormatErrorKind;
-use super::stacks::Runs;
 use crate::bytes::{Cursor, Malformed};
+use crate::error::FormatErrorKind;
+use crate::stacks::Runs;
 
 /// One label of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +22,13 @@ pub enum Label {
     Text(String, String),
     /// A number with a name.
     Number(String, i64),
-    /// Instead of the [`Metadata`](super::Metadata)'s.
+    /// Instead of the [`Metadata`](crate::Metadata)'s.
     Opcode(u8),
-    /// Instead of the [`Metadata`](super::Metadata)'s.
+    /// Instead of the [`Metadata`](crate::Metadata)'s.
     Keywords(u64),
-    /// Instead of the [`Metadata`](super::Metadata)'s.
+    /// Instead of the [`Metadata`](crate::Metadata)'s.
     Level(u8),
-    /// Instead of the [`Metadata`](super::Metadata)'s.
+    /// Instead of the [`Metadata`](crate::Metadata)'s.
     Version(u8),
 }
 

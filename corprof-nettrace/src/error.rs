@@ -63,7 +63,7 @@ pub enum FormatErrorKind {
     /// It needs more memory than the reader may use.
     #[error("the trace needs more than {limit} {what}: raise `Limits::{name}` if its origin is trusted")]
     Limit {
-        /// The field of [`Limits`](super::Limits).
+        /// The field of [`Limits`](crate::Limits).
         name: &'static str,
         /// The unit of the limit, for the message.
         what: &'static str,

@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 /// Puts what a program makes of events in order of time, while they come.
 ///
 /// A runtime writes the events of one thread after those of another. It bounds this disorder by [sorted
-/// events](super::Event::is_sorted), at least one each time that it writes, and by [sequence points](super::Item::SequencePoint). So a
+/// events](crate::Event::is_sorted), at least one each time that it writes, and by [sequence points](crate::Item::SequencePoint). So a
 /// sorter holds each item until nothing older can follow:
 ///
 /// ```no_run
-/// use corprof_diagnostics::nettrace::{Item, Reader, Sorter};
+/// use corprof_nettrace::{Item, Reader, Sorter};
 ///
 /// let mut reader = Reader::new(std::fs::File::open("app.nettrace")?);
 /// let mut sorter = Sorter::new(100_000);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use corprof_diagnostics::nettrace::{Item, Reader};
+use corprof_nettrace::{Item, Reader};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

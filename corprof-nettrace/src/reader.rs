@@ -2,21 +2,21 @@
 
 use std::io::Read;
 
-use super::blocks::{Fault, Frame, Kind, OpenBlock};
-use super::buffer::Buffer;
-use super::error::{Error, FormatError, FormatErrorKind};
-use super::event::{Event, Item, SequencePoint};
-use super::limits::Limits;
-use super::metadata::Metadata;
-use super::objects::{self, Layout};
-use super::tables::Tables;
-use super::trace::Trace;
-use super::{labels, stacks};
+use crate::blocks::{Fault, Frame, Kind, OpenBlock};
+use crate::buffer::Buffer;
+use crate::error::{Error, FormatError, FormatErrorKind};
+use crate::event::{Event, Item, SequencePoint};
+use crate::limits::Limits;
+use crate::metadata::Metadata;
+use crate::objects::{self, Layout};
+use crate::tables::Tables;
+use crate::trace::Trace;
+use crate::{labels, stacks};
 
 /// Reads events from a source, while it is written or afterwards.
 ///
 /// ```no_run
-/// use corprof_diagnostics::nettrace::Reader;
+/// use corprof_nettrace::Reader;
 ///
 /// let mut reader = Reader::new(std::fs::File::open("app.nettrace")?);
 /// println!("process {:?}", reader.trace()?.process_id);

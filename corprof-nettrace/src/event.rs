@@ -2,15 +2,15 @@
 
 use uuid::Uuid;
 
-use super::header::Header;
-use super::labels::{Label, Labels};
-use super::metadata::Metadata;
-use super::stacks::Stack;
-use super::tables::Tables;
-use super::threads::Thread;
-use super::trace::Trace;
+use crate::header::Header;
+use crate::labels::{Label, Labels};
+use crate::metadata::Metadata;
+use crate::stacks::Stack;
+use crate::tables::Tables;
+use crate::threads::Thread;
+use crate::trace::Trace;
 
-/// An item of a [`Reader`](super::Reader).
+/// An item of a [`Reader`](crate::Reader).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Item<'a> {

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::error::FormatErrorKind;
-use super::header::{Encoding, Header};
 use crate::bytes::Cursor;
+use crate::error::FormatErrorKind;
+use crate::header::{Encoding, Header};
 
 /// Why a step of reading did not succeed.
 #[derive(Debug)]

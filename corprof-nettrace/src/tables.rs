@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::error::FormatErrorKind;
-use super::limits::Limits;
-use super::metadata::Metadata;
-use super::sequence::Sequences;
-use super::stacks::Runs;
-use super::threads::Threads;
 use crate::bytes::{Cursor, Malformed};
+use crate::error::FormatErrorKind;
+use crate::limits::Limits;
+use crate::metadata::Metadata;
+use crate::sequence::Sequences;
+use crate::stacks::Runs;
+use crate::threads::Threads;
 
 /// All tables of a trace.
 #[derive(Debug, Default)]

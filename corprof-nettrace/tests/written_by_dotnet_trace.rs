@@ -5,9 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-use corprof_diagnostics::events::views::{GcAllocationTick, GcEnd, GcHeapStats, GcStart, MethodDCEndVerbose};
-use corprof_diagnostics::events::{GcReason, Provider, Value};
-use corprof_diagnostics::nettrace::{Item, Reader};
+use corprof_nettrace::events::views::{GcAllocationTick, GcEnd, GcHeapStats, GcStart, MethodDCEndVerbose};
+use corprof_nettrace::events::{GcReason, Provider, Value};
+use corprof_nettrace::{Item, Reader};
 use lzma_rust2::XzReader;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::error::FormatErrorKind;
 use crate::bytes::{Cursor, Malformed};
+use crate::error::FormatErrorKind;
 
 /// A thread of a trace of version 6.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

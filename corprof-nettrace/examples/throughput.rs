@@ -1,4 +1,4 @@
-//! How fast traces are read: `cargo run --release -p corprof-diagnostics --example throughput -- FILE.nettrace [REPEATS]`, or
+//! How fast traces are read: `cargo run --release -p corprof-nettrace --example throughput -- FILE.nettrace [REPEATS]`, or
 //! a FILE.nettrace.xz. The file is read from memory, event after event, with definition, stack and payload looked at.
 
 use std::error::Error;
@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io::Read;
 use std::time::Instant;
 
-use corprof_diagnostics::nettrace::Reader;
+use corprof_nettrace::Reader;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::error::FormatErrorKind;
+use crate::error::FormatErrorKind;
 
 /// The last number of each thread that captured events.
 ///

@@ -19,7 +19,7 @@ pub struct Trace {
     /// How many bytes a pointer has in the process that was traced: 4 or 8. Never anything else.
     pub pointer_size: u32,
     /// The id of the traced process, in its own view. Version 6 may lack it, or trace several
-    /// ([`Thread::process_id`](super::Thread)).
+    /// ([`Thread::process_id`](crate::Thread)).
     pub process_id: Option<u64>,
     /// How many processors there were.
     pub processors: Option<u64>,

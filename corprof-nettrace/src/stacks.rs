@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::error::FormatErrorKind;
 use crate::bytes::{Cursor, Malformed};
+use crate::error::FormatErrorKind;
 
 /// A stack as the runtime wrote it: addresses of instructions, the innermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

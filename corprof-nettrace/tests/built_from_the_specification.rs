@@ -2,8 +2,7 @@
 
 mod support;
 
-use corprof_diagnostics::Uuid;
-use corprof_diagnostics::nettrace::{Error, FormatErrorKind, Item, Label, Limits, Metadata, Reader, UtcTime};
+use corprof_nettrace::{Error, FormatErrorKind, Item, Label, Limits, Metadata, Reader, UtcTime, Uuid};
 use support::{Bytes, v4, v6};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
