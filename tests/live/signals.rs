@@ -269,6 +269,17 @@ mod long {
         Ok(())
     }
 
+    /// Each left three mappings behind, of which the system allows 65,530: the runtime then ended the process.
+    #[test]
+    fn tens_of_thousands_of_native_threads_leave_no_memory_behind() -> Result<()> {
+        for runtime in &runtimes()? {
+            let outcome = sample(runtime, "Foreign", &["25000"], 500)?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout.starts_with("threads=25000 "), "{outcome}");
+        }
+        Ok(())
+    }
+
     #[test]
     fn known_shares_come_out_on_a_full_machine() -> Result<()> {
         let processors = std::thread::available_parallelism()?.get();
