@@ -272,6 +272,12 @@ impl Pauses {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         self.options.get_or_init(|| options);
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        // Only signals see threads that run on towards a safepoint, and with musl they are not safe (book, Deployment).
+        if cfg!(target_env = "musl") {
+            report!("pauses: the threads that delay pauses are not shown with musl");
+            cx.start_runtime_events(KeywordSet::GC)?;
+            return Ok(());
+        }
         let state = Arc::clone(&self.state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
         let started = sampler.start(cx, move |round| {

@@ -17,8 +17,8 @@
 //!   default OTEL_SERVICE_NAME, or the application's name), SAMPLER_PUSH_LABELS=region=eu,stage=test adds labels,
 //!   SAMPLER_PUSH_INTERVAL=10 is the interval in seconds, SAMPLER_PUSH_TENANT the tenant, SAMPLER_PUSH_AUTHORIZATION a header.
 //! - SAMPLER_STRATEGY=suspended, signals (Linux, cpu) or seeded (Windows) chooses how stacks are sampled. Without it
-//!   (SAMPLER_STRATEGY=auto) processor time is sampled by signals in an application that starts on Linux, and by stops of single
-//!   threads on Windows; otherwise the runtime is suspended.
+//!   (SAMPLER_STRATEGY=auto) processor time is sampled by signals in an application that starts on Linux with glibc, and by stops
+//!   of single threads on Windows; otherwise the runtime is suspended.
 //! - SAMPLER_REPORT=all (the default) prints a report every second, SAMPLER_REPORT=none prints errors only.
 //!
 //! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason

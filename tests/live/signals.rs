@@ -68,11 +68,15 @@ fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
 #[test]
 fn processor_time_is_sampled_by_signals_unless_another_way_is_chosen() -> Result<()> {
     for runtime in runtimes()? {
-        for (is_cpu, expected) in [("1", "Signals"), ("0", "SuspendedRuntime")] {
+        // With musl some runs have died under signals, so they have to be asked for there, and a line says so.
+        let processor_time = if runtime.is_musl() { "SuspendedRuntime" } else { "Signals" };
+        for (is_cpu, expected) in [("1", processor_time), ("0", "SuspendedRuntime")] {
             let run = Run::new(&runtime, "Shares").args(["1000"]).profiler_named(LIBRARY, "Counts");
             let outcome = run.env("AUTO", "1").env("CPU", is_cpu).run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stderr.contains(&format!("strategy: {expected}\n")), "{expected} expected: {outcome}");
+            let says_why = outcome.stderr.contains("the sampler stops threads instead of sending signals: with musl");
+            ensure!(says_why == (runtime.is_musl() && is_cpu == "1"), "{outcome}");
         }
     }
     Ok(())
@@ -81,6 +85,10 @@ fn processor_time_is_sampled_by_signals_unless_another_way_is_chosen() -> Result
 #[test]
 fn native_frames_are_followed_and_named() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
+        if runtime.is_musl() {
+            println!("SKIPPED on {runtime}: its C library has no unwind information, so that stacks end there");
+            return Ok(());
+        }
         let outcome = sample(runtime, "Between", &[&(times * 4000).to_string()], 1000)?;
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
@@ -265,6 +273,17 @@ mod long {
                 outcome.exited_with(0)?;
                 ensure!(outcome.stdout == "heard 0\n", "{outcome}");
             }
+        }
+        Ok(())
+    }
+
+    /// Each left three mappings behind, of which the system allows 65,530: the runtime then ended the process.
+    #[test]
+    fn tens_of_thousands_of_native_threads_leave_no_memory_behind() -> Result<()> {
+        for runtime in &runtimes()? {
+            let outcome = sample(runtime, "Foreign", &["25000"], 500)?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout.starts_with("threads=25000 "), "{outcome}");
         }
         Ok(())
     }

@@ -87,6 +87,7 @@ impl Runtime {
             let system = match &emulator {
                 Some(Emulator::Wine(_)) => " for Windows",
                 Some(Emulator::Qemu(_)) => " for arm64",
+                Some(Emulator::Musl(_)) => " for musl",
                 None => "",
             };
             let name = format!(".NET {major}{system}");
@@ -106,6 +107,12 @@ impl Runtime {
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         self.emulator.as_ref().is_some_and(Emulator::is_slow)
+    }
+
+    /// Whether its C library is musl.
+    #[must_use]
+    pub fn is_musl(&self) -> bool {
+        self.emulator.as_ref().is_some_and(Emulator::is_musl) || cfg!(target_env = "musl")
     }
 
     /// Whether starting, stopping and looking at threads takes some ten times as long as elsewhere: under Wine, whose server
@@ -285,7 +292,7 @@ impl Run {
         let timeout = match &self.runtime.emulator {
             Some(Emulator::Qemu(_)) => self.timeout * EMULATED,
             Some(Emulator::Wine(_)) => self.timeout * UNDER_WINE,
-            None => self.timeout,
+            Some(Emulator::Musl(_)) | None => self.timeout,
         };
         let (status, stacks) = wait(child, timeout)?;
         // Windows ends lines differently, and the tests are about their contents.
@@ -340,7 +347,7 @@ impl Run {
         if let Some(emulator) = &self.runtime.emulator {
             command.envs(emulator.environment(self.profiler.is_some()));
         }
-        if WITH_NATIVE_THREADS.contains(&self.app.as_str()) && !self.runtime.is_windows() {
+        if WITH_NATIVE_THREADS.contains(&self.app.as_str()) && !self.runtime.is_windows() && !self.runtime.is_musl() {
             command.env("LD_PRELOAD", self.runtime.library(PRELOADED)?);
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));

@@ -124,7 +124,16 @@ fn summary(source: &Path) -> String {
 /// If they cannot be built; the compiler has printed its messages on standard error.
 pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     let mut build = cargo();
-    build.args(["build", "--workspace", "--features", "corprof-tests/live", "--examples"]);
+    build.arg("build");
+    embed_profilers_of(build, command, is_release)
+}
+
+/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it.
+///
+/// # Errors
+/// As [`embed_profilers`].
+pub fn embed_profilers_of(mut build: Command, command: &mut Command, is_release: bool) -> Result<()> {
+    build.args(["--workspace", "--features", "corprof-tests/live", "--examples"]);
     build.args(is_release.then_some("--release"));
     let libraries = build_examples(&mut build)?;
     let bundle = libraries.into_iter().find(|(name, _)| name == "corprof_bundle");

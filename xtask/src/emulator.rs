@@ -1,4 +1,4 @@
-//! Emulators for programs of other systems: Wine for Windows, QEMU for Linux on arm64.
+//! What programs of other systems need here: Wine for Windows, QEMU for Linux on arm64, and libraries for musl.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,12 +9,15 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::arm64::Qemu;
+use crate::musl::Musl;
 use crate::windows::Wine;
 
 /// Passes the Wine prefix to the live tests.
 const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
 /// Passes the unpacked .NET for arm64 to the live tests.
 const ARM64_ROOT: &str = "CORPROF_ARM64_ROOT";
+/// Passes the folder of libraries for musl to the live tests.
+const MUSL_LIBRARIES: &str = "CORPROF_MUSL_LIBRARIES";
 
 /// An emulator for a runtime of another system.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,8 @@ pub enum Emulator {
     Wine(Wine),
     /// For Linux on arm64.
     Qemu(Qemu),
+    /// For Linux with musl: its programs run on this system, with libraries of their own.
+    Musl(Musl),
 }
 
 impl Emulator {
@@ -30,15 +35,18 @@ impl Emulator {
     #[must_use]
     pub fn named() -> Option<Self> {
         let wine = env::var_os(WINE_PREFIX).map(|prefix| Self::Wine(Wine { prefix: prefix.into() }));
-        wine.or_else(|| env::var_os(ARM64_ROOT).map(|root| Self::Qemu(Qemu { root: root.into() })))
+        let arm64 = || env::var_os(ARM64_ROOT).map(|root| Self::Qemu(Qemu { root: root.into() }));
+        let musl = || env::var_os(MUSL_LIBRARIES).map(|path| Self::Musl(Musl { libraries: path.into() }));
+        wine.or_else(arm64).or_else(musl)
     }
 
     /// Passes `emulator` to the live tests that `command` runs.
     pub fn name_to(emulator: Option<&Self>, command: &mut Command) {
-        command.env_remove(WINE_PREFIX).env_remove(ARM64_ROOT);
+        command.env_remove(WINE_PREFIX).env_remove(ARM64_ROOT).env_remove(MUSL_LIBRARIES);
         match emulator {
             Some(Self::Wine(wine)) => command.env(WINE_PREFIX, &wine.prefix),
             Some(Self::Qemu(qemu)) => command.env(ARM64_ROOT, &qemu.root),
+            Some(Self::Musl(musl)) => command.env(MUSL_LIBRARIES, &musl.libraries),
             None => command,
         };
     }
@@ -55,6 +63,11 @@ impl Emulator {
                 Ok(command)
             }
             Self::Qemu(qemu) => qemu.command(dll),
+            Self::Musl(_) => {
+                let mut command = Command::new(host);
+                command.arg("exec").arg(dll);
+                Ok(command)
+            }
         }
     }
 
@@ -63,7 +76,7 @@ impl Emulator {
     pub fn path(&self, path: &Path) -> OsString {
         match self {
             Self::Wine(_) => Wine::path(path),
-            Self::Qemu(_) => path.into(),
+            Self::Qemu(_) | Self::Musl(_) => path.into(),
         }
     }
 
@@ -74,6 +87,7 @@ impl Emulator {
             Self::Wine(_) if is_profiled => Vec::new(),
             Self::Wine(wine) => wine.without_profiler().into(),
             Self::Qemu(qemu) => qemu.environment().map(|(name, value)| (name, value.to_owned())).into(),
+            Self::Musl(musl) => musl.environment().into(),
         }
     }
 
@@ -81,6 +95,12 @@ impl Emulator {
     #[must_use]
     pub fn is_windows(&self) -> bool {
         matches!(self, Self::Wine(_))
+    }
+
+    /// Whether programs are for musl.
+    #[must_use]
+    pub fn is_musl(&self) -> bool {
+        matches!(self, Self::Musl(_))
     }
 
     /// Whether every instruction of a program is emulated, which is slow. Wine's programs run on the processor itself.
@@ -96,6 +116,12 @@ impl From<Wine> for Emulator {
     }
 }
 
+impl From<Musl> for Emulator {
+    fn from(musl: Musl) -> Self {
+        Self::Musl(musl)
+    }
+}
+
 impl From<Qemu> for Emulator {
     fn from(qemu: Qemu) -> Self {
         Self::Qemu(qemu)
@@ -108,6 +134,7 @@ impl fmt::Display for Emulator {
         f.write_str(match self {
             Self::Wine(_) => " for Windows, under Wine",
             Self::Qemu(_) => " for arm64, emulated",
+            Self::Musl(_) => " for musl",
         })
     }
 }

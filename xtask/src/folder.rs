@@ -55,22 +55,28 @@ impl Folder {
         }
         let archive = self.archive(name);
         let expected = self.checksum(&archive)?;
-        // Another archive with the same name gets an entry of its own.
-        let entry = format!("{name}-{}", expected.get(..12).unwrap_or(&expected));
+        let entry = entry(name, &expected);
         let folder = cache.install(&entry, |content| {
             announce(format_args!("Unpacking {} into {}", archive.display(), cache.path(&entry).display()));
-            tools::ensure_programs(&["tar", "xz"], &TAR)?;
-            let found = sha256(&archive)?;
-            ensure!(
-                found == expected,
-                "{} is not the file that {CHECKSUMS} beside it names\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}",
-                archive.display()
-            );
-            let mut tar = Command::new("tar");
-            // The modes in the archive apply for all users; its owners do not.
-            tar.args(["--no-same-owner", "-xf"]).arg(&archive).arg("-C").arg(content);
-            process::run_as_progress(&mut tar)
-                .with_context(|| format!("cannot unpack {} (is the disk full?)", archive.display()))
+            extract(&archive, &expected, content)
+        })?;
+        Ok(folder.join(name))
+    }
+
+    /// The content of the entry `name`, which is an archive, laid over a copy of the folder `under` in `cache`.
+    ///
+    /// # Errors
+    /// As [`unpack`](Self::unpack), or if the folder cannot be copied.
+    pub fn unpack_over(&self, name: &str, under: &Path, cache: &Cache) -> Result<PathBuf> {
+        let archive = self.archive(name);
+        let expected = self.checksum(&archive)?;
+        let entry = entry(name, &expected);
+        let folder = cache.install(&entry, |content| {
+            let shown = (archive.display(), under.display(), cache.path(&entry));
+            announce(format_args!("Unpacking {} over a copy of {} into {}", shown.0, shown.1, shown.2.display()));
+            process::run_as_progress(Command::new("cp").arg("-r").arg(under).arg(content.join(name)))
+                .with_context(|| format!("cannot copy {} (is the disk full?)", under.display()))?;
+            extract(&archive, &expected, content)
         })?;
         Ok(folder.join(name))
     }
@@ -84,6 +90,27 @@ impl Folder {
         let sum = line.map(|(sum, file)| (sum, file.trim_start_matches([' ', '*']))).find(|(_, file)| *file == name);
         sum.map(|(sum, _)| sum.to_lowercase()).with_context(|| format!("{} does not name {name}", list.display()))
     }
+}
+
+/// The name in the cache of an archive with this checksum: another archive with the same name gets an entry of its own.
+fn entry(name: &str, checksum: &str) -> String {
+    format!("{name}-{}", checksum.get(..12).unwrap_or(checksum))
+}
+
+/// Unpacks `archive`, whose checksum is `expected`, into `content`.
+fn extract(archive: &Path, expected: &str, content: &Path) -> Result<()> {
+    tools::ensure_programs(&["tar", "xz"], &TAR)?;
+    let found = sha256(archive)?;
+    ensure!(
+        found == expected,
+        "{} is not the file that {CHECKSUMS} beside it names\n  SHA-256 expected: {expected}\n  SHA-256 found:    {found}",
+        archive.display()
+    );
+    let mut tar = Command::new("tar");
+    // The modes in the archive apply for all users; its owners do not.
+    tar.args(["--no-same-owner", "-xf"]).arg(archive).arg("-C").arg(content);
+    process::run_as_progress(&mut tar)
+        .with_context(|| format!("cannot unpack {} (is the disk full?)", archive.display()))
 }
 
 #[cfg(test)]
@@ -112,6 +139,20 @@ mod tests {
         assert_eq!(fs::read_to_string(unpacked.join("file")).unwrap(), "content");
         fs::write(folder.archive("thing"), "not read again").unwrap();
         assert_eq!(folder.unpack("thing", &cache).unwrap(), unpacked);
+    }
+
+    #[test]
+    fn an_archive_is_laid_over_a_copy() {
+        let (dir, folder, cache) = folder_with_archive();
+        let sum = sha256(&folder.archive("thing")).unwrap();
+        fs::write(folder.path.join(CHECKSUMS), format!("{sum}  thing.tar.xz\n")).unwrap();
+        let under = dir.path().join("under");
+        fs::create_dir_all(under.join("kept")).unwrap();
+        fs::write(under.join("file"), "replaced").unwrap();
+        let laid = folder.unpack_over("thing", &under, &cache).unwrap();
+        assert_eq!(fs::read_to_string(laid.join("file")).unwrap(), "content");
+        assert!(laid.join("kept").is_dir());
+        assert_eq!(fs::read_to_string(under.join("file")).unwrap(), "replaced");
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod guard;
 pub mod known;
 pub mod lint;
 pub mod managed;
+pub mod musl;
 pub mod package;
 pub mod process;
 pub mod release;

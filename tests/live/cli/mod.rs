@@ -1,5 +1,5 @@
 //! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system. The
-//! command for Windows: `wine.rs`.
+//! command for musl starts programs for musl. The command for Windows: `wine.rs`.
 
 mod attach;
 mod detach;
@@ -23,6 +23,7 @@ use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};
+use xtask::emulator::Emulator;
 
 /// Long enough for any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -47,6 +48,9 @@ fn corprof() -> Result<Command> {
         if ["CORECLR_", "COR_", "COMPlus_", "DOTNET_"].iter().any(|prefix| text.starts_with(prefix)) {
             command.env_remove(&name);
         }
+    }
+    if let Some(Emulator::Musl(musl)) = Emulator::named() {
+        command.envs(musl.environment());
     }
     Ok(command)
 }

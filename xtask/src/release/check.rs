@@ -19,7 +19,7 @@ use crate::windows::Wine;
 /// The C library of Alpine.
 const MUSL: Packages = Packages { what: "musl, the C library of Alpine", names: &["musl"] };
 /// Its loader.
-const MUSL_LOADER: &str = "/lib/ld-musl-x86_64.so.1";
+const MUSL_LOADER: &str = crate::musl::LOADER;
 
 /// A program that loads the library as a runtime does, and creates each profiler's factory.
 const LOADER: &str = include_str!("loader.c");
@@ -160,7 +160,7 @@ fn starts(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Has a program for musl load the library; there is no .NET for musl here.
+/// Has a program for musl load the library.
 fn load_with_musl(built: &Built, profilers: &[profiler::Profiler], cache: &Cache, scratch: &Path) -> Result<()> {
     if !Path::new(MUSL_LOADER).exists()
         && let Err(error) = tools::install_packages(&MUSL)

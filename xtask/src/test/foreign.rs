@@ -1,4 +1,4 @@
-//! Tests for other systems: Windows under Wine, and Linux on arm64 in an emulator.
+//! Tests for other systems: Windows under Wine, Linux on arm64 in an emulator, and Linux with musl.
 
 use std::cell::OnceCell;
 use std::process::Command;
@@ -10,8 +10,9 @@ use super::live::{PROGRAMS, Prepared, Tier};
 use super::results::Results;
 use crate::arm64::{self, Qemu};
 use crate::cache::Cache;
-use crate::cargo::Metadata;
+use crate::cargo::{self, Metadata};
 use crate::known;
+use crate::musl;
 use crate::process::{self, announce, note};
 use crate::runtime::{Choice, Runtime};
 use crate::target::{System, Target};
@@ -128,6 +129,40 @@ impl Arm64 {
         prepared.pass_to(&mut command);
         let com = cargo_test(args, command);
         live.and_then(|live| com.map(|_| live))
+    }
+}
+
+/// Builds and runs for Linux with musl. What it needs is prepared by the first phase that uses it.
+#[derive(Default)]
+pub(super) struct Musl {
+    target: OnceCell<Target>,
+}
+
+impl Musl {
+    fn target(&self) -> Result<&Target> {
+        if let Some(target) = self.target.get() {
+            return Ok(target);
+        }
+        musl::install_tools()?;
+        let target = Target::prepare(System::Musl, &Metadata::load()?.target_directory)?;
+        note(format_args!("building for {target}"));
+        Ok(self.target.get_or_init(|| target))
+    }
+
+    /// The live tests on the runtime `name`, or on the one that the user has chosen. They start the applications, and the command
+    /// `corprof` for musl, so they run here.
+    pub(super) fn live(&self, args: &Args, name: &str, tier: Tier) -> Result<Results> {
+        let name = match &args.runtime {
+            Some(Choice::Known(name)) => name,
+            Some(Choice::Path(path)) => bail!("for musl the runtime is 11 or 10, not {}", path.display()),
+            None => name,
+        };
+        let (target, cache) = (self.target()?, Cache::open()?);
+        let runtime = musl::runtime(name, &cache)?;
+        let mut build = musl::cargo_build(target, &cache)?;
+        announce("Building the profilers of the command `corprof` for musl");
+        cargo::embed_profilers_of(musl::cargo_build(target, &cache)?, &mut build, args.release)?;
+        Prepared::new(args, build, vec![runtime], tier)?.run(args, &PROGRAMS[..1])
     }
 }
 

@@ -21,6 +21,8 @@ use crate::runtime::Runtime;
 pub(super) enum Tier {
     /// That a profiler loads, receives callbacks, hooks and walks: tests/live/smoke.rs.
     Smoke,
+    /// About thirty of the quick ones, for a system that is tested in full by `--all`.
+    Few,
     /// What takes less than five seconds each: all but the modules `long`.
     Quick,
     /// All, in their short form: for tests that the user has named.
@@ -34,11 +36,16 @@ impl Tier {
     pub(super) fn condition(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Smoke => ("test(/^smoke::/)", &["smoke::"]),
+            Self::Few => (FEW, &["--skip", "long::"]),
             Self::Quick => ("not test(/(^|::)long::/)", &["--skip", "long::"]),
             Self::Named | Self::All => ("all()", &[]),
         }
     }
 }
+
+/// The tests of [`Tier::Few`]: from the start, attached and detached again; hooks, walks, heaps, events.
+const FEW: &str =
+    "test(/^(smoke|walks|hooks|heap_dump|cli::(attach|detach|events|stacks))::/) and not test(/(^|::)long::/)";
 
 /// How many times tests repeat what they do: see tests/src/repetitions.rs.
 const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
@@ -123,9 +130,9 @@ impl Prepared {
 
     fn profile(&self) -> &'static str {
         match (self.emulator(), self.tier) {
-            (Some(_), _) => "emulated",
-            (None, Tier::All) => "all",
-            (None, _) => "default",
+            (Some(emulator), _) if !emulator.is_musl() => "emulated",
+            (_, Tier::All) => "all",
+            (_, _) => "default",
         }
     }
 

@@ -22,6 +22,8 @@ use crate::event_mask::Phase;
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use crate::report;
 use crate::session::liveness::WalkCandidate;
 
 use super::round::SampledThread;
@@ -136,6 +138,10 @@ pub(crate) fn check(strategy: Strategy, _info: &Info) -> Result<()> {
     }
 }
 
+/// Why signals have to be asked for where the C library is musl.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+const NOT_ON_MUSL: &str = "with musl some applications have died while they were sampled by signals";
+
 /// The best strategy for a mode.
 ///
 /// Signals see the work where it is done and suspend nothing, but only in threads that start after the sampler: after
@@ -144,7 +150,10 @@ pub(crate) fn check(strategy: Strategy, _info: &Info) -> Result<()> {
 pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if _mode == Mode::Cpu && _info.phase() == Phase::Initialize && signals::check().is_ok() {
-        return Strategy::Signals;
+        if !cfg!(target_env = "musl") {
+            return Strategy::Signals;
+        }
+        report::line(format_args!("the sampler stops threads instead of sending signals: {NOT_ON_MUSL}"));
     }
     #[cfg(all(windows, target_arch = "x86_64"))]
     if _mode == Mode::Cpu && seeded::check(_info).is_ok() {

@@ -5,7 +5,9 @@
 //! further signal during the handler does not fit, and the system ends the process.
 //!
 //! The thread itself replaces it, outside any handler: a stack set inside a handler is undone when the handler returns, as the
-//! system restores the earlier one (`uc_stack`).
+//! system restores the earlier one (`uc_stack`). At the end of a thread the runtime frees the stack that it made, if that one is
+//! set. So the thread gets it back at its end. If its end becomes known only later, as of a thread that the runtime did not make, the
+//! runtime has freed neither, and both are freed here.
 
 use std::mem::MaybeUninit;
 
@@ -17,11 +19,13 @@ const SIZE: usize = 128 * 1024;
 pub(crate) struct AlternateStack {
     /// The thread's earlier alternate stack.
     before: libc::stack_t,
+    /// Whether the runtime has made that one. Another maker frees its own at the thread's end, whichever is set.
+    is_runtimes: bool,
     /// The mapping: a guard page, then the stack.
     start: usize,
 }
 
-// SAFETY: addresses, which are used only on their own thread (`restore`) or not at all.
+// SAFETY: addresses, which are used only on their own thread (`restore`) or after its end (`free`).
 unsafe impl Send for AlternateStack {}
 
 /// The reason why a thread cannot have one.
@@ -49,6 +53,24 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0x1_0000)
 }
 
+/// Whether it is one of the runtime's: its lowest page is a guard. Other makers leave the guard out of it.
+fn is_runtimes(stack: &libc::stack_t) -> bool {
+    let (start, size) = (stack.ss_sp.addr(), stack.ss_size);
+    let is_whole_pages = start.is_multiple_of(page()) && size.is_multiple_of(page()) && size > page();
+    is_whole_pages && !is_readable(start) && is_readable(start + page())
+}
+
+/// Whether the memory at `place`, an aligned address, can be read. Asked by a call that every sandbox allows: it would wait for a
+/// change there, for no time at all.
+fn is_readable(place: usize) -> bool {
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let word: *const u32 = std::ptr::without_provenance(place);
+    let wait = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the system reads a word, and returns an error for a bad address; it writes nothing.
+    let answer = unsafe { libc::syscall(libc::SYS_futex, word, wait, u32::MAX, &raw const no_time) };
+    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
+}
+
 impl AlternateStack {
     /// Gives the calling thread a larger one. None is necessary, and none set, without an alternate stack (faults are then
     /// handled on the thread's own stack) or if it is large enough already.
@@ -68,7 +90,7 @@ impl AlternateStack {
         if start == libc::MAP_FAILED {
             return Err(Refusal::System);
         }
-        let new = Self { before, start: start.addr() };
+        let new = Self { before, is_runtimes: is_runtimes(&before), start: start.addr() };
         let stack = libc::stack_t { ss_sp: start.wrapping_byte_add(guard), ss_flags: 0, ss_size: SIZE };
         // SAFETY: the first page of the new mapping.
         let is_guarded = unsafe { libc::mprotect(start, guard, libc::PROT_NONE) == 0 };
@@ -89,6 +111,16 @@ impl AlternateStack {
         }
     }
 
+    /// Frees both, after the end of the thread. The runtime has freed neither: its own was not set.
+    pub(crate) fn free(self) {
+        if self.is_runtimes {
+            // SAFETY: the runtime unmaps its stack at the thread's end if it is set, which it was not, and no other code knows it. The
+            // tests of `signals` would die if it did; `tens_of_thousands_of_native_threads_leave_no_memory_behind` fails without this.
+            unsafe { libc::munmap(self.before.ss_sp, self.before.ss_size) };
+        }
+        self.unmap();
+    }
+
     fn unmap(self) {
         // SAFETY: the mapping that `enlarge` made, which is no thread's alternate stack any more.
         unsafe { libc::munmap(std::ptr::without_provenance_mut(self.start), page() + SIZE) };
@@ -103,12 +135,47 @@ mod tests {
         std::thread::spawn(run).join().unwrap();
     }
 
-    /// As small as the runtime's.
+    /// As small as the runtime's, and with a guard page in it as it has.
     fn set_small() -> libc::stack_t {
-        let memory = Box::leak(vec![0u8; 16 * 1024].into_boxed_slice());
+        let (size, flags) = (16 * 1024, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: new memory, whose first page becomes inaccessible.
+        let start = unsafe {
+            let start = libc::mmap(std::ptr::null_mut(), size, access, flags, -1, 0);
+            assert_eq!(libc::mprotect(start, page(), libc::PROT_NONE), 0);
+            start
+        };
+        let stack = libc::stack_t { ss_sp: start, ss_flags: 0, ss_size: size };
+        assert!(set(&stack));
+        stack
+    }
+
+    /// As another than the runtime makes them.
+    fn set_other() -> libc::stack_t {
+        let memory = vec![0u8; 16 * 1024].leak();
         let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
         assert!(set(&stack));
         stack
+    }
+
+    const MARK: usize = 0x5AFE_57AC;
+
+    /// Marks the last word of a stack; returns its address.
+    fn mark(end: usize) -> usize {
+        let place = end - size_of::<usize>();
+        // SAFETY: the last word of a mapped stack that no handler runs on.
+        unsafe { std::ptr::with_exposed_provenance_mut::<usize>(place).write_volatile(MARK) };
+        place
+    }
+
+    /// Whether it is still the same memory: what is unmapped may be another's at once.
+    fn is_there(place: usize) -> bool {
+        let mut bytes = [0; size_of::<usize>()];
+        crate::system::read_memory(place, &mut bytes) && usize::from_ne_bytes(bytes) == MARK
+    }
+
+    fn end(stack: libc::stack_t) -> usize {
+        stack.ss_sp.expose_provenance() + stack.ss_size
     }
 
     #[test]
@@ -119,9 +186,34 @@ mod tests {
             let now = current().unwrap();
             assert_eq!((now.ss_size, now.ss_sp.addr()), (SIZE, big.start + page()));
             assert!(AlternateStack::enlarge().unwrap().is_none(), "it is big enough");
+            let places = [small, now].map(end).map(mark);
             big.restore();
             assert_eq!((current().unwrap().ss_sp, current().unwrap().ss_size), (small.ss_sp, small.ss_size));
+            assert_eq!(places.map(is_there), [true, false]);
         });
+    }
+
+    /// The stacks of a thread that has ended with a larger one set.
+    fn after_the_end(set_first: fn() -> libc::stack_t) -> [bool; 2] {
+        let make = move || {
+            let first = set_first();
+            let big = AlternateStack::enlarge().unwrap().unwrap();
+            let places = [first, current().unwrap()].map(end).map(mark);
+            let none = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: SIZE };
+            // As the runtime does at a thread's end, and then frees its own if it was set.
+            assert!(set(&none));
+            (places, big)
+        };
+        let (places, big) = std::thread::spawn(make).join().unwrap();
+        assert_eq!(places.map(is_there), [true, true]);
+        big.free();
+        places.map(is_there)
+    }
+
+    #[test]
+    fn of_an_ended_thread_the_runtime_s_and_the_larger_one_are_freed() {
+        assert_eq!(after_the_end(set_small), [false, false]);
+        assert_eq!(after_the_end(set_other), [true, false]);
     }
 
     #[test]
@@ -139,7 +231,7 @@ mod tests {
         on_a_thread(|| {
             set_small();
             let big = AlternateStack::enlarge().unwrap().unwrap();
-            let other = set_small();
+            let other = set_other();
             big.restore();
             assert_eq!(current().unwrap().ss_sp, other.ss_sp);
         });

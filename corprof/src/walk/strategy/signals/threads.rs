@@ -1,7 +1,8 @@
 //! The threads that signals can sample. None receives a signal before it is prepared or after its end.
 //!
 //! A thread prepares itself when the runtime reports that it runs: it gets a larger alternate stack and a slot. At its end,
-//! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees.
+//! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees. The
+//! end of a thread that the runtime did not make is reported later, on another thread; then both its stacks are freed here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -33,6 +34,8 @@ struct State {
     /// Prepared threads that the sampler has not taken over yet.
     joined: Vec<Arc<Watched>>,
     free: Vec<&'static Slot>,
+    /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
+    left: Vec<(Address, AlternateStack)>,
 }
 
 /// A thread that can be sampled.
@@ -123,10 +126,17 @@ pub(crate) fn thread_ending(thread: usize) {
     let sending = unpoisoned(watched.sending.lock());
     watched.has_ended.store(true, Ordering::Release);
     drop(sending);
-    // Now and then another thread cleans up for the ended one: then the system frees its stack at the thread's own end.
-    if watched.slot.is_own() {
-        alternate.into_iter().for_each(AlternateStack::restore);
+    let Some(alternate) = alternate else { return };
+    // A key alone is not enough: the control block of a new thread may lie where that of the ended one was.
+    if watched.slot.is_own() && watched.address == Address::own() {
+        alternate.restore();
+        return;
     }
+    let mut state = threads.state();
+    state.left.push((watched.address, alternate));
+    let ended: Vec<_> = state.left.extract_if(.., |(address, _)| address.has_ended()).collect();
+    drop(state);
+    ended.into_iter().for_each(|(_, alternate)| alternate.free());
 }
 
 impl Watched {
