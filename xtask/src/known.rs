@@ -1,6 +1,6 @@
 //! The runtimes that the project is tested on, and their sources.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::arm64::Qemu;
 use crate::cache::Cache;
@@ -154,7 +154,8 @@ const ARM64: &str = "linux-arm64";
 /// # Errors
 /// As [`Known::install`].
 pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
-    let runtime = Known::find("10", ARM64)?.install(cache).context(NO_NET_10_FOR_ARM64)?;
+    ensure!(has_arm64(), NO_NET_10_FOR_ARM64);
+    let runtime = Known::find("10", ARM64)?.install(cache)?;
     Ok(Runtime { emulator: Some(Qemu.into()), ..runtime })
 }
 
