@@ -72,20 +72,24 @@ fn moves_after(instruction: u32) -> isize {
     }
 }
 
-/// A value in a register, as the last instructions have made it.
+/// The registers, as the last instructions have made them.
 #[derive(Default)]
-struct Values([Option<usize>; 32]);
+struct Values {
+    known: [Option<usize>; 32],
+    /// Those that point into the frame, as offsets from the frame pointer.
+    places: [Option<isize>; 32],
+}
 
 impl Values {
     fn note(&mut self, place: usize, instruction: u32) {
         let to = field(instruction, 0, 5) as usize;
         let (bits, shift) = (field(instruction, 5, 16) as usize, 16 * field(instruction, 21, 2));
-        let from = |register: u32| self.0.get(register as usize).copied().flatten();
+        let from = |register: u32| self.known.get(register as usize).copied().flatten();
         let value = match field(instruction, 23, 9) {
             0x1A5 => Some(bits << shift),
             0x125 => Some(!(bits << shift)),
             0x1E5 => from(to as u32).map(|value| value & !(0xFFFF << shift) | bits << shift),
-            0x122 => addition(instruction).and_then(|(_, base, by)| Some(from(base)?.wrapping_add_signed(by))),
+            0x122 | 0x1A2 => addition(instruction).and_then(|(_, base, by)| Some(from(base)?.wrapping_add_signed(by))),
             // adrp
             _ if instruction & 0x9F00_0000 == 0x9000_0000 => {
                 let pages = (field(instruction, 5, 19) << 2 | field(instruction, 29, 2)) << 11;
@@ -100,10 +104,32 @@ impl Values {
                 })
             }
             // A store changes no register.
-            _ if instruction & 0xFFC0_0000 == 0xF900_0000 => return,
+            _ if matches!(instruction & 0xFFC0_0000, 0xF900_0000 | 0xF800_0000 | 0xF820_0000) => return,
             _ => None,
         };
-        self.0[to] = value;
+        self.known[to] = value;
+        self.places[to] = addition(instruction).filter(|(_, from, _)| *from == FRAME_POINTER).map(|(_, _, by)| by);
+    }
+
+    /// Where in the frame a store of 64 bits puts a known value.
+    fn stored(&self, instruction: u32) -> Option<Cookie> {
+        let value = self.known[field(instruction, 0, 5) as usize]?;
+        let base = base(instruction);
+        let offset = if instruction & 0xFFC0_0000 == 0xF900_0000 {
+            field(instruction, 10, 12) as isize * 8
+        } else if instruction & 0xFFE0_0C00 == 0xF800_0000 {
+            ((instruction << 11).cast_signed() >> 23) as isize
+        } else if instruction & 0xFFE0_FC00 == 0xF820_6800 {
+            // In a large frame the offset is in a register.
+            self.known[field(instruction, 16, 5) as usize]?.cast_signed()
+        } else {
+            return None;
+        };
+        let place = match base {
+            FRAME_POINTER | STACK_POINTER => 0,
+            _ => self.places[base as usize]?,
+        };
+        Some(Cookie { value, is_from_frame_pointer: base != STACK_POINTER, offset: place + offset })
     }
 }
 
@@ -200,18 +226,7 @@ impl Decoded {
         let mut values = Values::default();
         let mut cookies = Vec::new();
         for (number, &instruction) in self.instructions.iter().take(self.prologue + FIRST).enumerate() {
-            // str xN, [x29, …] or [sp, …], and with a negative offset
-            let is_scaled = instruction & 0xFFC0_0000 == 0xF900_0000;
-            let is_unscaled = instruction & 0xFFE0_0C00 == 0xF800_0000;
-            let value = values.0[field(instruction, 0, 5) as usize];
-            let is_in_frame = matches!(base(instruction), FRAME_POINTER | STACK_POINTER);
-            if let (true, true, Some(value)) = (is_scaled || is_unscaled, is_in_frame, value) {
-                let offset = match is_scaled {
-                    true => field(instruction, 10, 12) as isize * 8,
-                    false => ((instruction << 11).cast_signed() >> 23) as isize,
-                };
-                cookies.push(Cookie { value, is_from_frame_pointer: base(instruction) == FRAME_POINTER, offset });
-            }
+            cookies.extend(values.stored(instruction));
             values.note(self.start + number * 4, instruction);
         }
         cookies
