@@ -207,12 +207,7 @@ fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
 #[test]
 fn logger_filters_by_category() -> Result<()> {
     for runtime in Runtime::all()? {
-        let mut pairs = vec![("jit", "inlining"), ("allocation", "gc")];
-        // The framework for the emulator is IL only: nothing is searched for in compiled form.
-        if !runtime.is_emulated() {
-            pairs.push(("search", "jit"));
-        }
-        for (wanted, other) in pairs {
+        for (wanted, other) in [("jit", "inlining"), ("allocation", "gc"), ("search", "jit")] {
             let outcome = logger(&runtime, "Sample", &[], wanted)?;
             let categories: BTreeSet<&str> = balanced(&outcome.stderr)?.iter().map(|line| line.category).collect();
             ensure!(categories == BTreeSet::from([wanted]), "{runtime}: {wanted}, not {other}: {categories:?}");

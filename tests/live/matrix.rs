@@ -197,11 +197,6 @@ fn every_context_is_let_in_with_all_that_it_offers() -> Result<()> {
         for row in &contracts.callback {
             let comes = row.fired_by_runtime && row.wrapper == Wrapper::Calls && row.sync_info != SyncInfo::None;
             let is_expected = comes && !left_out.contains(row.method.as_str());
-            // Its framework is IL only, so that whether a search comes once everything is known is chance.
-            if runtime.is_emulated() && row.method.starts_with("JITCachedFunctionSearch") {
-                println!("SKIPPED on {runtime}: whether {} comes", row.method);
-                continue;
-            }
             ensure!(seen.contains(&row.method) == is_expected, "{} on {runtime}: expected {is_expected}", row.method);
         }
     }

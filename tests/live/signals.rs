@@ -1,6 +1,7 @@
 //! The sampler that sends signals: it reports the processor's work, and does not change the application.
 //!
-//! Linux only; in an emulator signals and processor clocks are the emulator's.
+//! Linux only. An emulator delivers signals between the blocks of instructions that it translates, and takes much of the processor
+//! time itself: there only that samples come, and that nothing changes.
 
 use std::time::Duration;
 
@@ -15,9 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the longest run may take.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// The runtimes on Linux.
+fn all() -> Result<Vec<Runtime>> {
+    Ok(Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()).collect())
+}
+
 /// The runtimes that run on the system itself, none on Windows.
 fn runtimes() -> Result<Vec<Runtime>> {
-    Ok(Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+    Ok(all()?.into_iter().filter(|runtime| !runtime.is_emulated()).collect())
 }
 
 /// Runs a program while its threads get signals, so many microseconds apart.
@@ -67,7 +73,7 @@ fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
 
 #[test]
 fn processor_time_is_sampled_by_signals_unless_another_way_is_chosen() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in all()? {
         // With musl some runs have died under signals, so they have to be asked for there, and a line says so.
         let processor_time = if runtime.is_musl() { "SuspendedRuntime" } else { "Signals" };
         for (is_cpu, expected) in [("1", processor_time), ("0", "SuspendedRuntime")] {
@@ -105,7 +111,7 @@ fn native_frames_are_followed_and_named() -> Result<()> {
 
 #[test]
 fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(all()?, |runtime, times| {
         let outcome = sample(runtime, "Signals", &["storm", "64", &(times * 3000).to_string()], 100)?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
@@ -162,7 +168,7 @@ fn forked_children_go_on_without_the_sampler() -> Result<()> {
 
 #[test]
 fn a_handler_from_before_the_start_is_left_alone() -> Result<()> {
-    for runtime in runtimes()? {
+    for runtime in all()? {
         let run = Run::new(&runtime, "Signals").args(["handler"]).profiler_named(LIBRARY, "Counts");
         let outcome = run.env("SIGNALS", "1").env("FOREIGN_HANDLER", "1").run()?;
         outcome.exited_with(0)?;

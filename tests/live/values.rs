@@ -12,15 +12,6 @@ const SHARED: &str = "<its type is a type parameter of code that is shared betwe
 const BEHIND: &str = "<it is an object reference behind a by-ref, and nothing proves that there is an object>";
 const NOWHERE: &str = "<there is no memory at its address, or none that can be read safely>";
 
-/// As [`EXPECTED`], in QEMU 7.2: it does not implement `process_vm_readv` (ENOSYS), by which corprof reads memory that nothing
-/// proves to be there. Then numbers behind by-refs are not read, and hooks receive an error that says so.
-const EMULATED: &[(&str, &str, &str)] = &[
-    ("Values.ByRefs.Ref", "a=ref NOWHERE b=ref NOWHERE c=ref NOWHERE", "void"),
-    ("Values.ByRefs.Cell", "at=1", "ref NOWHERE"),
-    ("Values.ByRefs.Struct", "a=ref { Name: BEHIND, Age: NOWHERE } b=ref { I: NOWHERE, D: NOWHERE }", "37"),
-    ("Shapes.Counter.Add", "ref { Count: NOWHERE } by=2", "42"),
-];
-
 /// The calls of one method in order, each with its arguments and its result.
 type Calls = Vec<(String, String)>;
 
@@ -206,14 +197,7 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
     for runtime in Runtime::all()? {
         let outcome = both(&runtime, "WritesValues")?;
         let mut calls = calls(&outcome)?;
-        let emulated = if runtime.is_emulated() { EMULATED } else { &[] };
-        for (name, ..) in emulated {
-            println!(
-                "SKIPPED on {runtime}: the numbers behind the by-refs of {name}: no process_vm_readv in the emulator"
-            );
-        }
-        for row in EXPECTED {
-            let (name, args, result) = emulated.iter().find(|emulated| emulated.0 == row.0).unwrap_or(row);
+        for (name, args, result) in EXPECTED {
             let call = calls.get_mut(*name).filter(|of| !of.is_empty()).map(|of| of.remove(0));
             let (found_args, found_result) =
                 call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;

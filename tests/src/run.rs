@@ -319,7 +319,7 @@ impl Run {
     pub fn command(&self) -> Result<Command> {
         let app = compiled(&self.app)?;
         let mut command = match &self.runtime.emulator {
-            Some(emulator) => emulator.command(&self.runtime.host, &app)?,
+            Some(emulator) => emulator.command(&self.runtime.host, &app),
             None => {
                 let mut command = Command::new(&self.runtime.host);
                 command.arg("exec").arg(&app);

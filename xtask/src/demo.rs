@@ -245,7 +245,7 @@ fn compiler(runtime: &Runtime, source: &Path) -> Result<Compiler> {
 
 /// The command that runs `app` on `runtime`, with the environment for that runtime.
 fn started(runtime: &Runtime, app: &Path) -> Result<Command> {
-    let mut command = runtime.command(app)?;
+    let mut command = runtime.command(app);
     if let Some(emulator) = &runtime.emulator {
         command.envs(emulator.environment(true));
     }

@@ -6,16 +6,14 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
-
 use crate::arm64::Qemu;
 use crate::musl::Musl;
 use crate::windows::Wine;
 
 /// Passes the Wine prefix to the live tests.
 const WINE_PREFIX: &str = "CORPROF_WINE_PREFIX";
-/// Passes the unpacked .NET for arm64 to the live tests.
-const ARM64_ROOT: &str = "CORPROF_ARM64_ROOT";
+/// Tells the live tests that their runtime is for arm64.
+const FOR_ARM64: &str = "CORPROF_FOR_ARM64";
 /// Passes the folder of libraries for musl to the live tests.
 const MUSL_LIBRARIES: &str = "CORPROF_MUSL_LIBRARIES";
 
@@ -35,38 +33,36 @@ impl Emulator {
     #[must_use]
     pub fn named() -> Option<Self> {
         let wine = env::var_os(WINE_PREFIX).map(|prefix| Self::Wine(Wine { prefix: prefix.into() }));
-        let arm64 = || env::var_os(ARM64_ROOT).map(|root| Self::Qemu(Qemu { root: root.into() }));
+        let arm64 = || env::var_os(FOR_ARM64).map(|_| Self::Qemu(Qemu));
         let musl = || env::var_os(MUSL_LIBRARIES).map(|path| Self::Musl(Musl { libraries: path.into() }));
         wine.or_else(arm64).or_else(musl)
     }
 
     /// Passes `emulator` to the live tests that `command` runs.
     pub fn name_to(emulator: Option<&Self>, command: &mut Command) {
-        command.env_remove(WINE_PREFIX).env_remove(ARM64_ROOT).env_remove(MUSL_LIBRARIES);
+        command.env_remove(WINE_PREFIX).env_remove(FOR_ARM64).env_remove(MUSL_LIBRARIES);
         match emulator {
             Some(Self::Wine(wine)) => command.env(WINE_PREFIX, &wine.prefix),
-            Some(Self::Qemu(qemu)) => command.env(ARM64_ROOT, &qemu.root),
+            Some(Self::Qemu(_)) => command.env(FOR_ARM64, "1"),
             Some(Self::Musl(musl)) => command.env(MUSL_LIBRARIES, &musl.libraries),
             None => command,
         };
     }
 
     /// A command that runs the managed program `dll` on the runtime of the host `host`.
-    ///
-    /// # Errors
-    /// As [`Qemu::command`].
-    pub fn command(&self, host: &Path, dll: &Path) -> Result<Command> {
+    #[must_use]
+    pub fn command(&self, host: &Path, dll: &Path) -> Command {
         match self {
             Self::Wine(wine) => {
                 let mut command = wine.command(host);
                 command.arg("exec").arg(Wine::path(dll));
-                Ok(command)
+                command
             }
-            Self::Qemu(qemu) => qemu.command(dll),
+            Self::Qemu(qemu) => qemu.command(host, dll),
             Self::Musl(_) => {
                 let mut command = Command::new(host);
                 command.arg("exec").arg(dll);
-                Ok(command)
+                command
             }
         }
     }

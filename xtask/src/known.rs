@@ -1,6 +1,6 @@
 //! The runtimes that the project is tested on, and their sources.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::arm64::Qemu;
 use crate::cache::Cache;
@@ -30,9 +30,10 @@ enum Source {
 }
 
 /// Every runtime that the project is tested on, the newest first.
-pub const KNOWN: [Known; 4] = [
+pub const KNOWN: [Known; 5] = [
     Known { name: "10", system: "linux-x64", source: Source::Folder("dotnet-10-linux-x64") },
     Known { name: "10", system: "win-x64", source: Source::Folder("dotnet-10-win-x64") },
+    Known { name: "10", system: ARM64, source: Source::Folder("dotnet-10-arm64") },
     Known {
         name: "8",
         system: "linux-x64",
@@ -145,29 +146,28 @@ pub fn for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
     Ok(Runtime { emulator: Some(wine.clone().into()), ..runtime })
 }
 
-/// The name of .NET 10 for Linux on arm64 in the folder of runtimes.
-const ARM64: &str = "dotnet-10-linux-arm64";
+/// Linux on arm64, as .NET names systems.
+const ARM64: &str = "linux-arm64";
 
 /// .NET 10 for Linux on arm64, to be run by an emulator.
 ///
 /// # Errors
-/// As [`Folder::unpack`], or if no folder has it.
+/// As [`Known::install`].
 pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
-    match Folder::find().filter(|folder| folder.has(ARM64)) {
-        Some(folder) => Ok(Qemu { root: folder.unpack(ARM64, cache)? }.runtime()),
-        None => bail!(NO_NET_10_FOR_ARM64),
-    }
+    ensure!(has_arm64(), NO_NET_10_FOR_ARM64);
+    let runtime = Known::find("10", ARM64)?.install(cache)?;
+    Ok(Runtime { emulator: Some(Qemu.into()), ..runtime })
 }
 
 /// Whether [`for_arm64`] will find one.
 #[must_use]
 pub fn has_arm64() -> bool {
-    Folder::find().is_some_and(|folder| folder.has(ARM64))
+    Known::find("10", ARM64).is_ok_and(Known::is_at_hand)
 }
 
 /// The message for a machine without .NET 10 for arm64.
 pub const NO_NET_10_FOR_ARM64: &str = "there is no .NET 10 for arm64 here: name a folder that has \
-                                       dotnet-10-linux-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
+                                       dotnet-10-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
 
 /// The runtimes for all tests, the newest first: .NET 10 and 8, and the user's own if it is another. `get` returns the runtime
 /// with a name. Prints a note if there is no .NET 10.

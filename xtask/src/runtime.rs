@@ -86,16 +86,14 @@ impl Runtime {
     }
 
     /// A command that runs the managed program `dll`, which is absolute.
-    ///
-    /// # Errors
-    /// As [`Emulator::command`].
-    pub fn command(&self, dll: &Path) -> Result<Command> {
+    #[must_use]
+    pub fn command(&self, dll: &Path) -> Command {
         if let Some(emulator) = &self.emulator {
             return emulator.command(&self.host, dll);
         }
         let mut command = Command::new(&self.host);
         command.arg("exec").arg(dll);
-        Ok(command)
+        command
     }
 
     /// The path by which the runtime, and a profiler in it, know the file `path`, which is absolute.

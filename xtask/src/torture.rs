@@ -253,7 +253,7 @@ fn name(runtime: &Runtime) -> String {
 
 /// Starts the program, under the profiler if there is one.
 fn command(runtime: &Runtime, app: &Path, profiler: Option<(&str, &Path)>) -> Result<Command> {
-    let mut command = runtime.command(app)?;
+    let mut command = runtime.command(app);
     if let Some((clsid, library)) = profiler {
         command.envs(profiler_environment(clsid, runtime.path(library)));
     }

@@ -152,7 +152,7 @@ fn a_by_ref_to_nowhere_says_so() {
     }
 }
 
-/// The application may have entered a sandbox that forbids the call with which memory is probed.
+/// The application may have entered a sandbox that forbids the calls with which memory is probed.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_by_ref_in_a_sandbox_says_so() {
@@ -164,6 +164,11 @@ fn a_by_ref_in_a_sandbox_says_so() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             crate::system::forbid(libc::SYS_process_vm_readv);
+            // The other way, which refuses what is not there just as well.
+            assert_eq!(text(&plan, &[range(&place)]), "(ref 42)");
+            let nowhere = 16_usize;
+            assert_eq!(text(&plan, &[range(&nowhere)]), format!("(ref <{}>)", Unreadable::NoMemory));
+            crate::system::forbid(libc::SYS_pipe2);
             assert_eq!(text(&plan, &[range(&place)]), format!("(ref <{}>)", Unreadable::NoMemory));
         });
     });

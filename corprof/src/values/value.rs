@@ -130,8 +130,8 @@ impl<'h> ByRef<'h> {
     /// read through the system, which refuses unmapped memory, and an object reference is not returned
     /// ([`Unreadable::ObjectBehindByRef`]): see [`value_unchecked`](Self::value_unchecked).
     ///
-    /// In a sandbox that forbids the system call (`process_vm_readv` on Linux, which the seccomp filters of some containers
-    /// forbid), every by-ref is [`Unreadable::NoMemory`].
+    /// In a sandbox that forbids the system calls (on Linux `process_vm_readv`, which the seccomp filters of some containers
+    /// forbid, and `pipe2`, which takes its place), every by-ref is [`Unreadable::NoMemory`].
     pub fn value(&self) -> Value<'h> {
         Place { address: self.address, is_probed: true, layout: self.layout, _hook: PhantomData }.value(self.node)
     }

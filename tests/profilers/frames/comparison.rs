@@ -7,7 +7,11 @@ use corprof::info::CodeRange;
 use corprof::prelude::*;
 use corprof::testing::{SignalStack, SignalStep};
 
-use super::decoded::{Decoded, Instruction, Part};
+#[cfg(target_arch = "aarch64")]
+use super::arm64::Decoded;
+#[cfg(target_arch = "x86_64")]
+use super::decoded::Decoded;
+use super::parts::{Instruction, Part};
 use super::reference::{Cookie, Stack, WORD};
 
 /// How many kinds of disagreements are printed, with so many examples.
@@ -85,7 +89,7 @@ impl<'s> Comparison<'s> {
             if part == Part::Body {
                 beyond.get_or_insert(above.wrapping_sub(frame_pointer));
             }
-            let found = self.step.caller(&mut self.made, ip, frame_pointer);
+            let found = self.step.caller(&mut self.made, ip, frame_pointer, self.stack.link());
             let found = found.map(|found| [found.ip, found.stack_pointer, found.frame_pointer]);
             // The walk takes what a handler does for a part of the function, and goes on with the function's caller.
             let is_function =

@@ -1,7 +1,8 @@
-//! The instructions of a function, and how its frame is at each.
+//! The instructions of a function on x86-64, and how its frame is at each.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 
+use super::parts::{Instruction, Part};
 use super::reference::{Cookie, FRAME, WORD};
 
 /// An epilogue has at most this many instructions: an addition, all saved registers, and the return.
@@ -9,29 +10,6 @@ const LONGEST_EPILOGUE: usize = 9;
 
 /// A function stores the value that it keeps to notice an overrun among so many first instructions of its body.
 const FIRST: usize = 40;
-
-/// The part of a function that an instruction belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Part {
-    Prologue,
-    Body,
-    Epilogue,
-    /// The beginning of an exception handler that sets the frame pointer itself (up to .NET 9).
-    HandlerPrologue,
-    /// Code of exception handlers: they have frames of their own, but the frame pointer is the function's.
-    Handlers,
-}
-
-/// An instruction of a function.
-pub(crate) struct Instruction {
-    pub(crate) offset: usize,
-    pub(crate) size: usize,
-    pub(crate) part: Part,
-    /// Where the frame pointer points, as an offset from the stack pointer.
-    pub(crate) frame_pointer: isize,
-    /// How much of the frame is gone.
-    pub(crate) removed: isize,
-}
 
 /// A function's code.
 pub(crate) struct Decoded {

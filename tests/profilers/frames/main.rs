@@ -8,10 +8,14 @@
 //! `FRAMES_EVERY` pieces of code. It prints on how many instructions both agree, a line for each part of functions:
 //! `Body: RIGHT of ALL`; and some on which they do not.
 
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
+#[cfg(target_arch = "aarch64")]
+mod arm64;
 mod comparison;
+#[cfg(target_arch = "x86_64")]
 mod decoded;
+mod parts;
 mod reference;
 
 use std::cell::Cell;
@@ -112,15 +116,16 @@ impl Frames {
         let every = std::env::var("FRAMES_EVERY").ok().and_then(|every| every.parse().ok()).unwrap_or(1);
         let memory = [const { Cell::new(0) }; reference::WORDS];
         // On an empty stack a walk shows the function alone, or nothing.
-        let empty = Stack::of(&memory);
+        let empty = Stack::of(&memory, 0);
         let shown = pieces.iter().filter(|(_, piece)| empty.shows(cx, piece.start));
         let mut addresses = shown.flat_map(|(_, piece)| piece.start + 1..piece.start + piece.size);
         memory.iter().for_each(|word| word.set(addresses.next().unwrap_or_default()));
+        let link = addresses.next().unwrap_or_default();
         if memory.last().is_some_and(|word| word.get() == 0) {
             eprintln!("too little code: {} pieces", pieces.len());
             return;
         }
-        let stack = Stack::of(&memory);
+        let stack = Stack::of(&memory, link);
         let mut comparison = Comparison::new(&stack, &step);
         let mut compared = 0_u64;
         for &(function, piece) in pieces.iter().step_by(every) {

@@ -19,22 +19,35 @@ pub(crate) const FRAME: usize = WORDS / 2;
 pub(crate) const WORD: usize = size_of::<usize>();
 
 /// The places of registers in the runtime's `CONTEXT`, as in Windows' headers.
+#[cfg(target_arch = "x86_64")]
 mod place {
     pub(super) const FLAGS: usize = 0x30;
     pub(super) const STACK_POINTER: usize = 0x98;
     pub(super) const FRAME_POINTER: usize = 0xA0;
+    pub(super) const LINK: Option<usize> = None;
     pub(super) const IP: usize = 0xF8;
+    /// `CONTEXT_AMD64 | CONTEXT_CONTROL | CONTEXT_INTEGER`.
+    pub(super) const ALL: u32 = 0x0010_0003;
 }
 
-/// `CONTEXT_AMD64 | CONTEXT_CONTROL | CONTEXT_INTEGER`.
-const FLAGS: u32 = 0x0010_0003;
+/// The same on arm64.
+#[cfg(target_arch = "aarch64")]
+mod place {
+    pub(super) const FLAGS: usize = 0;
+    pub(super) const FRAME_POINTER: usize = 0xF0;
+    pub(super) const LINK: Option<usize> = Some(0xF8);
+    pub(super) const STACK_POINTER: usize = 0x100;
+    pub(super) const IP: usize = 0x108;
+    /// `CONTEXT_ARM64 | CONTEXT_CONTROL | CONTEXT_INTEGER`.
+    pub(super) const ALL: u32 = 0x0040_0003;
+}
 
 /// A `CONTEXT`, with room for all versions of it.
 #[repr(C, align(16))]
 struct Context([u8; 4096]);
 
-/// Words, each a different address in managed code.
-pub(crate) struct Stack<'m>(&'m [Cell<usize>; WORDS]);
+/// Words, each a different address in managed code, and the one in the link register.
+pub(crate) struct Stack<'m>(&'m [Cell<usize>; WORDS], usize);
 
 /// A value that a function has on its stack.
 pub(crate) struct Cookie {
@@ -55,8 +68,12 @@ struct Walk {
 
 impl<'m> Stack<'m> {
     /// `memory` is part of the calling thread's own stack.
-    pub(crate) fn of(memory: &'m [Cell<usize>; WORDS]) -> Self {
-        Self(memory)
+    pub(crate) fn of(memory: &'m [Cell<usize>; WORDS], link: usize) -> Self {
+        Self(memory, link)
+    }
+
+    pub(crate) fn link(&self) -> usize {
+        self.1
     }
 
     /// The words from the stack pointer on.
@@ -110,10 +127,13 @@ impl<'m> Stack<'m> {
     fn walk(&self, cx: &InCallback<'_>, ip: usize, frame_pointer: usize) -> Option<Walk> {
         let mut context = Context([0; 4096]);
         let mut put = |place: usize, bytes: &[u8]| context.0[place..place + bytes.len()].copy_from_slice(bytes);
-        put(place::FLAGS, &FLAGS.to_le_bytes());
+        put(place::FLAGS, &place::ALL.to_le_bytes());
         put(place::STACK_POINTER, &self.stack_pointer().to_le_bytes());
         put(place::FRAME_POINTER, &frame_pointer.to_le_bytes());
         put(place::IP, &ip.to_le_bytes());
+        if let Some(link) = place::LINK {
+            put(link, &self.link().to_le_bytes());
+        }
         let mut walk = Walk { ip, ..Walk::default() };
         let flags = sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT;
         // SAFETY: the copy lives for this call only, in a callback. 0 is the calling thread. The context is longer than the
@@ -135,6 +155,7 @@ impl<'m> Stack<'m> {
             match word {
                 _ if offset < (WORDS - BELOW) * WORD => format!("sp+{offset:#x}"),
                 Some(at) => format!("[sp+{:#x}]", at * WORD),
+                None if value == self.link() => "link".to_owned(),
                 None => format!("{value:#x}"),
             }
         };

@@ -1,9 +1,7 @@
 //! Linux on arm64, on an x86-64 machine: profilers are built for it, and run in QEMU's user mode.
 //!
-//! [`Qemu`] runs programs, `bundle.rs` makes the executables that it runs, and [`Target`](crate::target::Target) builds
-//! profilers.
+//! [`Qemu`] runs programs, and [`Target`](crate::target::Target) builds profilers.
 
-mod bundle;
 mod qemu;
 
 pub use qemu::Qemu;

@@ -64,7 +64,7 @@ pub(super) fn measure(runtime: Option<&Choice>, objects: u64) -> Result<Vec<Line
     let folder = directory.join("heap");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    let mut command = runtime.command(&program)?;
+    let mut command = runtime.command(&program);
     command.arg(objects.to_string()).env("DUMPS", &folder).envs(profiler_environment(&clsid, library.into()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().context("cannot start the program")?;

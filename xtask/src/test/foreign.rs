@@ -106,12 +106,12 @@ impl Arm64 {
         Ok(self.target.get_or_init(|| target))
     }
 
-    /// Tests that call the hook stubs from assembly; they need no .NET.
+    /// Tests that call the hook stubs from assembly, and those of signals and of the walk from their registers; they need no .NET.
     pub(super) fn stubs(&self, args: &Args) -> Result<Results> {
         let mut command = self.target()?.cargo("test");
         command.args(["--package", "corprof", "--lib"]);
         Qemu::run_what_is_built(&mut command);
-        cargo_test(&Args { filter: vec!["hooks::stubs".to_owned()], ..args.clone() }, command)
+        cargo_test(&Args { filter: ["hooks::stubs", "signals"].map(str::to_owned).into(), ..args.clone() }, command)
     }
 
     /// The live tests start the applications, so they run here. Tests that load a library themselves are emulated.

@@ -17,6 +17,8 @@ pub(super) use pin::pin_library;
 #[cfg(test)]
 pub(crate) use sandbox::forbid;
 
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Duration;
 
@@ -46,7 +48,29 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: bytes.len() };
     // SAFETY: the system writes at most as many bytes as there is room for, and returns an error for a bad address.
     let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    if read == -1 && io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT) {
+        // It is forbidden, as in many containers, or missing, as in QEMU's user mode.
+        return read_by_pipe(address, bytes);
+    }
     usize::try_from(read) == Ok(bytes.len())
+}
+
+/// What a new pipe has room for on every system.
+const PIPE: usize = 4096;
+
+/// As [`read_memory`]: the system reads the memory to write it into a pipe, from which it comes back.
+fn read_by_pipe(address: usize, bytes: &mut [u8]) -> bool {
+    let Ok((mut from, to)) = io::pipe() else { return false };
+    let mut place = address;
+    for part in bytes.chunks_mut(PIPE) {
+        // SAFETY: the system returns an error for a bad address. What has been written fits into the empty pipe.
+        let written = unsafe { libc::write(to.as_raw_fd(), std::ptr::without_provenance(place), part.len()) };
+        if usize::try_from(written) != Ok(part.len()) || from.read_exact(part).is_err() {
+            return false;
+        }
+        place = place.wrapping_add(part.len());
+    }
+    true
 }
 
 /// A control block lies at the end of its thread's stack, and stacks are rarely smaller than this.

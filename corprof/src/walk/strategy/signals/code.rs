@@ -11,6 +11,7 @@ use crate::profiler_thread::ProfilerThread;
 use crate::system;
 use crate::system::signals::RawSample;
 
+use super::arm64::{self, Frame};
 use super::natives::Natives;
 use super::replaced::Beginning;
 use super::shape::{BYTES, Shape, frame_size};
@@ -20,7 +21,7 @@ use super::unwind::{Code, Codes, Place};
 const TRUST: Duration = Duration::from_secs(2);
 
 /// How many bytes are read from an instruction on.
-const NEXT: usize = 32;
+const NEXT: usize = if cfg!(target_arch = "aarch64") { arm64::EPILOGUE } else { 32 };
 
 /// How many bytes are read of code that continues a loop, to find its end.
 const ALL_BYTES: usize = 64 * 1024;
@@ -78,20 +79,24 @@ impl KnownCode {
 
     /// The shape of a known function's frame at `ip`, if it is not made yet or already gone there.
     pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
-        if cfg!(not(target_arch = "x86_64")) {
-            return None;
-        }
         let (start, range) = self.range(ip)?;
-        let offset = ip - start;
+        let (offset, size) = (ip - start, range.end - start);
+        // On arm64 also the instruction before.
+        let back = if cfg!(target_arch = "aarch64") { arm64::INSTRUCTION.min(offset) } else { 0 };
+        let place = offset - back..(offset + NEXT).min(size);
         let read_now;
-        let next = match range.bytes.get(offset..(offset + NEXT).min(range.end - start)) {
+        let near = match range.bytes.get(place.clone()) {
             Some(known) => known,
             None => {
-                read_now = read(ip, NEXT.min(range.end - ip));
+                read_now = read(start + place.start, place.len());
                 &read_now
             }
         };
-        Shape::incomplete(&range.bytes, range.end - start, offset, next)
+        let (before, next) = near.split_at_checked(back)?;
+        if let Shape::OnArm64(frame) = range.shape {
+            return frame.incomplete(&range.bytes, size, offset, before, next).map(Shape::OnArm64);
+        }
+        Shape::incomplete(&range.bytes, size, offset, next)
     }
 
     /// Records the code of the function at an address.
@@ -103,7 +108,7 @@ impl KnownCode {
         let codes = cx.native_code(version).unwrap_or_default();
         let codes: Vec<_> =
             codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
-        let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| frame_size(bytes)).collect();
+        let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| own_size(bytes)).collect();
         for (ranges, mut bytes) in codes {
             let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
             for range in ranges {
@@ -122,17 +127,25 @@ fn with_bytes(ranges: Vec<CodeRange>) -> (Vec<CodeRange>, Vec<u8>) {
     (ranges, bytes.unwrap_or_default())
 }
 
+/// The size of the frame that code makes, if that is known.
+fn own_size(bytes: &[u8]) -> Option<usize> {
+    if cfg!(target_arch = "aarch64") { Some(Frame::whole(bytes)) } else { frame_size(bytes) }
+}
+
 /// The shape of a function, given its first range and the first bytes of it.
 fn shape(first: &CodeRange, bytes: &[u8], originals: &[usize]) -> Shape {
-    // Instructions of arm64 are not decoded: the frame chain has to suffice there.
-    if cfg!(not(target_arch = "x86_64")) || bytes.is_empty() {
+    if bytes.is_empty() {
         return Shape::default();
     }
+    let all = || read(first.start, ALL_BYTES.min(first.size));
+    if cfg!(target_arch = "aarch64") {
+        let Some(frame) = Frame::of(bytes) else { return Shape::default() };
+        // Only what is compiled more than once may continue the loop of another.
+        let more = if originals.len() > 1 { Frame::continued(&all(), originals) } else { None };
+        return Shape::OnArm64(Frame { size: frame.size + more.unwrap_or_default(), ..frame });
+    }
     match Beginning::of(bytes) {
-        Some(beginning) => {
-            let all = read(first.start, ALL_BYTES.min(first.size));
-            Shape::Replaced { size: beginning.size(&all, originals) }
-        }
+        Some(beginning) => Shape::Replaced { size: beginning.size(&all(), originals) },
         None => Shape::of(bytes),
     }
 }

@@ -11,6 +11,7 @@
 //! running then, so the sampler moves to another processor after each round. With one processor, and where clocks are not exact,
 //! threads that wait for a processor are sampled too.
 
+mod arm64;
 mod code;
 mod natives;
 mod replaced;

@@ -246,7 +246,6 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    #[cfg(target_arch = "x86_64")]
     use crate::system::signals::own_stack;
 
     #[test]
@@ -279,16 +278,15 @@ mod tests {
     }
 
     /// Records the names of the callers of a function with these registers.
-    #[cfg(target_arch = "x86_64")]
     #[inline(never)]
-    fn follow(ip: usize, stack_pointer: usize, frame_pointer: usize) {
+    fn follow(mut place: Place) {
+        let Place { ip, stack_pointer, frame_pointer, .. } = place;
         let end = own_stack().unwrap().end.min(stack_pointer + 16 * 1024);
         let count = (end - stack_pointer) / size_of::<usize>();
         // SAFETY: the words from the stack pointer up to at most the stack's end are the thread's own stack.
         let words = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(stack_pointer), count) };
         let sample = RawSample::of(ip, stack_pointer, frame_pointer, words);
         let mut natives = Natives::default();
-        let mut place = Place { ip, stack_pointer, frame_pointer, link: 0 };
         let mut names = Vec::new();
         while let Some(Some(next)) = natives.caller(&sample, place, names.is_empty()) {
             names.push(natives.name(next.ip.wrapping_sub(1)).unwrap_or_default());
@@ -297,9 +295,9 @@ mod tests {
         NAMES.set(names);
     }
 
-    /// A comparison for `qsort`, which puts the C library on the stack between this and the test.
     #[cfg(target_arch = "x86_64")]
-    extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
+    #[inline(always)]
+    fn here() -> Place {
         let (ip, stack_pointer, frame_pointer): (usize, usize, usize);
         // SAFETY: reads registers only.
         unsafe {
@@ -308,12 +306,31 @@ mod tests {
                 out(reg) ip, out(reg) stack_pointer, out(reg) frame_pointer, options(nomem, nostack, preserves_flags)
             );
         }
-        follow(ip, stack_pointer, frame_pointer);
+        Place { ip, stack_pointer, frame_pointer, link: 0 }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn here() -> Place {
+        let (ip, stack_pointer, frame_pointer, link): (usize, usize, usize, usize);
+        // SAFETY: reads registers only.
+        unsafe {
+            std::arch::asm!(
+                "adr {}, .", "mov {}, sp", "mov {}, x29", "mov {}, x30",
+                out(reg) ip, out(reg) stack_pointer, out(reg) frame_pointer, out(reg) link,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        Place { ip, stack_pointer, frame_pointer, link }
+    }
+
+    /// A comparison for `qsort`, which puts the C library on the stack between this and the test.
+    extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
+        follow(here());
         0
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
     fn frames_of_libraries_without_frame_pointers_are_followed() {
         let mut items = [2u64, 1];
         // SAFETY: two items of eight bytes, and a comparison whose answer is always the same.

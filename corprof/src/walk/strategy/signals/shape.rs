@@ -6,6 +6,7 @@
 //! every function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses
 //! few different ones for this. A live test compares with the runtime's unwinder at each instruction (`tests/live/frames.rs`).
 
+use super::arm64::Frame;
 use super::replaced;
 use super::steps::{Step, step};
 
@@ -30,6 +31,8 @@ pub(super) enum Shape {
         /// The offset of the return address from the frame pointer, if known.
         size: Option<usize>,
     },
+    /// A frame of arm64.
+    OnArm64(Frame),
 }
 
 const FRAME_POINTER: u8 = 5;

@@ -44,9 +44,15 @@ impl SignalStep {
     }
 
     /// The caller of the instruction at `ip`, with this frame pointer, in a function that was looked up; none if the walk ends
-    /// there.
-    pub fn caller(&self, stack: &mut SignalStack, ip: usize, frame_pointer: usize) -> Option<CallerPosition> {
-        (stack.0.ip, stack.0.frame_pointer) = (ip, frame_pointer);
+    /// there. `link` is the link register, on processors that have one.
+    pub fn caller(
+        &self,
+        stack: &mut SignalStack,
+        ip: usize,
+        frame_pointer: usize,
+        link: usize,
+    ) -> Option<CallerPosition> {
+        (stack.0.ip, stack.0.frame_pointer, stack.0.link) = (ip, frame_pointer, link);
         let code = self.known.code(ip)?;
         let place = unwind::caller_of_top(&stack.0, &mut Known(&self.known), code)?;
         let unwind::Place { ip, stack_pointer, frame_pointer, .. } = place;

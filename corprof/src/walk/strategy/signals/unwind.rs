@@ -3,6 +3,7 @@
 use crate::id::FunctionId;
 use crate::system::signals::RawSample;
 
+use super::arm64::{self, Base, Frame};
 use super::shape::Shape;
 
 const WORD: usize = size_of::<usize>();
@@ -74,7 +75,10 @@ pub(super) fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Co
 /// The caller of a function.
 fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
     let told = if code.function.is_none() { codes.native_caller(sample, here, is_top) } else { None };
-    told.unwrap_or_else(|| caller_by_shape(sample, here, code.shape))
+    // What the runtime generates besides functions makes no frame: stubs, and the copies of its write barriers.
+    let has_none = cfg!(target_arch = "aarch64") && is_top && code.function.is_none();
+    let shape = if has_none { Shape::OnArm64(Frame::NONE) } else { code.shape };
+    told.unwrap_or_else(|| caller_by_shape(sample, here, shape))
 }
 
 /// The caller of a function with a frame of this shape.
@@ -96,6 +100,18 @@ fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Plac
                 let outer = sample.read(frame_pointer)?;
                 returned(sample, frame_pointer.checked_add(WORD)?, outer)
             })
+        }
+        Shape::OnArm64(Frame { base, size, link, frame_pointer }) => {
+            let base = match base {
+                Base::StackPointer => here.stack_pointer,
+                Base::FramePointer => here.frame_pointer,
+            };
+            let saved = |offset: Option<usize>, register: usize| match offset {
+                Some(offset) => sample.read(base.checked_add(offset)?),
+                None => Some(register),
+            };
+            let (ip, frame_pointer) = (saved(link, here.link)?, saved(frame_pointer, here.frame_pointer)?);
+            Some(Place { ip: arm64::unsigned(ip), stack_pointer: base.checked_add(size)?, frame_pointer, link: 0 })
         }
     }
 }
@@ -186,6 +202,23 @@ mod tests {
         codes.0.push((100, Shape::Replaced { size: None }));
         codes.0.remove(2);
         assert_eq!(walk(120, at(0), &words, &mut codes), [100, 300]);
+    }
+
+    #[test]
+    fn frames_of_arm64_are_found_by_their_registers() {
+        // The record lies at the bottom of the frame, and the caller's frame so far above.
+        let frame = Frame { base: Base::FramePointer, size: 4 * WORD, link: Some(WORD), frame_pointer: Some(0) };
+        let of = |start, frame| (start, Shape::OnArm64(frame));
+        let words = [at(4), 210, 5, 6, at(7), 310, 7, 0, 0];
+        let mut codes = Known(vec![of(100, frame), of(200, frame), of(300, frame)], None);
+        assert_eq!(walk(110, at(0), &words, &mut codes), [100, 200, 300]);
+        // Saved by the stack pointer, and the frame pointer is the caller's.
+        let begun = Frame { base: Base::StackPointer, size: 4 * WORD, link: Some(WORD), frame_pointer: None };
+        codes.1 = Some(Shape::OnArm64(begun));
+        assert_eq!(walk(100, at(4), &words, &mut codes), [100, 200, 300]);
+        // Nothing is saved: the caller is in the link register, which is zero here.
+        codes.1 = Some(Shape::OnArm64(Frame::NONE));
+        assert_eq!(walk(100, at(4), &words, &mut codes), [100]);
     }
 
     #[test]
