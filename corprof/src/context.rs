@@ -187,7 +187,7 @@ impl<'cb> InInitialize<'cb> {
     /// # Safety
     /// Until the context is dropped, the calling thread is inside `Initialize`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
-        // SAFETY: `Initialize` is a callback from which the runtime answers all sync calls.
+        // SAFETY: `Initialize` is a callback from which the runtime answers all sync calls (fact: contexts).
         Self { inner: unsafe { InTriggers::new(info) } }
     }
 }
@@ -198,7 +198,7 @@ impl<'cb> InAttach<'cb> {
     /// # Safety
     /// Until the context is dropped, the calling thread is inside `InitializeForAttach`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
-        // SAFETY: `InitializeForAttach` is a callback from which the runtime answers all sync calls.
+        // SAFETY: `InitializeForAttach` is a callback from which the runtime answers all sync calls (fact: contexts).
         Self { inner: unsafe { InTriggers::new(info) } }
     }
 }

@@ -186,6 +186,21 @@ fn a_panic_in_a_hook_is_reported_once_and_ends_the_profiler_only() -> Result<()>
 }
 
 #[test]
+fn a_selection_may_make_all_calls_while_other_threads_collect() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = both(&runtime, "Calls", &["1"], "AsksInSelect", None)?;
+        let line = outcome.stderr.lines().find_map(|line| line.strip_prefix("asked "));
+        let line = line.with_context(|| format!("nothing was asked: {outcome}"))?;
+        let count = |name: &str| -> Result<u64> {
+            let value = line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            Ok(value.with_context(|| format!("no {name} in {line:?}"))?.parse()?)
+        };
+        ensure!(count("refused")? == 0 && count("answered")? > 1000 && count("collections")? > 0, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
 fn hooks_are_set_once_and_not_beside_the_slow_path() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = both(&runtime, "Exit", &["7", "2"], "CountsCalls", Some("Nobody"))?;

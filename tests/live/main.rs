@@ -40,6 +40,7 @@ mod loops;
 mod manners;
 mod matrix;
 mod metadata;
+mod outputs;
 mod own_events;
 mod probes;
 mod programs;

@@ -180,6 +180,79 @@ impl Callbacks for PanicsInHook {
     }
 }
 
+/// Makes calls that may let a collection in where the runtime asks whether to hook a function, beside a thread that collects.
+#[derive(Default)]
+struct Asks {
+    answered: AtomicU64,
+    refused: AtomicU64,
+    collections: AtomicU64,
+}
+
+impl Asks {
+    fn note<T>(&self, call: &str, answer: Result<T>) {
+        match answer {
+            Ok(_) => _ = self.answered.fetch_add(1, Relaxed),
+            Err(error) if error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE => {
+                self.refused.fetch_add(1, Relaxed);
+                eprintln!("{call}: {error}");
+            }
+            // Not known by then: there is no code yet, or the class is an array.
+            Err(_) => {}
+        }
+    }
+
+    fn ask(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Result<()> {
+        let info = cx.function_info(function)?;
+        self.note("enum_modules", cx.enum_modules());
+        self.note("enum_threads", cx.enum_threads());
+        self.note("app_domains_containing_module", cx.app_domains_containing_module(info.module));
+        self.note("rejit_ids", cx.rejit_ids(function));
+        self.note("function_version_from_ip", cx.function_version_from_ip(0x1000));
+        self.note("jitted_function_versions", cx.jitted_function_versions());
+        if let Some(class) = info.class {
+            let class = cx.class_info(class)?;
+            self.note("class_from_token", cx.class_from_token(class.module, class.token, &class.type_args));
+        }
+        Ok(())
+    }
+}
+
+impl FunctionHooks for Asks {
+    type Function = ();
+    type Thread = ();
+
+    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+        _ = self.ask(cx, function); // functions without metadata
+        Hook::No
+    }
+
+    fn thread_started(&self) {}
+}
+
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0005", no_export)]
+struct AsksInSelect(Arc<Asks>);
+
+#[callbacks]
+impl Callbacks for AsksInSelect {
+    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        cx.hook_functions(self.0.clone())?;
+        let asks = self.0.clone();
+        cx.spawn_profiler_thread("collects", move |cx| {
+            while cx.wait(std::time::Duration::from_millis(1)).is_continue() {
+                asks.collections.fetch_add(cx.force_gc().is_ok().into(), Relaxed);
+            }
+        })?;
+        Ok(())
+    }
+
+    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+        let Asks { answered, refused, collections } = &*self.0;
+        let [answered, refused, collections] = [answered, refused, collections].map(|count| count.load(Relaxed));
+        eprintln!("asked answered={answered} refused={refused} collections={collections}");
+    }
+}
+
 /// Requests fast hooks while the slow path is on, and prints the refusal.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0003", no_export)]
@@ -412,4 +485,4 @@ mod managed {
     }
 }
 
-corprof::export!(CountsCalls, PanicsInHook, AsksForBoth, WalksInHook);
+corprof::export!(CountsCalls, PanicsInHook, AsksInSelect, AsksForBoth, WalksInHook);

@@ -63,6 +63,8 @@ impl Answers {
             Kept::Function(function) => {
                 self.count(3, "function_info", cx.function_info(function));
                 self.count(3, "code_ranges", cx.code_ranges(function));
+                let body = cx.function_info(function).and_then(|info| cx.il_function_body(info.module, info.token));
+                self.count(3, "il_function_body", body);
                 let _ = cx.names().function(function);
             }
             Kept::Thread(thread) => {

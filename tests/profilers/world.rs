@@ -133,7 +133,10 @@ impl World {
         let (Some(provider), Some(session)) = (provider, session) else { return };
         tell(
             "event_pipe_add_provider_to_session",
-            cx.event_pipe_add_provider_to_session(session, &config("Corprof-Listened")),
+            cx.event_pipe_add_provider_to_session(
+                session,
+                &EventPipeProviderConfig { filter: Some("corprof=listens"), ..config("Corprof-Listened") },
+            ),
         );
         tell("event_pipe_provider_info", cx.event_pipe_provider_info(provider));
         let fields = [
@@ -171,7 +174,8 @@ struct Listener;
 
 impl EventPipeProviderListener for Listener {
     fn changed(state: EventPipeProviderState<'_>) {
-        eprintln!("world| listener: {} {}", state.is_enabled, state.level);
+        let filter = String::from_utf8_lossy(state.filter);
+        eprintln!("world| listener: {} {} {filter:?}", state.is_enabled, state.level);
     }
 }
 

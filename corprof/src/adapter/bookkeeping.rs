@@ -96,7 +96,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         }
         Event::ModuleAttachedToAssembly => {
             info.liveness().module_loaded(info.runtime(), subject);
-            // SAFETY: the runtime has called `ModuleAttachedToAssembly`, and waits for its result.
+            // SAFETY: the runtime has called `ModuleAttachedToAssembly`, and waits for its result (fact: contexts).
             unsafe { InCallback::new(info, Heap::Moves) }.note_assembly(subject);
         }
         Event::ModuleUnloadFinished => {
@@ -178,7 +178,7 @@ fn prepare_hooks(info: &Info) {
 /// # Safety
 /// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is null.
 pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread: usize, count: u32, name: *const u16) {
-    // SAFETY: the same promises; the runtime holds a reference while it calls.
+    // SAFETY: the same promises; the runtime holds a reference while it calls (fact: profiler-object).
     let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };
     if let (Some(info), Some(thread)) = (adapter.info.get(), ThreadId::from_raw(thread)) {
         info.thread_names().named(thread, &name);

@@ -121,7 +121,7 @@ impl<P: Profiler> Adapter<P> {
             return;
         }
         // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below drops the
-        // profiler.
+        // profiler (fact: contexts).
         let last_word = || unsafe {
             let mut cx = InTriggers::new(info);
             let _ = cx.initialize_current_thread(); // if it fails, some calls return errors
@@ -136,7 +136,8 @@ impl<P: Profiler> Adapter<P> {
         let expected = u32::try_from(EXPECTED.as_millis()).unwrap_or(u32::MAX);
         loop {
             let answer = ending.ask(|| {
-                // SAFETY: calls are closed to all other code. The application has not ended, and Shutdown waits for this call.
+                // SAFETY: calls are closed to all other code. The application has not ended, and Shutdown waits for this call
+                // (fact: info-object).
                 unsafe { info.runtime().request_detach(expected) }
             });
             let Some(answer) = answer else { return };

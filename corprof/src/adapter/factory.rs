@@ -69,7 +69,7 @@ unsafe extern "system" fn query_interface(this: *mut c_void, iid: *const GUID, o
     if iid.is_null() || out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer.
+    // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer (fact: com).
     unsafe {
         let is_known = *iid == IUnknown::IID || *iid == IID_ICLASSFACTORY;
         *out = if is_known { this } else { std::ptr::null_mut() };
@@ -95,7 +95,7 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     if iid.is_null() || out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: not null, and by COM's rules room for a pointer.
+    // SAFETY: not null, and by COM's rules room for a pointer (fact: com).
     unsafe { *out = std::ptr::null_mut() };
     if !outer.is_null() {
         return CLASS_E_NOAGGREGATION;

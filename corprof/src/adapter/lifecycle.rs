@@ -28,10 +28,10 @@ use super::{Adapter, in_triggers};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
-    // SAFETY: the runtime holds a reference while it calls.
+    // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.start(runtime.as_ref(), Phase::Initialize, |profiler, info| {
-        // SAFETY: the runtime has called `Initialize`, and waits for its result.
+        // SAFETY: the runtime has called `Initialize`, and waits for its result (fact: contexts).
         profiler.initialize(&mut unsafe { InInitialize::new(info) })?;
         info.set_phase(Phase::Running);
         Ok(())
@@ -49,11 +49,12 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         report::line(format_args!("the profiler {} is not attached: {error}", P::NAME));
         return error.code();
     }
-    // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null.
+    // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null
+    // (fact: profiler-object, arguments).
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     let _attaching = Attaching::begin();
     adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
-        // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result.
+        // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result (fact: contexts).
         let mut cx = unsafe { InAttach::new(info) };
         settle::begin(&mut cx)?;
         profiler.initialize_for_attach(&mut cx, data)
@@ -62,11 +63,11 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
 
 /// From here on the runtime reports what begins.
 pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this: *mut c_void) -> HRESULT {
-    // SAFETY: the runtime holds a reference while it calls.
+    // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let _attaching = Attaching::begin();
     if let Some(info) = adapter.info.get() {
-        // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result.
+        // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result (fact: contexts).
         let mut cx = unsafe { InTriggers::new(info) };
         if let Err(error) = settle::complete(&mut cx) {
             report::line(format_args!("the profiler {} cannot list modules and functions yet: {error}", P::NAME));
@@ -82,7 +83,7 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
 }
 
 pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) -> HRESULT {
-    // SAFETY: the runtime holds a reference while it calls.
+    // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.end();
     S_OK
@@ -90,7 +91,7 @@ pub(crate) unsafe extern "system" fn shutdown<P: Profiler>(this: *mut c_void) ->
 
 /// The runtime releases the profiler: no other thread is in a callback, and the last Release follows.
 pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this: *mut c_void) -> HRESULT {
-    // SAFETY: the runtime holds a reference while it calls.
+    // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     if matches!(adapter.state.ending.stage(), Stage::Asking | Stage::Asked) {
         adapter.state.ending.detached();
@@ -118,7 +119,7 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(_: *
     if out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: not null, and by COM's rules room for a truth value.
+    // SAFETY: not null, and by COM's rules room for a truth value (fact: com).
     unsafe { *out = BOOL::from(P::NOTIFICATION_ONLY) };
     S_OK
 }
@@ -220,7 +221,7 @@ impl<P: Profiler> Adapter<P> {
         if let Some(info) = self.info.get() {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
                 // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the table
-                // allows all sync calls, and waits for its result.
+                // allows all sync calls, and waits for its result (fact: contexts).
                 let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
                 catch(last_word, || self.state.report_last_panic("shutdown"));
             }

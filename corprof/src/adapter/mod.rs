@@ -117,7 +117,7 @@ impl<P: Profiler> Adapter<P> {
             return E_POINTER;
         }
         // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer; the vtable serves every
-        // interface that it answers for, as each extends the one before.
+        // interface that it answers for, as each extends the one before (fact: com).
         unsafe {
             if *iid != IUnknown::IID && !sys::ICorProfilerCallback11_Vtbl::matches(&*iid) {
                 *out = std::ptr::null_mut();
@@ -144,7 +144,8 @@ impl<P: Profiler> Adapter<P> {
             fence(Ordering::Acquire);
             // A detach looks for the object there, under a lock, and finds it or nothing.
             adapter.state.ending.set_object(None);
-            // SAFETY: that was the last reference, so no other code can reach the object; it came from `Box::into_raw`.
+            // SAFETY: that was the last reference, so no other code can reach the object; it came from `Box::into_raw`
+            // (fact: profiler-object).
             unsafe {
                 adapter.drop_profiler();
                 drop(Box::from_raw(this.cast::<Self>()));
@@ -232,7 +233,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     if exception_pins::cause(event) {
         return S_OK;
     }
-    // SAFETY: the runtime holds a reference while it calls.
+    // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return outline(|| S_OK) };
     let is_told = must_see && info.catch_up().is_some_and(|catch_up| !catch_up.delivers(event, subject));
@@ -241,7 +242,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     if exception_pins::depend_on(event)
         && let Some(pins) = adapter.exception_pins.get()
     {
-        // SAFETY: this is that callback; the thunks pass on the runtime's arguments.
+        // SAFETY: this is that callback; the thunks pass on the runtime's arguments (fact: arguments).
         unsafe { pins.note(info, event, subject) };
     }
     // `event` is a constant in each thunk: the others pay nothing.

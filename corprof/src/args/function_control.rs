@@ -79,7 +79,7 @@ impl FunctionControl<'_> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILFunctionBody";
         let size = check_body(body, CALL)?;
         // SAFETY: the call reads `size` bytes and keeps a copy; the body ends where they do, and its code is valid by the
-        // caller's promise.
+        // caller's promise (fact: inputs).
         let code = unsafe { self.as_raw().SetILFunctionBody(size, body.as_ptr()) };
         Error::check(code, CALL)
     }
@@ -92,7 +92,7 @@ impl FunctionControl<'_> {
     pub fn set_il_instrumented_code_map(self, map: &[IlMapEntry]) -> Result<()> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILInstrumentedCodeMap";
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
-        // SAFETY: the call reads `count` entries and keeps a copy.
+        // SAFETY: the call reads `count` entries and keeps a copy (fact: inputs).
         let code = unsafe { self.as_raw().SetILInstrumentedCodeMap(count, entries.as_ptr()) };
         Error::check(code, CALL)
     }

@@ -141,7 +141,8 @@ impl InTriggers<'_> {
         // The module of this body, not the next one at its address, from here to the end of the call.
         let _loaded = body.lifeline.pin("SetILFunctionBody")?;
         // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What was
-        // inserted is of known types, or its author has promised so in `body_mut`.
+        // inserted is of known types, or its author has promised so in `body_mut`
+        // (test: live il::what_the_verifier_takes_is_compiled).
         unsafe { self.set_il_function_body(body.module, body.method, body.bytes()) }
     }
 

@@ -41,13 +41,13 @@ macro_rules! enumerators {
 
             fn count(&self) -> u32 {
                 let mut count = 0;
-                // SAFETY: the call writes one number and keeps nothing.
+                // SAFETY: the call writes one number and keeps nothing (fact: outputs).
                 let code = unsafe { self.GetCount(&mut count) };
                 if code.is_ok() { count } else { 0 }
             }
 
             unsafe fn next(&self, room: u32, start: *mut Self::Item, fetched: &mut u32) -> HRESULT {
-                // SAFETY: the caller's promise; the call writes no more than `room` items.
+                // SAFETY: the caller's promise; the call writes no more than `room` items (fact: outputs).
                 unsafe { self.Next(room, start, fetched) }
             }
         }
@@ -78,7 +78,7 @@ pub(crate) fn read_all<E: Enumerator, T>(
     let mut items = Vec::new();
     loop {
         let mut fetched = 0;
-        // SAFETY: the list has `room` items.
+        // SAFETY: the list has `room` items (fact: outputs).
         let code = unsafe { enumerator.next(room, block.as_mut_ptr(), &mut fetched) };
         Error::check(code, call)?;
         items.extend(block.iter().take(fetched as usize).copied().filter_map(&mut convert));

@@ -20,7 +20,8 @@ impl InInitialize<'_> {
         const CALL: &str = "SetFunctionIDMapper2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let data = std::ptr::from_ref(hooks).cast_mut().cast();
-        // SAFETY: `map` expects hooks of exactly this type, which live for ever; the runtime passes room for the answer.
+        // SAFETY: `map` expects hooks of exactly this type, which live for ever; the runtime passes room for the answer
+        // (fact: hook-calls).
         let code = unsafe { info.SetFunctionIDMapper2(Some(Installed::<H>::map), data) };
         Error::check(code, CALL)
     }
@@ -34,14 +35,14 @@ impl InInitialize<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: Stub| {
             // SAFETY: only the address matters: compiled code calls it by the convention that the stub is written for, whatever
-            // the declared type says.
+            // the declared type says (fact: hook-calls).
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<Stub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
         // SAFETY: these are functions with the right signatures for the three hooks, in a library that stays in memory
-        // (`corprof/src/system/linux/pin.rs` and its counterparts).
+        // (`corprof/src/system/linux/pin.rs` and its counterparts) (fact: hook-calls).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3(enter, leave, tailcall) };
         Error::check(code, CALL)
     }
@@ -55,14 +56,14 @@ impl InInitialize<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: SlowStub| {
             // SAFETY: the stub takes two words as C does. On all processors with stubs, the system's convention passes a union
-            // and an integer of that size in the same way.
+            // and an integer of that size in the same way (fact: hook-calls).
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<SlowStub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
         let leave = hook(HookKinds::LEAVE, stubs.leave);
         let tailcall = hook(HookKinds::TAILCALL, stubs.tailcall);
         // SAFETY: these are functions with the right signatures for the three hooks, in a library that stays in memory
-        // (`corprof/src/system/linux/pin.rs` and its counterparts).
+        // (`corprof/src/system/linux/pin.rs` and its counterparts) (fact: hook-calls).
         let code = unsafe { info.SetEnterLeaveFunctionHooks3WithInfo(enter, leave, tailcall) };
         Error::check(code, CALL)
     }
@@ -88,7 +89,8 @@ impl InCallback<'_> {
         const CALL: &str = "GetFunctionEnter3Info";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (arguments, mut size) = room.as_raw();
-        // SAFETY: the caller vouches for `elt`; the call writes the frame info, and at most as many bytes as there is room for.
+        // SAFETY: the caller vouches for `elt`; the call writes the frame info, and at most as many bytes as there is room for
+        // (fact: hook-values).
         let code = unsafe { info.GetFunctionEnter3Info(function.as_raw(), elt, frame, &mut size, arguments) };
         Error::check(code, CALL)
     }
@@ -108,7 +110,7 @@ impl InCallback<'_> {
     ) -> Result<()> {
         const CALL: &str = "GetFunctionLeave3Info";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        // SAFETY: the caller vouches for `elt`; the call writes the frame info and the range.
+        // SAFETY: the caller vouches for `elt`; the call writes the frame info and the range (fact: hook-values).
         let code = unsafe { info.GetFunctionLeave3Info(function.as_raw(), elt, frame, range) };
         Error::check(code, CALL)
     }
@@ -127,7 +129,7 @@ impl InCallback<'_> {
     ) -> Result<()> {
         const CALL: &str = "GetFunctionTailcall3Info";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        // SAFETY: the caller vouches for `elt`; the call writes the frame info.
+        // SAFETY: the caller vouches for `elt`; the call writes the frame info (fact: hook-values).
         let code = unsafe { info.GetFunctionTailcall3Info(function.as_raw(), elt, frame) };
         Error::check(code, CALL)
     }

@@ -437,7 +437,7 @@ impl<H: EitherHooks> CompileSlot for Inserted<H> {
 
     fn may_inline(&'static self, function: FunctionId) -> bool {
         let Some(_inside) = self.installed.gate().enter() else { return true };
-        // SAFETY: the callback about inlining, which lets no collection in by what is called here.
+        // SAFETY: the callback about inlining, which lets no collection in by what is called here (fact: contexts).
         let cx = unsafe { InTriggers::new(self.installed.info()) };
         !matches!(self.known(&cx, function), Ok((_, Some(Decision::Hooked | Decision::Editing))))
     }

@@ -46,7 +46,7 @@ impl<H: EitherHooks> Calls<H> {
         // SAFETY: the thread is in a hook of the record's function, which compiled code has called without a transition: it stays in
         // cooperative mode, so that no object moves. It is not marked as inside a callback: the runtime refuses the calls that need
         // this (`PROFILER_TO_CLR_ENTRYPOINT_SYNC` in vm/proftoeeinterfaceimpl.cpp), and no others of this context but walks, which
-        // fail for lack of a start, need more than cooperative mode.
+        // fail for lack of a start, need more than cooperative mode (fact: inserted-calls).
         unsafe {
             let callback = InCallback::new(info, Heap::Still).in_slow_hook(None);
             let hook = InHook::new(info, record.function, stack_pointer(marker), begun);
@@ -71,7 +71,7 @@ impl<H: EitherHooks> Entered for Calls<H> {
                 let ranges = ranges.get(1..).filter(|_| is_asked).ok_or_else(not_asked);
                 // SAFETY: the plan is of the method that is called. Its code passes, after the marker and in the order of the plan,
                 // the addresses of local variables that have the types of the arguments, or 0. No collection runs: the call makes no
-                // transition.
+                // transition (fact: inserted-calls).
                 let args = Arguments::new_in_probe(record.plan(), ranges, record.hooks.string_layout());
                 let Some(data) = record.role.data() else { return };
                 record.hooks.user().enter_with_args(&Self::cx(record, marker, begun), thread, data, &args);

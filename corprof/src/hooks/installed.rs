@@ -177,13 +177,13 @@ impl<H: EitherHooks> Installed<H> {
         user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
     ) {
         // SAFETY: the number is the address of a record of this `H` (stubs and mapper are set together) with its tags. Records
-        // are never freed.
+        // are never freed (fact: hook-calls).
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let Some(first) = record.gate.enter_first(record.tag) else {
             return Self::run_nested(record, name, user);
         };
         // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate. Nothing else on this
-        // thread uses it now: this is the only hook or callback, and a thread does not end in a hook.
+        // thread uses it now: this is the only hook or callback, and a thread does not end in a hook (fact: hook-calls).
         let thread: &mut H::Thread = unsafe { &mut *first.local().cast().as_ptr() };
         let begun = if H::TIMED { clock::counter() } else { None };
         // Like `catch`, but nothing local is used after a panic, so that no registers are saved for it.
@@ -231,7 +231,7 @@ impl<H: EitherHooks> Installed<H> {
         let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
             // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
-            // (contracts.toml: SetFunctionIDMapper2), and waits for the answer.
+            // (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
             let mut cx = unsafe { InTriggers::new(&hooks.info) };
             // The metadata is let go of again before `select`.
             let (method, is_marker, part) = match fitness::method(&cx, function) {

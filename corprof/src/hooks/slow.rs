@@ -50,7 +50,7 @@ impl ArgumentRoom {
     /// A call that succeeded has filled the buffer, or no call was made with it.
     unsafe fn filled(&self) -> &[sys::COR_PRF_FUNCTION_ARGUMENT_RANGE] {
         let filled = self.ranges.get(..self.count as usize).unwrap_or_default();
-        // SAFETY: a call that succeeds writes as many ranges as it counts; before any call the count is 0.
+        // SAFETY: a call that succeeds writes as many ranges as it counts; before any call the count is 0 (fact: hook-values).
         unsafe { &*(std::ptr::from_ref(filled) as *const [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE]) }
     }
 }
@@ -69,7 +69,8 @@ impl<H: EitherHooks> Call<H> {
     /// The context for the calls to the runtime.
     fn callback(&self) -> InCallback<'static> {
         // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
-        // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in).
+        // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in)
+        // (fact: hook-mode).
         let cx = unsafe { InCallback::new(self.info(), Heap::Still) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
@@ -79,7 +80,7 @@ impl<H: EitherHooks> Call<H> {
         let function = self.record.function;
         let frame = if H::VALUES.contains(HookValues::FRAME) {
             let none = Error::new(E_NOTIMPL, "frame_info");
-            // SAFETY: its lifetime ends with the call, which is in the hook that the runtime wrote it for.
+            // SAFETY: its lifetime ends with the call, which is in the hook that the runtime wrote it for (fact: hook-values).
             frame.and_then(|raw| unsafe { FrameInfo::new(function, raw) }.ok_or(none))
         } else {
             Err(InSlowHook::no_frame())
@@ -102,7 +103,7 @@ impl<H: EitherHooks> Installed<H> {
     /// Shutdown, without asking `map`.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
         if client & OURS != 0 {
-            // SAFETY: the number is one of ours, which the runtime got from `map`.
+            // SAFETY: the number is one of ours, which the runtime got from `map` (fact: hook-calls).
             unsafe { Self::run(client, name, user) };
         }
     }
@@ -115,7 +116,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let (mut frame, mut room) = (0, ArgumentRoom::new());
             let is_asked = H::VALUES.contains(HookValues::ARGUMENTS) && plan.ranges() != 0;
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` belongs to this hook, which is the enter hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the enter hook of this function (fact: hook-values).
                 unsafe { call.callback().function_enter_info(record.function, elt, &mut frame, &mut room) }
             } else {
                 Ok(())
@@ -135,7 +136,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             // hook. The plan belongs to the same function: `map` put both into one record. No collection runs meanwhile: the
             // wrapper has switched to cooperative mode (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), and `InSlowHook`
             // offers only calls that never leave it, by the contract table. `args` ends with this closure: its lifetime occurs
-            // in none of the user's types.
+            // in none of the user's types (fact: hook-values, hook-mode).
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
             let Some(data) = record.role.data() else { return };
             user.enter_with_args(&call.cx(frame, begun), thread, data, &args);
@@ -149,7 +150,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let mut range = sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: 0, length: 0 };
             let is_asked = H::VALUES.contains(HookValues::RESULT) && plan.has_result();
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` belongs to this hook, which is the leave hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the leave hook of this function (fact: hook-values).
                 unsafe { call.callback().function_leave_info(record.function, elt, &mut frame, &mut range) }
             } else {
                 Ok(())
@@ -161,7 +162,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             };
             // SAFETY: `range` is the place that `GetFunctionLeave3Info` has just returned for this `elt`, or empty, and then
             // nothing is read. It lies in the wrapper's notes, or is the return buffer, which belongs to the caller and stays.
-            // The rest is as in `enter`.
+            // The rest is as in `enter` (fact: hook-values).
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
             let Some(data) = record.role.data() else { return };
             user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, data, &value);
@@ -173,7 +174,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
             let call = Call { record, elt };
             let mut frame = 0;
             let answer = if H::VALUES.contains(HookValues::FRAME) {
-                // SAFETY: `elt` belongs to this hook, which is the tailcall hook of this function.
+                // SAFETY: `elt` belongs to this hook, which is the tailcall hook of this function (fact: hook-values).
                 unsafe { call.callback().function_tailcall_info(record.function, elt, &mut frame) }
             } else {
                 Ok(())

@@ -164,7 +164,7 @@ impl<H: EitherHooks> Installed<H> {
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };
-        // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap.
+        // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap (fact: contexts).
         let cx = unsafe { InCallback::new(self.info(), Heap::Moves) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {

@@ -40,7 +40,7 @@ const FARTHEST: usize = 1 << (usize::BITS / 2 + 2);
 
 /// The wrapper's notes.
 fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
-    // SAFETY: `elt` belongs to a hook under way, and begins with the address of the notes.
+    // SAFETY: `elt` belongs to a hook under way, and begins with the address of the notes (fact: hook-values).
     unsafe { std::ptr::with_exposed_provenance::<*mut usize>(elt).read() }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn walk_start(elt: sys::COR_PRF_ELT_INFO) -> Option<WalkStart> {
 
 /// One word of the notes.
 fn note(elt: sys::COR_PRF_ELT_INFO, place: usize) -> usize {
-    // SAFETY: the notes are longer than 30 words on every processor with hooks.
+    // SAFETY: the notes are longer than 30 words on every processor with hooks (fact: hook-values).
     unsafe { notes(elt).add(place).read() }
 }
 

@@ -29,7 +29,9 @@ impl InTriggers<'_> {
         let info = self.first_version(CALL)?;
         let mut process_id = 0;
         let name = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the call writes the process id, the count, and at most `room` units of text.
+            // SAFETY: the one domain of CoreCLR ends with the process
+            // (test: live catch_up::all_that_was_there_and_all_that_comes_is_reported_once); the call writes the process id,
+            // the count, and at most `room` units of text (fact: outputs).
             unsafe { info.GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
         })?;
         Ok(AppDomainInfo { name, process_id })
@@ -45,7 +47,7 @@ impl InTriggers<'_> {
         let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let app_domains = read_list_from(CALL, 1, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ids.
+            // SAFETY: the module is pinned; the call writes the count and at most `room` ids (fact: pinned, outputs).
             unsafe { info.GetAppDomainsContainingModule(module.as_raw(), room, count, start) }
         })?;
         Ok(app_domains.into_iter().filter_map(AppDomainId::from_raw).collect())

@@ -191,7 +191,7 @@ impl Info {
             let info = runtime.as_version::<sys::ICorProfilerInfo2>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
                 // SAFETY: the caller has pinned the function, and waits; the search keeps the runtime's lists as they are; the
-                // call writes the count and at most `room` ranges.
+                // call writes the count and at most `room` ranges (fact: pinned, outputs).
                 unsafe { info.GetCodeInfo2(raw, room, count, start) }
             })
         })
@@ -207,7 +207,7 @@ impl Info {
         let FunctionVersion { function, rejit } = version.into();
         let function = self.pin(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
-            // SAFETY: the function is pinned; the call writes the count and at most `room` addresses.
+            // SAFETY: the function is pinned; the call writes the count and at most `room` addresses (fact: pinned, outputs).
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
         })?;
         let code = |start| NativeCode::new(start, function.id());
@@ -223,7 +223,7 @@ impl Info {
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
         // SAFETY: the function is pinned, or its memory stays (a dynamic method's); the call writes one truth value and keeps
-        // nothing.
+        // nothing (fact: pinned, outputs).
         Error::check(unsafe { info.IsFunctionDynamic(function.as_raw(), &mut is_dynamic) }, CALL)?;
         Ok(is_dynamic.as_bool())
     }
@@ -249,7 +249,8 @@ impl InCallback<'_> {
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_list(CALL, |room, count, start: *mut [u32; 3]| {
                 // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
-                // runtime's lists as they are; the call writes the count and at most `room` entries of three numbers each.
+                // runtime's lists as they are; the call writes the count and at most `room` entries of three numbers each
+                // (fact: pinned, outputs).
                 unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
             })
         })?;
@@ -324,7 +325,7 @@ impl InTriggers<'_> {
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
                 // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
-                // runtime's lists as they are; the call writes the count and at most `room` ranges.
+                // runtime's lists as they are; the call writes the count and at most `room` ranges (fact: pinned, outputs).
                 unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
             })
         })
@@ -343,7 +344,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         // The runtime refuses a call for the count alone.
         let ids = read_list_from(CALL, USUAL_REJIT_IDS, |room, count, start| {
-            // SAFETY: the function is pinned; the call writes the count and at most `room` ids.
+            // SAFETY: the function is pinned; the call writes the count and at most `room` ids (fact: pinned, outputs).
             unsafe { info.GetReJITIDs(function.as_raw(), room, count, start) }
         })?;
         Ok(with_first_body(ids))
@@ -370,7 +371,8 @@ impl InTriggers<'_> {
         let mut is_incomplete = BOOL(0);
         let methods = read_all(
             CALL,
-            // SAFETY: both modules are pinned; the call writes one truth value and one reference, and keeps nothing.
+            // SAFETY: both modules are pinned; the call writes one truth value and one reference, and keeps nothing
+            // (fact: pinned, outputs).
             |methods| unsafe {
                 info.EnumNgenModuleMethodsInliningThisMethod(
                     inliners.as_raw(),

@@ -22,7 +22,8 @@ impl Info {
         let info = self.as_version::<sys::ICorProfilerInfo11>(CALL)?;
         let name = to_utf16(CALL, name)?;
         let value = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the name ends with a NUL; the call writes the count and at most `room` units of text.
+            // SAFETY: the name ends with a NUL; the call writes the count and at most `room` units of text
+            // (fact: inputs, outputs).
             unsafe { info.GetEnvironmentVariable(name.as_ptr(), room, count, start) }
         });
         match value {
@@ -42,7 +43,7 @@ impl Info {
         let name = to_utf16(CALL, name)?;
         let value = value.map(|value| to_utf16(CALL, value)).transpose()?;
         let value = value.as_ref().map_or(std::ptr::null(), |value| value.as_ptr());
-        // SAFETY: both end with a NUL, and a value may be null; the call keeps nothing.
+        // SAFETY: both end with a NUL, and a value may be null; the call keeps nothing (fact: inputs).
         let code = unsafe { info.SetEnvironmentVariable(name.as_ptr(), value) };
         Error::check(code, CALL)
     }

@@ -110,7 +110,7 @@ impl Info {
         read_utf16(CALL, |start, room, count| {
             // SAFETY: the provider lives as long as its identifier: this profiler's own providers are never deleted, and the
             // identifiers of others end with the callback that received them, during which the runtime itself uses the
-            // provider. The call writes the count and at most `room` units of text.
+            // provider. The call writes the count and at most `room` units of text (fact: outputs, event-pipe).
             unsafe { info.EventPipeGetProviderInfo(provider.as_raw(), room, count, start) }
         })
     }
@@ -127,7 +127,7 @@ impl Info {
         on_helper_thread(CALL, self, |info| {
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             for session in sessions {
-                // SAFETY: the call takes a number, and checks that a session has it.
+                // SAFETY: the call takes a number, and checks that a session has it (fact: event-pipe).
                 Error::check(unsafe { info.EventPipeStopSession(session) }, CALL)?;
             }
             Ok(())
@@ -195,7 +195,8 @@ impl InTriggers<'_> {
             let texts = providers.iter().map(|config| ConfigText::of(CALL, config)).collect::<Result<Vec<_>>>()?;
             let configs: Vec<_> = texts.iter().zip(providers).map(|(text, config)| text.wire(config)).collect();
             let mut session = 0;
-            // SAFETY: the configurations point into `texts`, which outlives the call; it writes one number.
+            // SAFETY: the configurations point into `texts`, which outlives the call; it writes one number
+            // (fact: inputs, outputs).
             let code = unsafe {
                 let count = u32::try_from(configs.len()).unwrap_or(u32::MAX);
                 info.EventPipeStartSession(count, configs.as_ptr(), BOOL::from(rundown), &mut session)
@@ -226,10 +227,10 @@ impl InTriggers<'_> {
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             sessions.begin_use(session, CALL)?;
             // SAFETY: the configuration points into `text`, which outlives the call; the session exists, as no thread stops it
-            // before `end_use`.
+            // before `end_use` (fact: inputs, event-pipe).
             let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
             if sessions.end_use(session) {
-                // SAFETY: the call takes a number, and checks that a session has it.
+                // SAFETY: the call takes a number, and checks that a session has it (fact: event-pipe).
                 let _ = unsafe { info.EventPipeStopSession(session.as_raw()) }; // the caller that stopped it has its answer already
             }
             Error::check(code, CALL)
@@ -254,7 +255,7 @@ impl InTriggers<'_> {
             if !sessions.end(session, CALL)? {
                 return Ok(());
             }
-            // SAFETY: the call takes a number, and checks that a session has it.
+            // SAFETY: the call takes a number, and checks that a session has it (fact: event-pipe).
             let code = unsafe { info.EventPipeStopSession(session.as_raw()) };
             Error::check(code, CALL).inspect_err(|_| sessions.started(session))
         })

@@ -33,7 +33,7 @@ impl InCallback<'_> {
             framePointer: 0,
             shadowStackPointer: 0,
         };
-        // SAFETY: the call writes one structure and keeps nothing.
+        // SAFETY: the call writes one structure and keeps nothing (fact: outputs).
         let code = unsafe { info.GetNotifiedExceptionClauseInfo(&mut clause) };
         Error::check(code, CALL)?;
         Ok((code != S_FALSE).then_some(ExceptionClause {

@@ -40,7 +40,7 @@ pub struct ObjectHandle {
     kind: HandleKind,
 }
 
-// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread.
+// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread (fact: handles).
 unsafe impl Send for ObjectHandle {}
 // SAFETY: as above; shared access only reads it.
 unsafe impl Sync for ObjectHandle {}
@@ -65,7 +65,7 @@ impl InCallback<'_> {
         };
         let _nested = Nested::begin(CALL)?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the object is alive while its id is; the call writes one handle.
+        // SAFETY: the object is alive while its id is; the call writes one handle (fact: still, outputs).
         let code = unsafe { info.CreateHandle(object.as_raw(), wire, &mut raw) };
         Error::check(code, CALL)?;
         if raw.is_null() {
@@ -93,7 +93,8 @@ impl ObjectHandle {
         const CALL: &str = "GetObjectIDFromHandle";
         cx.check_still(CALL)?;
         let object = self.object(CALL)?;
-        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed.
+        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed
+        // (fact: still, handles).
         Ok(unsafe { ObjectId::from_raw(object) })
     }
 
@@ -112,7 +113,7 @@ impl ObjectHandle {
     fn object(&self, call: &'static str) -> Result<usize> {
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(call)?;
         let mut object = 0;
-        // SAFETY: the handle lives as long as this value; the call writes one id.
+        // SAFETY: the handle lives as long as this value; the call writes one id (fact: handles, outputs).
         let code = unsafe { info.GetObjectIDFromHandle(self.raw, &mut object) };
         Error::check(code, call)?;
         Ok(object)
@@ -139,7 +140,7 @@ impl ObjectHandle {
             late.push(self.raw);
             return Ok(());
         };
-        // SAFETY: the handle is alive, and nothing uses it after this.
+        // SAFETY: the handle is alive, and nothing uses it after this (fact: handles).
         let done = unsafe { info.DestroyHandle(self.raw) };
         while let Some(raw) = late.next() {
             // SAFETY: the same; its owner has dropped it, and it is removed from the list once.

@@ -98,7 +98,7 @@ impl Info {
             sys::COR_PRF_NONGC_HEAP_RANGE { rangeStart: 0, rangeLength: 0, rangeLengthReserved: 0 };
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let ranges = read_blank_list(CALL, BLANK, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ranges.
+            // SAFETY: the call writes the count and at most `room` ranges (fact: outputs).
             unsafe { info.GetNonGCHeapBounds(room, count, start) }
         })?;
         let ranges = ranges.iter().map(|range| NonGcRange {
@@ -118,7 +118,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetGenerationBounds";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let ranges = read_blank_list(CALL, BLANK_RANGE, |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` ranges.
+            // SAFETY: the call writes the count and at most `room` ranges (fact: outputs).
             unsafe { info.GetGenerationBounds(room, count, start) }
         })
         .map_err(explain_generations)?;
@@ -132,7 +132,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetLOHObjectSizeThreshold";
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut threshold = 0;
-        // SAFETY: the call writes one number and keeps nothing.
+        // SAFETY: the call writes one number and keeps nothing (fact: outputs).
         let code = unsafe { info.GetLOHObjectSizeThreshold(&mut threshold) };
         Error::check(code, CALL)?;
         Ok(threshold)
@@ -160,9 +160,10 @@ impl InCallback<'_> {
         }
         // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory: none was
         // freed before the look-up began, or this runtime puts no object of a collectible class into this heap; and none is
-        // freed before the look-up ends. The call writes one interface pointer, whose reference the caller owns.
+        // freed before the look-up ends. The call writes one interface pointer, whose reference the caller owns
+        // (fact: outputs, pinned).
         let enumerate = |objects| unsafe { info.EnumerateNonGCObjects(objects) };
-        // SAFETY: an object outside of the collected heap does not move.
+        // SAFETY: an object outside of the collected heap does not move (fact: still).
         read_all(CALL, enumerate, |raw| unsafe { ObjectId::from_raw(raw) })
     }
 }
@@ -186,10 +187,10 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
         let suspension = self.suspend_for_heap(CALL)?;
         // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
-        // collection.
+        // collection (fact: visits).
         let inside = unsafe { InCallback::new(self, Heap::Still) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
-        // SAFETY: the trampoline belongs to this walk, and is called during this call only.
+        // SAFETY: the trampoline belongs to this walk, and is called during this call only (fact: visits).
         let code = unsafe {
             let trampoline = heap_trampoline(&walk);
             info.EnumerateGCHeapObjects(Some(trampoline), (&raw mut walk).cast())
@@ -219,7 +220,7 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo10>(call)?;
         let (begun, mut wait) = (Instant::now(), Duration::from_micros(50));
         loop {
-            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime.
+            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact: suspension).
             let code = unsafe { info.SuspendRuntime() };
             if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
                 Error::check(code, call)?;
@@ -244,7 +245,7 @@ struct HeapSuspension<'i>(Call<'i, sys::ICorProfilerInfo10>);
 impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {
         // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if no thread has suspended
-        // it.
+        // it (fact: suspension).
         let _ = unsafe { self.0.ResumeRuntime() };
     }
 }
@@ -263,10 +264,10 @@ fn heap_trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(_
         object: usize,
         walk: *mut c_void,
     ) -> BOOL {
-        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call.
+        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call (fact: visits).
         let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
         let inside = walk.inside;
-        // SAFETY: the runtime passes an object of the heap, which does not move until the call is over.
+        // SAFETY: the runtime passes an object of the heap, which does not move until the call is over (fact: visits).
         match unsafe { ObjectId::from_raw(object) } {
             Some(object) => BOOL::from(walk.visitor.call(|visit| visit(inside, object)).is_continue()),
             None => BOOL(1),

@@ -51,7 +51,7 @@ impl Info {
         const CALL: &str = GET_BODY;
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
-            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing.
+            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing (fact: outputs, pinned).
             let code =
                 unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
@@ -66,7 +66,7 @@ impl Info {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }
         // SAFETY: the runtime has computed the size of the body, which belongs to the module and exists as long as its id is
-        // valid.
+        // valid (fact: bodies).
         Ok(unsafe { std::slice::from_raw_parts(start, size as usize) }.to_vec())
     }
 }
@@ -107,7 +107,7 @@ impl InTriggers<'_> {
             self.original_bodies().keep(module.as_raw(), method.as_raw(), original);
         }
         let mut allocator = None;
-        // SAFETY: the call writes one reference and keeps nothing.
+        // SAFETY: the module is pinned; the call writes one reference and keeps nothing (fact: pinned, outputs).
         let code = unsafe { self.first_version(CALL)?.GetILFunctionBodyAllocator(module.as_raw(), &mut allocator) };
         Error::check(code, "GetILFunctionBodyAllocator")?;
         let allocator = allocator.ok_or(Error::new(E_OUTOFMEMORY, "GetILFunctionBodyAllocator"))?;
@@ -116,11 +116,11 @@ impl InTriggers<'_> {
         if start.is_null() {
             return Err(Error::new(E_OUTOFMEMORY, "IMethodMalloc::Alloc"));
         }
-        // SAFETY: the runtime has just allocated `size` bytes there for this body alone.
+        // SAFETY: the runtime has just allocated `size` bytes there for this body alone (fact: bodies).
         unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
         self.prevent_detach(CALL);
-        // SAFETY: the memory belongs to the runtime and is never freed; the body in it ends where the memory does, and its code
-        // is valid by the caller's promise.
+        // SAFETY: the module is pinned; the memory belongs to the runtime and is never freed; the body in it ends where the
+        // memory does, and its code is valid by the caller's promise (fact: pinned, bodies).
         let code = unsafe { self.first_version(CALL)?.SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
         Error::check(code, CALL)?;
         self.original_bodies().set_replaced(module.as_raw(), method.as_raw());
@@ -142,7 +142,7 @@ impl InTriggers<'_> {
         const CALL: &str = "SetILInstrumentedCodeMap";
         let function = self.pin(function, CALL)?;
         let (entries, count) = IlMapEntry::to_wire(map, CALL)?;
-        // SAFETY: the call reads `count` entries and keeps a copy.
+        // SAFETY: the function is pinned; the call reads `count` entries and keeps a copy (fact: pinned, inputs).
         let code = unsafe {
             self.first_version(CALL)?.SetILInstrumentedCodeMap(
                 function.as_raw(),

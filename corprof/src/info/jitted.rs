@@ -73,7 +73,7 @@ impl InTriggers<'_> {
             CALL,
             // SAFETY: to find the body, the runtime reads the module and type arguments of each compiled function. They are in
             // memory: no module has begun to unload, and none does during the look-up. The call writes one reference and keeps
-            // nothing.
+            // nothing (fact: outputs, pinned).
             |functions| unsafe { info.EnumJITedFunctions2(functions) },
             |version: sys::COR_PRF_FUNCTION| {
                 let function = self.found_function(version.functionId, true, &look_up)?;

@@ -55,7 +55,8 @@ impl Info {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut size = 0;
         let fields = read_blank_list(CALL, BLANK, |room, count, start| {
-            // SAFETY: the call writes the size, the count, and at most `room` fields.
+            // SAFETY: the class is pinned; the call writes the size, the count, and at most `room` fields
+            // (fact: pinned, outputs).
             unsafe { info.GetClassLayout(class.as_raw(), start, room, count, &mut size) }
         })
         .map_err(Error::about_class)?;
@@ -75,7 +76,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetStringLayout2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut length_offset, mut buffer_offset) = (0, 0);
-        // SAFETY: the call writes the two locals and keeps nothing.
+        // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
         let code = unsafe { info.GetStringLayout2(&mut length_offset, &mut buffer_offset) };
         Error::check(code, CALL)?;
         Ok(StringLayout { length_offset, buffer_offset })
@@ -91,7 +92,7 @@ impl InCallback<'_> {
         let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut offset = 0;
-        // SAFETY: the call writes one number and keeps nothing.
+        // SAFETY: the class is pinned; the call writes one number and keeps nothing (fact: pinned, outputs).
         let code = unsafe { info.GetBoxClassLayout(class.as_raw(), &mut offset) };
         Error::check(code, CALL)?;
         Ok(offset)

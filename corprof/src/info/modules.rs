@@ -41,7 +41,8 @@ impl Info {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut base, mut assembly, mut flags) = (std::ptr::null(), 0, 0);
         let path = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the call writes the three locals, the count, and at most `room` units of text.
+            // SAFETY: the module is pinned; the call writes the three locals, the count, and at most `room` units of text
+            // (fact: pinned, outputs).
             unsafe { info.GetModuleInfo2(module.as_raw(), &mut base, room, count, start, &mut assembly, &mut flags) }
         })?;
         Ok(ModuleInfo {
@@ -89,7 +90,8 @@ impl InCallback<'_> {
         const CALL: &str = "GetModuleMetaData";
         let module = self.pin(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
-        // SAFETY: the call writes one reference to the requested interface, and every interface is an `IUnknown`.
+        // SAFETY: the module is pinned; the call writes one reference to the requested interface, and every interface is an
+        // `IUnknown` (fact: pinned, outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata)
         };
@@ -120,7 +122,7 @@ impl InTriggers<'_> {
     pub(crate) fn list_modules(&mut self) -> Result<Vec<ModuleId>> {
         const CALL: &str = "EnumModules";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        // SAFETY: the call writes one interface pointer, whose reference the caller owns.
+        // SAFETY: the call writes one interface pointer, whose reference the caller owns (fact: outputs).
         read_all(CALL, |modules| unsafe { info.EnumModules(modules) }, ModuleId::from_raw)
     }
 
@@ -152,7 +154,7 @@ impl InTriggers<'_> {
         }
         let module = self.pin(module, CALL)?;
         let begun = self.defined_rows().begun(module.as_raw());
-        // SAFETY: the call takes an id.
+        // SAFETY: the module is pinned; the call takes an id (fact: pinned).
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo7>(CALL)?.ApplyMetaData(module.as_raw()) };
         Error::check(code, CALL)?;
         self.defined_rows().applied(module.as_raw(), begun);

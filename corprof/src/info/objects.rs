@@ -71,7 +71,7 @@ impl InCallback<'_> {
     pub fn class_of(&self, object: ObjectId<'_>) -> Result<ClassId> {
         const CALL: &str = "GetClassFromObject";
         let mut class = 0;
-        // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
+        // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing (fact: still, outputs).
         let code = unsafe { self.first_version(CALL)?.GetClassFromObject(object.as_raw(), &mut class) };
         Error::check(code, CALL)?;
         self.class(class).ok_or(Error::new(E_INVALIDARG, CALL))
@@ -86,7 +86,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetObjectSize2";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         let mut size = 0;
-        // SAFETY: the object is alive while its id is; the call writes one number and keeps nothing.
+        // SAFETY: the object is alive while its id is; the call writes one number and keeps nothing (fact: still, outputs).
         let code = unsafe { info.GetObjectSize2(object.as_raw(), &mut size) };
         Error::check(code, CALL)?;
         Ok(size)
@@ -105,7 +105,8 @@ impl InCallback<'_> {
         let mut lengths = [ArrayObject::NO_LENGTH; MOST_DIMENSIONS];
         let mut lower_bounds = [0; MOST_DIMENSIONS];
         let mut data = std::ptr::null_mut();
-        // SAFETY: the object is alive while its id is; there is room for as many dimensions as an array can have.
+        // SAFETY: the object is alive while its id is; there is room for as many dimensions as an array can have
+        // (fact: still, outputs).
         let code = unsafe {
             info.GetArrayObjectInfo(
                 object.as_raw(),
@@ -126,7 +127,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetObjectGeneration";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut range = BLANK_RANGE;
-        // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing.
+        // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing (fact: still, outputs).
         let code = unsafe { info.GetObjectGeneration(object.as_raw(), &mut range) };
         Error::check(code, CALL)?;
         Ok(GenerationRange::from(range))
@@ -139,7 +140,8 @@ impl InCallback<'_> {
         const CALL: &str = "IsFrozenObject";
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut is_frozen = BOOL(0);
-        // SAFETY: the object is alive while its id is; the call writes one truth value and keeps nothing.
+        // SAFETY: the object is alive while its id is; the call writes one truth value and keeps nothing
+        // (fact: still, outputs).
         let code = unsafe { info.IsFrozenObject(object.as_raw(), &mut is_frozen) };
         Error::check(code, CALL)?;
         Ok(is_frozen.as_bool())
@@ -160,7 +162,7 @@ impl InCallback<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut visitor = Visitor::new(visit);
         // SAFETY: the object is alive while its id is; the trampoline belongs to this visitor, and is called during this call
-        // only.
+        // only (fact: still, visits).
         let code = unsafe {
             let trampoline = reference_trampoline(&visitor);
             info.EnumerateObjectReferences(object.as_raw(), Some(trampoline), (&raw mut visitor).cast())
@@ -180,9 +182,10 @@ fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Vis
         visitor: *mut c_void,
     ) -> BOOL {
         // SAFETY: the runtime passes back the visitor that it received, which has no other user during the call, and the
-        // address of a field of the object.
+        // address of a field of the object (fact: visits).
         let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
-        // SAFETY: a field of an object that does not move during `'gc` refers to an object that does not move either.
+        // SAFETY: a field of an object that does not move during `'gc` refers to an object that does not move either
+        // (fact: still).
         match reference.and_then(|&reference| unsafe { ObjectId::from_raw(reference) }) {
             Some(object) => BOOL::from(visitor.call(|visit| visit(object)).is_continue()),
             None => BOOL(1),

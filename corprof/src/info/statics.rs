@@ -53,7 +53,7 @@ impl InCallback<'_> {
         let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let mut kind = sys::COR_PRF_FIELD_NOT_A_STATIC;
-        // SAFETY: the call writes one number and keeps nothing.
+        // SAFETY: the class is pinned; the call writes one number and keeps nothing (fact: pinned, outputs).
         let code = unsafe { info.GetStaticFieldInfo(class.as_raw(), field.as_raw(), &mut kind) };
         Error::check(code, CALL).map_err(explain_kind)?;
         Ok(kind)
@@ -70,7 +70,7 @@ impl InCallback<'_> {
         let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut address = std::ptr::null_mut();
-        // SAFETY: the call writes one address and keeps nothing.
+        // SAFETY: the class is pinned; the call writes one address and keeps nothing (fact: pinned, outputs).
         let code = unsafe { info.GetRVAStaticAddress(class.as_raw(), field.as_raw(), &mut address) };
         Error::check(code, CALL)?;
         Ok(address.addr())
@@ -88,7 +88,7 @@ impl InCallback<'_> {
         let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut address = std::ptr::null_mut();
-        // SAFETY: the call writes one address and keeps nothing.
+        // SAFETY: the class is pinned; the call writes one address and keeps nothing (fact: pinned, outputs).
         let code = unsafe {
             info.GetAppDomainStaticAddress(class.as_raw(), field.as_raw(), app_domain.as_raw(), &mut address)
         };
@@ -117,7 +117,7 @@ impl InCallback<'_> {
         let thread = thread.map(|thread| self.pin(thread, CALL)).transpose()?;
         let thread = thread.as_ref().map_or(0, Pinned::as_raw);
         let mut address = std::ptr::null_mut();
-        // SAFETY: the call writes one address and keeps nothing.
+        // SAFETY: the class and the thread are pinned; the call writes one address and keeps nothing (fact: pinned, outputs).
         let code = unsafe {
             info.GetThreadStaticAddress2(class.as_raw(), field.as_raw(), app_domain.as_raw(), thread, &mut address)
         };

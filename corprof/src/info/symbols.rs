@@ -23,7 +23,7 @@ impl InCallback<'_> {
         let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo7>(CALL)?;
         let mut length = 0;
-        // SAFETY: the call writes one number and keeps nothing.
+        // SAFETY: the module is pinned; the call writes one number and keeps nothing (fact: pinned, outputs).
         let code = unsafe { info.GetInMemorySymbolsLength(module.as_raw(), &mut length) };
         Error::check(code, CALL)?;
         Ok((code != IS_DYNAMIC).then_some(length))
@@ -41,7 +41,7 @@ impl InCallback<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo7>(CALL)?;
         let room = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let mut read = 0;
-        // SAFETY: the call writes the count, and at most `room` bytes.
+        // SAFETY: the module is pinned; the call writes the count, and at most `room` bytes (fact: pinned, outputs).
         let code = unsafe { info.ReadInMemorySymbols(module.as_raw(), offset, bytes.as_mut_ptr(), room, &mut read) };
         Error::check(code, CALL)?;
         Ok(read.min(room) as usize)

@@ -19,7 +19,7 @@ impl Info {
     pub fn current_thread(&self) -> Result<Option<ThreadId>> {
         const CALL: &str = "GetCurrentThreadID";
         let mut thread = 0;
-        // SAFETY: the call writes one id and keeps nothing.
+        // SAFETY: the call writes one id and keeps nothing (fact: outputs).
         let code = unsafe { self.first_version(CALL)?.GetCurrentThreadID(&mut thread) };
         if code == sys::CORPROF_E_NOT_MANAGED_THREAD {
             return Ok(None);
@@ -38,7 +38,7 @@ impl Info {
         let thread = self.pin(thread, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut app_domain = 0;
-        // SAFETY: the call writes one id and keeps nothing.
+        // SAFETY: the thread is pinned; the call writes one id and keeps nothing (fact: pinned, outputs).
         let code = unsafe { info.GetThreadAppDomain(thread.as_raw(), &mut app_domain) };
         Error::check(code, CALL)?;
         AppDomainId::from_raw(app_domain).ok_or(Error::new(E_INVALIDARG, CALL))
@@ -53,7 +53,7 @@ impl Info {
         const CALL: &str = "GetThreadContext";
         let thread = self.pin(thread, CALL)?;
         let mut context = 0;
-        // SAFETY: the call writes one id and keeps nothing.
+        // SAFETY: the thread is pinned; the call writes one id and keeps nothing (fact: pinned, outputs).
         let code = unsafe { self.first_version(CALL)?.GetThreadContext(thread.as_raw(), &mut context) };
         Error::check(code, CALL)?;
         ContextId::from_raw(context).ok_or(Error::new(E_INVALIDARG, CALL))
@@ -80,7 +80,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetThreadInfo";
         let thread = self.pin(thread, CALL)?;
         let mut id = 0;
-        // SAFETY: the call writes one number and keeps nothing.
+        // SAFETY: the thread is pinned; the call writes one number and keeps nothing (fact: pinned, outputs).
         let code = unsafe { self.first_version(CALL)?.GetThreadInfo(thread.as_raw(), &mut id) };
         Error::check(code, CALL)?;
         if id == 0 { Err(Error::new(E_INVALIDARG, CALL)) } else { Ok(id) }
@@ -97,7 +97,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetHandleFromThread";
         let thread = self.pin(thread, CALL)?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the call writes one handle and keeps nothing.
+        // SAFETY: the thread is pinned; the call writes one handle and keeps nothing (fact: pinned, outputs).
         let code = unsafe { self.first_version(CALL)?.GetHandleFromThread(thread.as_raw(), &mut handle) };
         Error::check(code, CALL)?;
         Ok(handle.addr())
@@ -140,7 +140,7 @@ impl InTriggers<'_> {
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
-        // SAFETY: the call writes one interface pointer, whose reference the caller owns.
+        // SAFETY: the call writes one interface pointer, whose reference the caller owns (fact: outputs).
         read_all(CALL, |threads| unsafe { info.EnumThreads(threads) }, |thread| self.thread(thread))
     }
 }

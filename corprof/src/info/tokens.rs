@@ -25,7 +25,7 @@ impl InCallback<'_> {
         const CALL: &str = "GetFunctionFromToken";
         let module = self.pin(module, CALL)?;
         let mut function = 0;
-        // SAFETY: the call writes one id and keeps nothing.
+        // SAFETY: the module is pinned; the call writes one id and keeps nothing (fact: pinned, outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetFunctionFromToken(module.as_raw(), method.into().as_raw(), &mut function)
         };
@@ -87,8 +87,9 @@ impl InTriggers<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut class = 0;
-        // SAFETY: a `ClassId` is transparent over the number on the wire; the call reads as many as there are, and writes one
-        // id. There is one type argument for each generic parameter, as has been checked.
+        // SAFETY: the module and the type arguments are pinned. A `ClassId` is transparent over the number on the wire; the
+        // call reads as many as there are, and writes one id (fact: pinned, inputs, outputs). There is one type argument for
+        // each generic parameter, as has been checked.
         let code = unsafe {
             info.GetClassFromTokenAndTypeArgs(
                 module.as_raw(),

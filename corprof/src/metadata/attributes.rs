@@ -41,7 +41,7 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let (mut owner, mut constructor) = (0, 0);
         let (mut start, mut size) = (std::ptr::null(), 0);
-        // SAFETY: the call writes the four locals and keeps nothing.
+        // SAFETY: the call writes the four locals and keeps nothing (fact: outputs).
         let code = unsafe {
             let (owner, constructor) = (&mut owner, &mut constructor);
             raw.GetCustomAttributeProps(attribute.as_raw(), owner, constructor, &mut start, &mut size)
@@ -68,7 +68,7 @@ impl MetadataImport<'_> {
         const CALL: &str = "GetCustomAttributeByName";
         let name = wide(CALL, type_name)?;
         let (mut start, mut size) = (std::ptr::null(), 0);
-        // SAFETY: the name ends with a NUL; the call writes the two locals and keeps nothing.
+        // SAFETY: the name ends with a NUL; the call writes the two locals and keeps nothing (fact: inputs, outputs).
         let code = unsafe { raw.GetCustomAttributeByName(owner.into().as_raw(), name.as_ptr(), &mut start, &mut size) };
         Error::check(code, CALL)?;
         if code == S_FALSE {

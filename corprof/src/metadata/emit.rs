@@ -111,7 +111,7 @@ impl<'cb> MetadataEmit<'cb> {
         let units: Vec<u16> = text.encode_utf16().collect();
         let count = length(CALL, &units)?;
         define(CALL, UserString::from_raw, |token| {
-            // SAFETY: the call reads `count` units, writes the token and keeps neither.
+            // SAFETY: the call reads `count` units, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineUserString(units.as_ptr(), count, token) }
         })
     }
@@ -127,7 +127,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, StandAloneSignature::from_raw, |token| {
-            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.GetTokenFromSig(signature.as_ptr(), size, token) }
         })
     }
@@ -143,7 +143,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         let size = length(CALL, signature)?;
         define(CALL, TypeSpec::from_raw, |token| {
-            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.GetTokenFromTypeSpec(signature.as_ptr(), size, token) }
         })
     }
@@ -159,7 +159,7 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineTypeRefByName";
         let (scope, name) = (scope.into().as_raw(), wide(CALL, name)?);
         define(CALL, TypeRef::from_raw, |token| {
-            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
+            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
         })
     }
@@ -175,7 +175,8 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
         define(CALL, MemberRef::from_raw, |token| {
-            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
+            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them
+            // (fact: inputs, outputs).
             unsafe { raw.DefineMemberRef(parent, name.as_ptr(), signature.as_ptr(), size, token) }
         })
     }
@@ -191,7 +192,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
         define(CALL, MethodSpec::from_raw, |token| {
-            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
         })
     }
@@ -223,7 +224,7 @@ impl<'cb> MetadataEmit<'cb> {
         };
         define(CALL, AssemblyRef::from_raw, |token| {
             // SAFETY: name and culture end with a NUL, the key has `key_size` bytes and the hash none; the call reads them,
-            // writes the token and keeps nothing.
+            // writes the token and keeps nothing (fact: inputs, outputs).
             unsafe {
                 emit.DefineAssemblyRef(
                     key_start.cast(),
@@ -249,7 +250,7 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineModuleRef";
         let name = wide(CALL, name)?;
         define(CALL, ModuleRef::from_raw, |token| {
-            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither.
+            // SAFETY: the name ends with a NUL; the call writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineModuleRef(name.as_ptr(), token) }
         })
     }
@@ -280,7 +281,8 @@ impl<'cb> MetadataEmit<'cb> {
         let interfaces: Vec<u32> = interfaces.iter().map(|interface| interface.token().as_raw()).chain([0]).collect();
         define(CALL, TypeDef::from_raw, |token| {
             let (name, flags, interfaces) = (name.as_ptr(), flags.bits(), interfaces.as_ptr());
-            // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing.
+            // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing
+            // (fact: inputs, outputs).
             unsafe {
                 match enclosing {
                     None => raw.DefineTypeDef(name, flags, extends, interfaces, token),
@@ -314,7 +316,7 @@ impl<'cb> MetadataEmit<'cb> {
         define(CALL, MethodDef::from_raw, |token| {
             let (flags, impl_flags) = (flags.bits(), impl_flags.bits());
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address 0
-            // means that the file has no body.
+            // means that the file has no body (fact: inputs, outputs).
             unsafe {
                 let (class, blob) = (class.as_raw(), signature.as_ptr());
                 raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
@@ -343,7 +345,8 @@ impl<'cb> MetadataEmit<'cb> {
         let name = wide(CALL, name)?;
         define(CALL, ParamDef::from_raw, |token| {
             let (method, flags) = (method.as_raw(), flags.bits());
-            // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing.
+            // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing
+            // (fact: inputs, outputs).
             unsafe { raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token) }
         })
     }
@@ -372,7 +375,7 @@ impl<'cb> MetadataEmit<'cb> {
             let (class, flags, blob) = (class.as_raw(), flags.bits(), signature.as_ptr());
             let no_value = std::ptr::null();
             // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
-            // keeps none of them.
+            // keeps none of them (fact: inputs, outputs).
             unsafe { raw.DefineField(class, name.as_ptr(), flags, blob, size, NO_VALUE, no_value, 0, token) }
         })
     }
@@ -398,7 +401,7 @@ impl<'cb> MetadataEmit<'cb> {
         let (owner, constructor) = (owner.into().as_raw(), constructor.into().as_raw());
         let size = length(CALL, value)?;
         define(CALL, CustomAttribute::from_raw, |token| {
-            // SAFETY: the call reads `size` bytes, writes the token and keeps neither.
+            // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineCustomAttribute(owner, constructor, value.as_ptr().cast(), size, token) }
         })
     }
@@ -423,7 +426,7 @@ impl<'cb> MetadataEmit<'cb> {
         let raw = self.raw()?;
         const CALL: &str = "DefinePinvokeMap";
         let name = wide(CALL, function)?;
-        // SAFETY: the name ends with a NUL, and the call does not keep it.
+        // SAFETY: the name ends with a NUL, and the call does not keep it (fact: inputs).
         let code = unsafe { raw.DefinePinvokeMap(method.as_raw(), flags.bits(), name.as_ptr(), library.as_raw()) };
         Error::check(code, CALL)
     }

@@ -51,7 +51,8 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let (mut index, mut flags, mut owner, mut reserved) = (0, 0, 0, 0);
         let name = read_utf16("GetGenericParamProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe {
                 raw.GetGenericParamProps(
                     param.as_raw(),
@@ -92,7 +93,7 @@ impl MetadataImport<'_> {
         )?;
         let constraint = |row: GenericParamConstraint| {
             let (mut of, mut constraint) = (0, 0);
-            // SAFETY: the call writes the two locals and keeps nothing.
+            // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
             let code = unsafe { raw.GetGenericParamConstraintProps(row.as_raw(), &mut of, &mut constraint) };
             Error::check(code, "GetGenericParamConstraintProps")?;
             Ok(Token::from_raw(constraint))

@@ -44,7 +44,7 @@ pub struct MetadataImport<'cb> {
 
 // SAFETY: the runtime makes this object with `MDThreadSafetyOn` (GetMDPublicInterfaceFromInternal, coreclr/md/enc/
 // mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers of the
-// same metadata, and the reference count is interlocked (RegMeta::AddRef). No part of it belongs to a thread.
+// same metadata, and the reference count is interlocked (RegMeta::AddRef). No part of it belongs to a thread (fact: blobs).
 unsafe impl Send for MetadataImport<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MetadataImport<'_> {}
@@ -71,7 +71,8 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         read_utf16("GetScopeProps", |start, room, count| {
             let mut mvid = windows_core::GUID::zeroed();
-            // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the local, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe { raw.GetScopeProps(start, room, count, &mut mvid) }
         })
     }

@@ -117,7 +117,7 @@ impl MetadataImport<'_> {
         const CALL: &str = "EnumMethodsWithName";
         let name = wide(CALL, name)?;
         self.tokens(CALL, MethodDef::from_raw, |handle, start, room, count| {
-            // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle.
+            // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle (fact: inputs).
             unsafe { raw.EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
         })
     }
@@ -149,7 +149,7 @@ impl MetadataImport<'_> {
         let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
         let (mut name, mut blob) = (Units::new(), Blob::default());
         // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps
-        // nothing.
+        // nothing (fact: outputs).
         unsafe {
             read_units("GetMethodProps", &mut name, |start, room, count| {
                 raw.GetMethodProps(
@@ -200,7 +200,8 @@ impl MetadataImport<'_> {
         let (mut class, mut flags) = (0, 0);
         let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
         let name = read_utf16("GetFieldProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe {
                 raw.GetFieldProps(
                     field.as_raw(),
@@ -251,7 +252,8 @@ impl MetadataImport<'_> {
         let (mut method, mut sequence, mut flags) = (0, 0, 0);
         let mut constant = RawConstant::default();
         let name = read_utf16("GetParamProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe {
                 raw.GetParamProps(
                     param.as_raw(),
@@ -302,7 +304,8 @@ impl MetadataImport<'_> {
         let mut parent = 0;
         let mut blob = Blob::default();
         let name = read_utf16("GetMemberRefProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe {
                 raw.GetMemberRefProps(
                     reference.as_raw(),
@@ -341,7 +344,7 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let mut parent = 0;
         let mut blob = Blob::default();
-        // SAFETY: the call writes the local and the two halves of the blob, and keeps nothing.
+        // SAFETY: the call writes the local and the two halves of the blob, and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetMethodSpecProps(spec.as_raw(), &mut parent, &mut blob.start, &mut blob.size) };
         Error::check(code, "GetMethodSpecProps")?;
         // SAFETY: the successful call above has filled it in, and the module is still loaded.

@@ -74,7 +74,7 @@ impl MetadataImport<'_> {
         let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
         let name = read_utf16("GetPropertyProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
-            // nothing.
+            // nothing (fact: outputs).
             unsafe {
                 raw.GetPropertyProps(
                     property.as_raw(),
@@ -133,7 +133,7 @@ impl MetadataImport<'_> {
         let (mut add, mut remove, mut fire) = (0, 0, 0);
         let name = read_utf16("GetEventProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
-            // nothing.
+            // nothing (fact: outputs).
             unsafe {
                 raw.GetEventProps(
                     event.as_raw(),

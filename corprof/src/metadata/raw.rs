@@ -74,7 +74,7 @@ impl Blob {
             return &[];
         }
         // SAFETY: the metadata give the start and size of a blob that lies wholly in the module's memory, and do not change a
-        // blob that they have returned.
+        // blob that they have returned (fact: blobs).
         unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }
     }
 }
@@ -96,7 +96,8 @@ impl<C: FnMut(sys::HCORENUM)> Drop for Enumeration<C> {
 /// All tokens that one of the `Enum…` calls returns.
 ///
 /// `list` receives (handle, start of the buffer, its length, out count). The handle is null at first and later the one that the
-/// call made; `close` receives it at the end, if there is one.
+/// call made; `close` receives it at the end, if there is one. The calls write no more tokens than there is room for, and as many
+/// as they count (fact: outputs).
 pub(super) fn tokens<T>(
     call: &'static str,
     kind: impl Fn(u32) -> T,

@@ -72,7 +72,7 @@ impl MetadataImport<'_> {
     pub fn module_ref(&self, reference: ModuleRef) -> Result<String> {
         let raw = self.raw()?;
         read_utf16("GetModuleRefProps", |start, room, count| {
-            // SAFETY: the call writes the count and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the count and at most `room` units of text, and keeps nothing (fact: outputs).
             unsafe { raw.GetModuleRefProps(reference.as_raw(), start, room, count) }
         })
     }
@@ -85,7 +85,7 @@ impl MetadataImport<'_> {
     pub fn module(&self) -> Result<Module> {
         let raw = self.raw()?;
         let mut token = 0;
-        // SAFETY: the call writes the local and keeps nothing.
+        // SAFETY: the call writes the local and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetModuleFromScope(&mut token) };
         Error::check(code, "GetModuleFromScope")?;
         Ok(Module::from_raw(token))
@@ -101,7 +101,8 @@ impl MetadataImport<'_> {
         let method = method.into().as_raw();
         let (mut flags, mut module) = (0, 0);
         let name = read_utf16("GetPinvokeMap", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe { raw.GetPinvokeMap(method, &mut flags, start, room, count, &mut module) }
         });
         match name {
@@ -120,7 +121,7 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetAssemblyFromScope")]
     pub fn assembly(&self) -> Result<Option<Assembly>> {
         let mut token = 0;
-        // SAFETY: the call writes the local and keeps nothing.
+        // SAFETY: the call writes the local and keeps nothing (fact: outputs).
         let code = unsafe { self.assembly_import()?.0.GetAssemblyFromScope(&mut token) };
         found(code, "GetAssemblyFromScope", Assembly::from_raw(token))
     }
@@ -134,7 +135,8 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyProps", |start, room, count, data, key, size, flags| {
             let mut hash = 0;
-            // SAFETY: the call writes the local, the outputs of `identity`, and at most `room` units of text; it keeps nothing.
+            // SAFETY: the call writes the local, the outputs of `identity`, and at most `room` units of text; it keeps nothing
+            // (fact: outputs).
             unsafe { import.GetAssemblyProps(assembly.as_raw(), key, size, &mut hash, start, room, count, data, flags) }
         })
     }
@@ -169,7 +171,7 @@ impl MetadataImport<'_> {
             let reference = reference.as_raw();
             let (mut hash, mut hash_size) = (std::ptr::null(), 0);
             // SAFETY: the call writes the locals, the outputs of `identity`, and at most `room` units of text; it keeps
-            // nothing.
+            // nothing (fact: outputs).
             unsafe {
                 import.GetAssemblyRefProps(
                     reference,
@@ -216,7 +218,7 @@ impl MetadataImport<'_> {
         let name = wide(CALL, name)?;
         let enclosing = enclosing.map_or(0, ExportedType::as_raw);
         let mut token = 0;
-        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing (fact: inputs, outputs).
         let code = unsafe { self.assembly_import()?.0.FindExportedTypeByName(name.as_ptr(), enclosing, &mut token) };
         found(code, CALL, ExportedType::from_raw(token))
     }
@@ -231,7 +233,8 @@ impl MetadataImport<'_> {
         let (mut implementation, mut definition, mut flags) = (0, 0, 0);
         let name = read_utf16("GetExportedTypeProps", |start, room, count| {
             let exported = exported.as_raw();
-            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing.
+            // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
+            // (fact: outputs).
             unsafe {
                 import.GetExportedTypeProps(
                     exported,

@@ -38,7 +38,7 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         // It does not end with a NUL, and may contain some.
         read_list("GetUserString", |room, count, start| {
-            // SAFETY: the call writes the count and at most `room` units, and keeps nothing.
+            // SAFETY: the call writes the count and at most `room` units, and keeps nothing (fact: outputs).
             unsafe { raw.GetUserString(string.as_raw(), start, room, count) }
         })
     }
@@ -64,7 +64,7 @@ impl MetadataImport<'_> {
     pub fn signature(&self, signature: StandAloneSignature) -> Result<Vec<u8>> {
         let raw = self.raw()?;
         let mut blob = Blob::default();
-        // SAFETY: the call writes the two halves of the blob and keeps nothing.
+        // SAFETY: the call writes the two halves of the blob and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetSigFromToken(signature.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetSigFromToken")?;
         // SAFETY: the successful call above has filled it in, and the module is still loaded.

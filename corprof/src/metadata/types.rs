@@ -79,7 +79,7 @@ impl MetadataImport<'_> {
         let name = wide(CALL, name)?;
         let enclosing = enclosing.map_or(0, TypeDef::as_raw);
         let mut token = 0;
-        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing (fact: inputs, outputs).
         let code = unsafe { raw.FindTypeDefByName(name.as_ptr(), enclosing, &mut token) };
         found(code, CALL, TypeDef::from_raw(token))
     }
@@ -103,7 +103,7 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let (mut flags, mut extends) = (0, 0);
         // SAFETY: the call writes the two locals, the count, and as many units of text as there are, at most `room`; it keeps
-        // nothing.
+        // nothing (fact: outputs).
         unsafe {
             read_units("GetTypeDefProps", name, |start, room, count| {
                 raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends)
@@ -120,7 +120,7 @@ impl MetadataImport<'_> {
     pub fn enclosing_class(&self, nested: TypeDef) -> Result<Option<TypeDef>> {
         let raw = self.raw()?;
         let mut enclosing = 0;
-        // SAFETY: the call writes the local and keeps nothing.
+        // SAFETY: the call writes the local and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetNestedClassProps(nested.as_raw(), &mut enclosing) };
         let enclosing = found(code, "GetNestedClassProps", TypeDef::from_raw(enclosing))?;
         Ok(enclosing.filter(|enclosing| !enclosing.is_nil()))
@@ -147,7 +147,7 @@ impl MetadataImport<'_> {
     pub fn interface_impl(&self, implementation: InterfaceImpl) -> Result<InterfaceImplProps> {
         let raw = self.raw()?;
         let (mut class, mut interface) = (0, 0);
-        // SAFETY: the call writes the two locals and keeps nothing.
+        // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
         Error::check(code, "GetInterfaceImplProps")?;
         Ok(InterfaceImplProps { class: TypeDef::from_raw(class), interface: Token::from_raw(interface) })
@@ -177,7 +177,7 @@ impl MetadataImport<'_> {
         const CALL: &str = "FindTypeRef";
         let name = wide(CALL, name)?;
         let mut token = 0;
-        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing.
+        // SAFETY: the name ends with a NUL; the call writes the local and keeps nothing (fact: inputs, outputs).
         let code = unsafe { raw.FindTypeRef(scope.into().as_raw(), name.as_ptr(), &mut token) };
         found(code, CALL, TypeRef::from_raw(token))
     }
@@ -229,7 +229,7 @@ impl MetadataImport<'_> {
     pub fn type_spec(&self, spec: TypeSpec) -> Result<Vec<u8>> {
         let raw = self.raw()?;
         let mut blob = Blob::default();
-        // SAFETY: the call writes the two halves of the blob and keeps nothing.
+        // SAFETY: the call writes the two halves of the blob and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetTypeSpecFromToken(spec.as_raw(), &mut blob.start, &mut blob.size) };
         Error::check(code, "GetTypeSpecFromToken")?;
         // SAFETY: the successful call above has filled it in, and the module is still loaded.

@@ -114,7 +114,7 @@ fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut Profi
     slot.take();
     let life = || {
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls
-        // on it.
+        // on it (fact: contexts).
         let mut cx = ProfilerThread { inner: unsafe { InTriggers::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),

@@ -70,7 +70,7 @@ impl ProfilerThread<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
-        // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither.
+        // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither (fact: inputs).
         Error::check(unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) }, CALL)
     }
 
@@ -102,7 +102,7 @@ impl ProfilerThread<'_> {
         // The runtime requires the first flag.
         let mut flags = sys::COR_PRF_REJIT_BLOCK_INLINING;
         flags.set(sys::COR_PRF_REJIT_INLINING_CALLBACKS, asks_for_inliners);
-        // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither.
+        // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither (fact: inputs).
         let code = unsafe { info.RequestReJITWithInliners(flags.bits(), count, modules.as_ptr(), tokens.as_ptr()) };
         Error::check(code, CALL)
     }
@@ -128,7 +128,8 @@ impl ProfilerThread<'_> {
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         let mut status = vec![S_OK; methods.len()];
-        // SAFETY: the call reads `count` modules and `count` tokens, writes at most `count` codes, and keeps nothing.
+        // SAFETY: the call reads `count` modules and `count` tokens, writes at most `count` codes, and keeps nothing
+        // (fact: inputs, outputs).
         let code = unsafe { info.RequestRevert(count, modules.as_ptr(), tokens.as_ptr(), status.as_mut_ptr()) };
         Error::check(code, CALL)?;
         Ok(status.into_iter().map(|code| Error::check(code, CALL)).collect())

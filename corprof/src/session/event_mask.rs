@@ -14,7 +14,7 @@ impl Info {
     pub(crate) fn current_event_mask(&self) -> Result<EventMask> {
         const CALL: &str = "GetEventMask2";
         let (mut low, mut high) = (0, 0);
-        // SAFETY: the call writes the two words and keeps nothing.
+        // SAFETY: the call writes the two words and keeps nothing (fact: outputs).
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.GetEventMask2(&mut low, &mut high) };
         Error::check(code, CALL)?;
         Ok(EventMask::from_words(low, high))

@@ -13,7 +13,7 @@ pub(crate) struct LateHandles(Mutex<Vec<Raw>>);
 /// A handle that its owner has dropped.
 struct Raw(sys::ObjectHandleID);
 
-// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread.
+// SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread (fact: handles).
 unsafe impl Send for Raw {}
 
 impl LateHandles {

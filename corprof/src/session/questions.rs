@@ -86,7 +86,7 @@ impl Runtime {
         let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
         // SAFETY: the function is in memory: it can never be unloaded, or the caller has pinned it, or it has a frame, or the
         // caller is the unloading thread, in a callback before anything is freed. The frame is null or a live frame of this
-        // function. The call writes at most as many type arguments as there is room for.
+        // function. The call writes at most as many type arguments as there is room for (fact: pinned, outputs, walks).
         let code = unsafe {
             info.GetFunctionInfo2(
                 function.as_raw(),
@@ -128,7 +128,7 @@ impl Runtime {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
         let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
         // SAFETY: the class is in memory: nothing is collectible, or the caller has pinned it, or a callback about it is under
-        // way. The call writes the locals, and at most as many type arguments as there is room for.
+        // way. The call writes the locals, and at most as many type arguments as there is room for (fact: pinned, outputs).
         let code = unsafe {
             info.GetClassIDInfo2(
                 class.as_raw(),
@@ -156,7 +156,8 @@ impl Runtime {
     pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
         let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
-        // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing.
+        // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing
+        // (fact: pinned, outputs).
         let code = unsafe {
             self.first_version(CALL)?.IsArrayClass(class.as_raw(), &mut element_type, &mut element, &mut rank)
         };
@@ -170,7 +171,8 @@ impl Runtime {
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
         let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
-        // SAFETY: the call writes the four locals, and no text as there is room for none.
+        // SAFETY: the caller promises that the module is loaded; the call writes the four locals, and no text as there is room
+        // for none (fact: pinned, outputs).
         let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
         Error::check(code, CALL)?;
         Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
@@ -181,7 +183,7 @@ impl Runtime {
     pub(crate) fn ask_loaded_function(&self, module: ModuleId, method: MethodDef) -> Result<Option<FunctionId>> {
         const CALL: &str = "GetFunctionFromToken";
         let mut function = 0;
-        // SAFETY: the module is loaded; the call loads nothing, writes one id and keeps nothing.
+        // SAFETY: the module is loaded; the call loads nothing, writes one id and keeps nothing (fact: pinned, outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetFunctionFromToken(module.as_raw(), method.token().as_raw(), &mut function)
         };
@@ -217,8 +219,8 @@ impl Runtime {
         const CALL: &str = "GetFunctionFromIP";
         let mut function = 0;
         // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it finds is
-        // in memory, as code is removed in suspensions only, and the search keeps these off
-        // (`threads_of_the_profiler_search_for_code_while_it_is_removed`). It writes one id.
+        // in memory, as code is removed in suspensions only, and the search keeps these off (fact: searches). It writes one id
+        // (fact: outputs).
         let code =
             unsafe { self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
         if code == E_FAIL {
@@ -235,7 +237,7 @@ impl Runtime {
         let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
         let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
         // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
-        // there is room for.
+        // there is room for (fact: pinned, outputs).
         let code =
             unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
         let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
@@ -269,7 +271,7 @@ impl Runtime {
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut function = 0;
         // SAFETY: as for `search_function_at`. The runtime reads from the function only if there is room for the body's id: then
-        // the caller keeps the function alive.
+        // the caller keeps the function alive (fact: searches).
         let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);
@@ -292,7 +294,7 @@ impl Runtime {
             // SAFETY: the runtime walks its lists of code and reads from each function whether it has metadata and code. Code
             // is taken off the lists before the memory of its function is freed: before .NET 10 the lists' lock ensures that;
             // since then the caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps
-            // nothing.
+            // nothing (fact: outputs, searches).
             |functions| unsafe { info.EnumJITedFunctions(functions) },
             |function: sys::COR_PRF_FUNCTION| Some(function.functionId),
         )

@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
 // SAFETY: the profiling API is free-threaded: the runtime accepts calls on any thread (contexts say which calls), and AddRef
 // and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as long as the process,
 // with two exceptions: a failed `Initialize`, which the adapter therefore does not report while a clone of `Info` exists, and a
-// detach, before which calls are closed (`calls.rs`).
+// detach, before which calls are closed (`calls.rs`) (fact: info-object).
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
@@ -124,7 +124,8 @@ macro_rules! info_versions {
         /// The newest version that the runtime has, and its number.
         fn negotiate(runtime: &IUnknown) -> Option<(sys::ICorProfilerInfo, u8)> {
             $(if let Ok(info) = runtime.cast::<sys::[<ICorProfilerInfo $version>]>() {
-                // SAFETY: every version's vtable begins with the first version's, so the pointer serves as either.
+                // SAFETY: every version's vtable begins with the first version's, so the pointer serves as either
+                // (fact: info-object).
                 return Some((unsafe { sys::ICorProfilerInfo::from_raw(info.into_raw()) }, $version));
             })*
             runtime.cast().ok().map(|info| (info, 1))
@@ -253,7 +254,7 @@ impl Runtime {
     fn thread_kind(&self) -> ThreadKind {
         let Ok(info) = self.first_version("GetCurrentThreadID") else { return ThreadKind::Unknown };
         let mut thread = 0;
-        // SAFETY: the call writes one number.
+        // SAFETY: the call writes one number (fact: outputs).
         let is_known = unsafe { info.GetCurrentThreadID(&mut thread) }.is_ok();
         if is_known { ThreadKind::Known } else { ThreadKind::Unknown }
     }
@@ -299,7 +300,7 @@ impl Runtime {
     pub(crate) unsafe fn request_detach(&self, milliseconds: u32) -> Result<()> {
         let (mask, info) =
             (self.interface::<sys::ICorProfilerInfo5>(DETACH)?, self.interface::<sys::ICorProfilerInfo3>(DETACH)?);
-        // SAFETY: the caller promises that the runtime's object is alive; the calls take numbers.
+        // SAFETY: the caller promises that the runtime's object is alive; the calls take numbers (fact: info-object).
         unsafe {
             let _ = mask.SetEventMask2(0, 0); // if this is refused, the detach itself ends them
             Error::check(info.RequestProfilerDetach(milliseconds), DETACH)
@@ -313,7 +314,7 @@ impl Runtime {
             return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
         // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and QueryInterface has returned a version at least as
-        // new, whose vtable begins with that of `V`.
+        // new, whose vtable begins with that of `V` (fact: info-object).
         Ok(unsafe { &*std::ptr::from_ref(&*self.raw).cast::<V>() })
     }
 }
@@ -321,7 +322,8 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         if self.calls.are_open() {
-            // SAFETY: this runs once, and the runtime's object is alive: calls are closed before a detach is requested.
+            // SAFETY: this runs once, and the runtime's object is alive: calls are closed before a detach is requested
+            // (fact: info-object).
             unsafe { ManuallyDrop::drop(&mut self.raw) };
         }
     }

@@ -24,7 +24,7 @@ impl RuntimeInfo {
         let mut instance = 0;
         let mut family = sys::COR_PRF_RUNTIME_TYPE::default();
         let (mut major, mut minor, mut build, mut fix) = (0, 0, 0, 0);
-        // SAFETY: the call writes the six locals; there is no room for the version as text.
+        // SAFETY: the call writes the six locals; there is no room for the version as text (fact: outputs).
         let code = unsafe {
             info.GetRuntimeInformation(
                 &mut instance,

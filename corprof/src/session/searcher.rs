@@ -126,7 +126,7 @@ fn live(slot: &ThreadSlot, info: &Info) {
     slot.take();
     IS_WANTED.set(true);
     if let Ok(sessions) = info.as_version::<sys::ICorProfilerInfo12>("EventPipeStopSession") {
-        // SAFETY: the call takes a number, and checks that a session has it; none has 0.
+        // SAFETY: the call takes a number, and checks that a session has it; none has 0 (fact: event-pipe).
         let _ = unsafe { sessions.EventPipeStopSession(0) };
     }
     let has_served = !IS_WANTED.replace(false);

@@ -146,7 +146,8 @@ impl<'h> ByRef<'h> {
         if self.address == 0 {
             return Value::Unreadable(Unreadable::NoMemory);
         }
-        // SAFETY: the caller's promise; the value lives as long as the by-ref, which the hooked function still has.
+        // SAFETY: the caller's promise; the value lives as long as the by-ref, which the hooked function still has
+        // (fact: hook-values).
         unsafe { Place::new(self.address, self.layout) }.value(self.node)
     }
 }
@@ -295,7 +296,7 @@ impl<'h> Place<'h> {
     /// The object whose reference is here.
     fn read_object(self) -> Option<Option<ObjectId<'h>>> {
         // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move during
-        // `'h`.
+        // `'h` (fact: hook-values).
         self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
@@ -305,7 +306,7 @@ impl<'h> Place<'h> {
             [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
         // SAFETY: the signature says that this is a string, and the place that the reference to it is live. The runtime has
         // returned where its length and its text are, and text does not change once there is a reference to pass on. A
-        // collection could move it, but none runs during `'h`.
+        // collection could move it, but none runs during `'h` (fact: hook-values).
         let text = unsafe {
             let length = std::ptr::with_exposed_provenance::<u32>(length).read();
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(text), length as usize)

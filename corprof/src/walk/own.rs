@@ -76,7 +76,7 @@ impl InCallback<'_> {
         let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_raw);
         // SAFETY: 0 is the calling thread, which is alive. The seed, if there is one, has the registers of a function that
         // waits for the hook which makes this call, and is longer than the part that the runtime reads. The trampoline belongs
-        // to this walk, and is called during this call only.
+        // to this walk, and is called during this call only (fact: walks).
         let code = unsafe {
             let trampoline = trampoline_of(&walk);
             info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), context, size)
@@ -134,13 +134,13 @@ fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Tra
         walk: *mut c_void,
     ) -> HRESULT {
         // SAFETY: the runtime passes back the walk that it received, which has no other user during the call. The context, if
-        // there is one, has that many bytes, and they do not change until this returns.
+        // there is one, has that many bytes, and they do not change until this returns (fact: walks).
         let (walk, context) =
             unsafe { (&mut *walk.cast::<Walk<'_, F>>(), wire::slice(context_size, context.cast_const())) };
         walk.frames += 1;
         let registers = (!context.is_empty()).then(|| Registers::new(context));
         // SAFETY: the frame info belongs to this frame, and is valid until the trampoline returns; `visit` cannot keep the
-        // frame.
+        // frame (fact: walks).
         let frame = unsafe { Frame::new(walk.runtime.function(function), ip, info, registers) };
         match walk.visitor.call(|visit| visit(frame)) {
             ControlFlow::Continue(()) => S_OK,

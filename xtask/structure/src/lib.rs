@@ -5,6 +5,7 @@
 //! for tests, imports for documentation and exported macros do not count.
 
 mod paths;
+pub mod safety;
 mod tree;
 
 use std::collections::BTreeSet;

@@ -113,7 +113,7 @@ impl ExceptionPins {
     /// Pins for a runtime that needs them, unless they are switched off.
     pub(super) fn for_runtime(info: &Info) -> Option<Self> {
         static LAST_KEY: AtomicU64 = AtomicU64::new(0);
-        // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap.
+        // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap (fact: contexts).
         let cx = unsafe { InCallback::new(info, Heap::Moves) };
         let runtime = cx.runtime_info().ok()?;
         let is_wanted = has_fault(runtime) && !is_switched_off(std::env::var_os(SWITCH).as_deref());
@@ -151,10 +151,10 @@ impl ExceptionPins {
         own.change(|stack| {
             stack.leave(stack_pointer);
             // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no collection
-            // moves objects until a call leaves that mode; the calls made here do not.
+            // moves objects until a call leaves that mode; the calls made here do not (fact: still).
             let cx = unsafe { InCallback::new(info, Heap::Still) };
             let pin = |object: ObjectId<'_>| cx.create_handle(object, HandleKind::Pinned).ok();
-            // SAFETY: the object of `ExceptionThrown`, in that callback; as above.
+            // SAFETY: the object of `ExceptionThrown`, in that callback; as above (fact: still).
             let handles = match unsafe { ObjectId::from_raw(exception) } {
                 Some(object) => [pin(object), self.wrapper.object_in(&cx, object).and_then(pin)],
                 None => [None, None],

@@ -24,7 +24,7 @@ impl Wrapper {
     /// The object that `exception` wraps, if it is such an exception. `cx` belongs to the callback that received `exception`.
     pub(super) fn object_in<'gc>(&self, cx: &InCallback<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
         let mut class = 0;
-        // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing.
+        // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing (fact: still, outputs).
         let code =
             unsafe { cx.first_version("GetClassFromObject").ok()?.GetClassFromObject(exception.as_raw(), &mut class) };
         if code.is_err() {
@@ -38,7 +38,8 @@ impl Wrapper {
             return None;
         }
         // SAFETY: the object is of the class with this layout, so it has a reference there; it does not move while its id
-        // lives. The runtime sets the field before it throws. The field's object does not move either.
+        // lives. The runtime sets the field before it throws. The field's object does not move either
+        // (test: live filters::an_exception_that_meets_a_filter_is_the_one_that_was_thrown).
         unsafe { ObjectId::from_raw(std::ptr::with_exposed_provenance::<usize>(exception.as_raw() + offset).read()) }
     }
 

@@ -133,9 +133,9 @@ impl<P: Probe> Site<P> {
         // SAFETY: the caller's promise.
         let site = unsafe { Self::of(site) };
         site.run("exception", |probe, cx| {
-            // SAFETY: the local variable has a reference, or null.
+            // SAFETY: the local variable has a reference, or null (fact: inserted-calls).
             let address = unsafe { std::ptr::with_exposed_provenance::<usize>(place).read() };
-            // SAFETY: the object does not move during the probe: the thread stays in cooperative mode.
+            // SAFETY: the object does not move during the probe: the thread stays in cooperative mode (fact: inserted-calls).
             probe.exception(cx, unsafe { ObjectId::from_raw(address) });
         });
     }
@@ -178,7 +178,7 @@ impl<P: Probe> Entered for Site<P> {
             let ranges = if is_asked { Ok(&ranges[..]) } else { Err(not_asked("enter")) };
             // SAFETY: the plan is of this method. Compiled code passes, in the order of the plan, addresses of local variables
             // that have the types of the arguments, or 0. No collection runs: the call makes no transition, and the thread
-            // stays in cooperative mode.
+            // stays in cooperative mode (fact: inserted-calls).
             let args = unsafe { Arguments::new_in_probe(plan, ranges, site.values.layout) };
             probe.enter(cx, &args);
         });

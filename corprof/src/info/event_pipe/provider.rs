@@ -89,7 +89,7 @@ unsafe extern "system" fn changed<L: EventPipeProviderListener>(
     filter: *mut sys::COR_PRF_FILTER_DATA,
     _data: *mut c_void,
 ) {
-    // SAFETY: the filter is null or describes bytes that live until this call returns.
+    // SAFETY: the filter is null or describes bytes that live until this call returns (fact: event-pipe).
     let filter = unsafe {
         filter
             .as_ref()
@@ -127,7 +127,7 @@ impl Info {
         let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
         let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: events live as long as their provider, which belongs to this profiler and is never deleted; the data are read
-        // during the call, and the GUIDs may be null.
+        // during the call, and the GUIDs may be null (fact: event-pipe, inputs).
         let code = unsafe {
             let count = u32::from(size != 0);
             info.EventPipeWriteEvent(event.as_raw(), count, &data, pointer(activity), pointer(related_activity))
@@ -149,7 +149,7 @@ impl InTriggers<'_> {
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
         let mut provider = 0;
-        // SAFETY: the name ends with a NUL; the call writes one id.
+        // SAFETY: the name ends with a NUL; the call writes one id (fact: inputs, outputs).
         let code = unsafe { info.EventPipeCreateProvider(name.as_ptr(), &mut provider) };
         Error::check(code, CALL)?;
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
@@ -171,7 +171,8 @@ impl InTriggers<'_> {
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
         let mut provider = 0;
-        // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id.
+        // SAFETY: the name ends with a NUL; the callback is a function of this library; the call writes one id
+        // (fact: inputs, outputs).
         let code = unsafe { info.EventPipeCreateProvider2(name.as_ptr(), Some(changed::<L>), &mut provider) };
         Error::check(code, CALL)?;
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
@@ -204,7 +205,7 @@ impl InTriggers<'_> {
             .collect();
         let mut defined = 0;
         // SAFETY: the provider belongs to this profiler, as no other provider's identifier lives so long, and is never deleted;
-        // all texts end with a NUL and outlive the call, which writes one id.
+        // all texts end with a NUL and outlive the call, which writes one id (fact: inputs, outputs, event-pipe).
         let code = unsafe {
             info.EventPipeDefineEvent(
                 provider.as_raw(),

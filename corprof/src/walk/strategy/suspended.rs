@@ -131,7 +131,7 @@ impl<'i> Suspender<'i> {
     fn try_suspend(&mut self) -> Result<Mark, HRESULT> {
         let mark = Mark::set();
         // SAFETY: the calling thread never ran managed code and holds no lock of this library. The caller that gets the mark
-        // makes a `Suspension` of it, which resumes.
+        // makes a `Suspension` of it, which resumes (fact: suspension).
         let code = unsafe { self.info.SuspendRuntime() };
         if code.is_ok() { Ok(mark) } else { Err(code) }
     }
@@ -142,7 +142,7 @@ impl Suspension<'_> {
     fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
         let writer: *mut StackWriter<'_> = writer;
         // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the writer has no other user during the
-        // call.
+        // call (fact: pinned, suspension).
         unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
@@ -159,7 +159,7 @@ impl Suspension<'_> {
     fn has(&mut self, thread: &Pinned<'_, ThreadId>, function: FunctionId) -> OnStacks {
         let mut search = Search { wanted: function.as_raw(), frames: 0, is_found: false };
         // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the search has no other user during the
-        // call.
+        // call (fact: pinned, suspension).
         let code = unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
@@ -189,7 +189,7 @@ impl Suspension<'_> {
         if std::mem::replace(&mut self.is_over, true) {
             return None;
         }
-        // SAFETY: this thread has suspended the runtime, and does not resume it twice.
+        // SAFETY: this thread has suspended the runtime, and does not resume it twice (fact: suspension).
         let code = unsafe { self.info.ResumeRuntime() };
         code.is_err().then_some(code)
     }

@@ -170,6 +170,8 @@ impl<'i> Seeder<'i> {
         if self.probe.is_none() {
             let (info, mode) = (self.runtime.info.clone(), self.runtime.mode);
             let also = move || {
+                // As in `walk`.
+                let Ok(_search) = info.runtime().searches().begin(CALL) else { return };
                 if let Ok(raw) = info.as_version(CALL) {
                     Runtime { info: &info, raw: &raw, mode }.function_at(check as *const () as usize);
                 }
@@ -184,7 +186,8 @@ impl Runtime<'_> {
     /// The function at an instruction pointer, if that is in managed code, and whether the runtime could tell.
     fn function_at(&self, ip: usize) -> (Option<FunctionId>, bool) {
         let mut function = 0;
-        // SAFETY: the runtime looks the address up and accepts any; it writes one number.
+        // SAFETY: the runtime looks the address up, accepts any, and writes one number. The caller has begun a search, so no
+        // code is removed meanwhile (fact: searches, outputs).
         let code = unsafe { self.raw.GetFunctionFromIP(ip as *const u8, &mut function) };
         let is_known = code != sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
         (FunctionId::from_raw(function).filter(|_| code.is_ok()), is_known)
@@ -194,7 +197,7 @@ impl Runtime<'_> {
     /// it is asked for the stack of a thread without one.
     fn is_carried_by(&self, held: &Pinned<'_, ThreadId>, thread: &Thread) -> bool {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the thread is pinned; the call writes one handle, which the runtime still owns.
+        // SAFETY: the thread is pinned; the call writes one handle, which the runtime still owns (fact: pinned, outputs).
         let code = unsafe { self.raw.GetHandleFromThread(held.as_raw(), &mut handle) };
         code.is_ok() && thread.is_that_of(handle)
     }
@@ -269,7 +272,8 @@ impl Runtime<'_> {
         let code = watched.in_runtime(|| {
             let data: *mut SeededWriter<'_, '_> = &mut seeded_writer;
             // SAFETY: the thread is pinned and stopped; the instruction pointer in its seed is in managed code, and the stack
-            // pointer within its stack; the seeded_writer has no other user during the call.
+            // pointer within its stack; the seeded_writer has no other user during the call
+            // (test: live seeded::native_frames_between_managed_ones_are_shown_one_by_one).
             unsafe {
                 let on_frame = Some(SeededWriter::on_frame as _);
                 self.raw.DoStackSnapshot(held.as_raw(), on_frame, flags, data.cast(), context.cast_mut(), size)
