@@ -140,7 +140,10 @@ fn a_dump_is_whole_or_an_error() -> Result<()> {
         let path = file.to_str().context("a path is text")?;
         let (code, _, stderr) = corprof_heap(&[&pid, "-o", path, "--buffer-mb", "1"])?;
         println!("{runtime}: {code:?}: {stderr}");
-        ensure!(code == Some(0) || runtime.major < 11, "{runtime} can wait while the buffer is full: {stderr}");
+        ensure!(
+            code == Some(0) || !runtime.has(Difference::WaitsWhileBufferIsFull),
+            "{runtime} can wait while the buffer is full: {stderr}"
+        );
         if code == Some(0) {
             ensure!(class(&report(&file)?, "Node")?.0 == NODES, "{runtime}: a cut dump looks whole");
         } else {
