@@ -21,6 +21,8 @@ use crate::runtime::Runtime;
 pub(super) enum Tier {
     /// That a profiler loads, receives callbacks, hooks and walks: tests/live/smoke.rs.
     Smoke,
+    /// The quick ones in modules `differs`, which depend on what differs between runtimes.
+    Differs,
     /// What takes less than five seconds each: all but the modules `long`.
     Quick,
     /// All, in their short form: for tests that the user has named.
@@ -34,6 +36,9 @@ impl Tier {
     pub(super) fn condition(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Smoke => ("test(/^smoke::/)", &["smoke::"]),
+            Self::Differs => {
+                ("test(/(^|::)differs::/) and not test(/(^|::)long::/)", &["differs::", "--skip", "long::"])
+            }
             Self::Quick => ("not test(/(^|::)long::/)", &["--skip", "long::"]),
             Self::Named | Self::All => ("all()", &[]),
         }
@@ -65,9 +70,12 @@ impl Prepared {
         announce(format_args!("Compiling the managed programs into {}", apps.display()));
         let count = managed::compile_all(&compiler, &apps)?;
         note(format_args!("{count} programs by {compiler}"));
-        match managed::compile_modern(&apps, &Cache::open()?)? {
-            Some(count) => note(format_args!("{count} programs in today's C#")),
-            None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
+        let (count, missing) = managed::compile_modern(&apps, &Cache::open()?)?;
+        note(format_args!("{count} programs in today's C#"));
+        if missing > 0 {
+            note(format_args!(
+                "SKIPPED: {missing} programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"
+            ));
         }
 
         announce("Building the profilers");
