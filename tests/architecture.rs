@@ -261,3 +261,25 @@ fn paths_are_told_from_other_code() {
         assert!(!is_path(other), "{other}");
     }
 }
+
+/// A test that depends on what differs between runtimes is run on more than one at each change, because it says so by its place.
+#[test]
+fn tests_of_what_differs_stand_in_differs() -> Result<()> {
+    let mut declared = Vec::new();
+    for declaring in ["tests/live/main.rs", "tests/live/cli/mod.rs"] {
+        let text = read(declaring)?;
+        let (_, differs) = text.split_once("\nmod differs {").with_context(|| declaring.to_owned())?;
+        let modules = differs.lines().filter_map(|line| line.trim().split_once("mod ")?.1.strip_suffix(';'));
+        declared.extend(modules.map(|module| root().join(declaring).with_file_name(module).with_extension("rs")));
+    }
+    assert!(declared.len() > 10, "few modules differ: {declared:?}");
+    let mut live = Vec::new();
+    files(&root().join("tests/live"), &mut live)?;
+    for file in live {
+        let text = read(&file)?;
+        let outside = text.split("\nmod differs {").next().unwrap_or_default();
+        let is_declared = declared.contains(&file) || !outside.contains("Difference::");
+        assert!(is_declared, "{} asks for a difference: move the test into a module `differs`", shown(&file));
+    }
+    Ok(())
+}

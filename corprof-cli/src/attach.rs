@@ -159,6 +159,9 @@ fn check(process: &Process, library: &Path) -> Vec<Finding> {
         return vec![finding];
     }
     let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    if let Some(finding) = checks::compiled_ahead(program.as_ref()) {
+        return vec![finding];
+    }
     let variables = inspect::started_with(pid);
     let library_path = variables.as_deref().and_then(|variables| inspect::value_in(variables, "LD_LIBRARY_PATH"));
     let place = Place { program: program.as_ref(), library_path: library_path.map(str::as_ref) };

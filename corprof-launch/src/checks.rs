@@ -49,6 +49,15 @@ pub fn too_old(version: &str) -> Option<Finding> {
     is_old.then(|| Finding::new("runtime-too-old", what(), format!("run the application on .NET {OLDEST} or later")))
 }
 
+/// The finding about a program that has no CLR, and so no profilers, because it was compiled ahead of time.
+pub fn compiled_ahead(program: Option<&Image>) -> Option<Finding> {
+    program.filter(|program| program.is_native_aot).map(|_| {
+        let what = "the application is compiled ahead of time (NativeAOT): it has no CLR, and profilers of the CLR are not loaded";
+        let cure = "publish it without PublishAot to profile it; a profiler of native code (perf) sees it as it is";
+        Finding::new("compiled-ahead", what, cure)
+    })
+}
+
 /// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on .NET 8).
 const LONGEST_PATH: usize = 1023;
 

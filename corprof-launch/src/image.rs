@@ -40,6 +40,8 @@ pub struct Image {
     pub is_library: bool,
     /// Whether it exports the function that runtimes call to create the profiler.
     pub has_factory: bool,
+    /// Whether it is managed code that was compiled ahead of time (NativeAOT), which runs without the CLR.
+    pub is_native_aot: bool,
     /// The loader that an ELF executable names.
     pub interpreter: Option<PathBuf>,
     /// The C library, if it can be determined; for ELF files only.
@@ -52,6 +54,11 @@ pub struct Image {
 
 /// The function that runtimes call to create the profiler.
 pub const FACTORY: &str = "DllGetClassObject";
+
+/// What every file of NativeAOT exports, for debuggers; seen in files of .NET 8 and later for Linux.
+const NATIVE_AOT_EXPORT: &[u8] = b"DotNetRuntimeDebugHeader";
+/// The section of its compiled methods, in files for Linux. It is left if the exports were stripped.
+const NATIVE_AOT_SECTION: &[u8] = b"__managedcode";
 
 impl Image {
     /// Reads the file.
@@ -75,7 +82,10 @@ impl Image {
             _ => Facts { needed: imported_libraries(&file), ..Facts::default() },
         };
         let is_factory = |name: &[u8]| name.strip_prefix(b"_").unwrap_or(name) == FACTORY.as_bytes();
-        let has_factory = file.exports().is_ok_and(|exports| exports.iter().any(|export| is_factory(export.name())));
+        let exports = file.exports().unwrap_or_default();
+        let has_factory = exports.iter().any(|export| is_factory(export.name()));
+        let is_native_aot = exports.iter().any(|export| export.name() == NATIVE_AOT_EXPORT)
+            || file.section_by_name_bytes(NATIVE_AOT_SECTION).is_some();
         let names = facts.needed.iter().chain(&facts.interpreter).map(String::as_str);
         let libc = names.filter_map(libc_of).next();
         Ok(Self {
@@ -83,6 +93,7 @@ impl Image {
             architecture: file.architecture(),
             is_library: file.kind() == ObjectKind::Dynamic || is_pe_library(&file),
             has_factory,
+            is_native_aot,
             interpreter: facts.interpreter.map(PathBuf::from),
             libc,
             needed: facts.needed,
@@ -225,6 +236,26 @@ mod tests {
         assert_eq!(libc_of("/lib64/ld-linux-x86-64.so.2"), Some(Libc::Glibc));
         assert_eq!(libc_of("libc.so.6"), Some(Libc::Glibc));
         assert_eq!(libc_of("libm.so.6"), None);
+    }
+
+    /// Real files have both marks; each is enough.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn managed_code_compiled_ahead_of_time_is_told_by_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let marks = [
+            ("int DotNetRuntimeDebugHeader[4] = { 0x44434E54 };", true),
+            ("__attribute__((section(\"__managedcode\"))) int Program_Main(void) { return 0; }", true),
+            ("static const char *name = \"DotNetRuntimeDebugHeader\";", false),
+        ];
+        for (number, (mark, is_native_aot)) in marks.into_iter().enumerate() {
+            let (source, program) = (dir.path().join(format!("{number}.c")), dir.path().join(number.to_string()));
+            fs::write(&source, format!("{mark}\nint main(void) {{ return 0; }}\n")).unwrap();
+            let mut cc = std::process::Command::new("cc");
+            cc.args(["-Wl,--export-dynamic", "-o"]).arg(&program).arg(&source);
+            assert!(cc.status().expect("the tests need a C compiler").success());
+            assert_eq!(Image::of_program(&program).unwrap().is_native_aot, is_native_aot, "{mark}");
+        }
     }
 
     #[cfg(target_os = "linux")]

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::application::{Application, Wait};
 use crate::checks::{self, Finding, Place};
+use crate::crash;
 use crate::environment::{self, Chosen};
 use crate::exit::{self, Failure};
 use crate::image::{self, Image};
@@ -104,6 +105,10 @@ impl Launch<'_> {
         let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
         let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
         let Watched { status, pid, seen, is_interrupted } = watched;
+        let text_of = |name: &str| value_of(&self.changes, name).map(|value| value.to_string_lossy().into_owned());
+        if let Some(hint) = crash::hint(status, text_of).filter(|_| !self.is_quiet) {
+            eprintln!("corprof: {hint}");
+        }
         let clsid = self.profilers.first().map(|main| main.clsid.as_str()).unwrap_or_default();
         let told = testimonies.iter().filter(|testimony| testimony.verdict(clsid) == Verdict::Loaded);
         let mapped = seen.mapped.iter().filter(|(_, number)| *number == 0).map(|(pid, _)| *pid);
@@ -161,6 +166,9 @@ fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding
     let image = Image::of_program(program).ok();
     let library_path = value_of(changes, "LD_LIBRARY_PATH");
     let place = Place { program: image.as_ref(), library_path: library_path.as_deref() };
+    if let Some(finding) = checks::compiled_ahead(image.as_ref()) {
+        return vec![finding];
+    }
     let mut findings: Vec<Finding> =
         profilers.iter().flat_map(|profiler| checks::library(&profiler.library, place)).collect();
     let names = ["DOTNET", "COMPlus"].iter().flat_map(|prefix| {

@@ -3,7 +3,7 @@
 //! [`profiler`] and [`image`] read libraries from their files, [`checks`] finds the reasons for which a runtime would silently not
 //! load one, and [`environment`] has the variables that make runtimes load profilers. [`launch`] puts these together: it starts
 //! an application ([`application`], which passes signals on), reads the runtimes' messages about profilers ([`witness`]), and
-//! reports which processes have loaded them. [`bundled`] is the table of the profilers that `corprof` has built in; their code is
+//! reports which processes have loaded them; [`crash`] says how the next crash tells where it was. [`bundled`] is the table of the profilers that `corprof` has built in; their code is
 //! in that command. [`running`] waits for the end of any child process with a time limit.
 //!
 //! ```no_run
@@ -35,6 +35,7 @@
 pub mod application;
 pub mod bundled;
 pub mod checks;
+pub mod crash;
 pub mod environment;
 pub mod exit;
 pub mod image;

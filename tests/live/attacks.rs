@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime, repetitions};
+use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
 
 /// A hundred thousand questions take long on a busy machine.
 const LONGEST: Duration = Duration::from_secs(240);
@@ -72,45 +72,6 @@ fn threads_ask_and_free_handles_while_their_locals_are_taken_down() -> Result<()
         eprintln!("{runtime}: {told}");
         ensure!(count(told, "ended")? >= 190, "{outcome}");
         ensure!(told.ends_with("handles=true"), "{outcome}");
-    }
-    Ok(())
-}
-
-/// Hooks in destructors of pthread keys come after the states of their threads have ended.
-#[test]
-fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
-    let profilers = [
-        ("tracer", None),
-        ("timer", None),
-        ("shadow", None),
-        ("values", Some("WritesValues")),
-        ("hooks", Some("CountsCalls")),
-    ];
-    for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
-        // .NET 10 crashes, without a profiler as well, when it collects after more such threads have gone: on arm64 after eight.
-        let threads = if runtime.is_emulated() {
-            4
-        } else if runtime.major < 10 {
-            50
-        } else {
-            8
-        };
-        for (library, name) in profilers {
-            let run = Run::new(&runtime, "Farewell").args([threads.to_string()]).env("TRACER_FILTER", "Farewell*");
-            let run = match name {
-                Some(name) => run.profiler_named(library, name),
-                None => run.profiler(library),
-            };
-            let outcome = run.run()?;
-            outcome.exited_with(0)?;
-            let (farewells, caught) = (4 * threads, 4 * threads);
-            let expected = format!("bodies={threads} farewells={farewells} caught={caught}\n");
-            ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{library}: {outcome}");
-            if library == "tracer" {
-                let calls = |of: &str| outcome.stderr.lines().filter(|line| line.contains(of)).count();
-                ensure!(calls("Farewell.Work(") == threads && calls("Farewell.Leave(") == 0, "{outcome}");
-            }
-        }
     }
     Ok(())
 }
@@ -261,6 +222,55 @@ fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
         ensure!(accepted.len() >= repetitions(GOOD / 2, GOOD), "{} are accepted: {accepted:?}", accepted.len());
     }
     Ok(())
+}
+
+/// See `main.rs`.
+mod differs {
+    use super::*;
+
+    /// Hooks in destructors of pthread keys come after the states of their threads have ended.
+    #[test]
+    fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
+        let profilers = [
+            ("tracer", None),
+            ("timer", None),
+            ("shadow", None),
+            ("values", Some("WritesValues")),
+            ("hooks", Some("CountsCalls")),
+        ];
+        for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
+            // On arm64 the runtime ends after eight.
+            let threads = match (runtime.is_emulated(), runtime.has(Difference::FewThreadsMayGo)) {
+                (true, _) => 4,
+                (false, true) => 8,
+                (false, false) => 50,
+            };
+            let bare = Run::new(&runtime, "Farewell").args([threads.to_string()]).run()?;
+            if bare.stderr.contains("Attempt to reattach detached thread") {
+                println!(
+                    "SKIPPED on {runtime}: it ends itself where such a thread comes back, without a profiler as well"
+                );
+                continue;
+            }
+            for (library, name) in profilers {
+                let run = Run::new(&runtime, "Farewell").args([threads.to_string()]).env("TRACER_FILTER", "Farewell*");
+                let run = match name {
+                    Some(name) => run.profiler_named(library, name),
+                    None => run.profiler(library),
+                };
+                let outcome = run.run()?;
+                outcome.exited_with(0)?;
+                let (farewells, caught) = (4 * threads, 4 * threads);
+                let expected = format!("bodies={threads} farewells={farewells} caught={caught}\n");
+                ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{library}: {outcome}");
+                if library == "tracer" {
+                    let calls = |of: &str| outcome.stderr.lines().filter(|line| line.contains(of)).count();
+                    ensure!(calls("Farewell.Work(") == threads && calls("Farewell.Leave(") == 0, "{outcome}");
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 mod long {

@@ -7,7 +7,7 @@ use corprof_diagnostics::{Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::Reader;
 use corprof_nettrace::events::views::*;
 use corprof_nettrace::events::{Event, KeywordSet, Keywords, Level, Provider as Writer, Value, View};
-use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Difference, Run, Runtime, ensure_or_longer, patiently};
 
 use crate::diagnostics::{PATIENCE, Program, command, runtimes};
 
@@ -153,10 +153,13 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     ensure!(wrong.is_empty(), "{runtime}: not as the tables say: {wrong:#?}");
     let missing: Vec<&&str> = EXPECTED.iter().filter(|name| !names.contains_key(**name)).collect();
     ensure_or_longer!(missing.is_empty(), "no {missing:?} among {names:?}");
-    // .NET 10 reports allocations by samples or by ticks, not by both.
-    let allocations = if runtime.major >= 10 { "AllocationSampled" } else { "GCAllocationTick" };
+    let allocations =
+        if runtime.has(Difference::SampledAllocations) { "AllocationSampled" } else { "GCAllocationTick" };
     ensure_or_longer!(names.contains_key(allocations), "no {allocations} among {names:?}");
-    ensure_or_longer!(names.contains_key("WaitHandleWaitStart") || runtime.major < 9, "no waits among {names:?}");
+    ensure_or_longer!(
+        names.contains_key("WaitHandleWaitStart") || !runtime.has(Difference::EventsOfWaits),
+        "no waits among {names:?}"
+    );
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use corprof_diagnostics::{
     Error, EventFilter, FullBuffer, HResult, Level, PortServer, Process, Provider, Rundown, SessionConfig, Start, Uuid,
 };
 use corprof_nettrace::Reader;
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Difference, Run, Runtime};
 
 /// Long enough for any answer on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -333,14 +333,18 @@ fn what_only_newer_runtimes_can_do_is_refused_by_name() -> Result<()> {
         let not_starts = provider().with_filter(EventFilter::Except(vec![GC_START]));
         let without_stacks = SessionConfig::new([provider()]).without_stacks();
         let configs = [
-            (9, without_stacks.clone(), [true, true]),
-            (9, SessionConfig::new([provider()]).with_rundown(Rundown::Keywords(0x8)), [true, true]),
-            (10, SessionConfig::new([only_starts]), [true, false]),
-            (10, SessionConfig::new([not_starts]), [false, true]),
+            (Difference::SessionsWithoutStacks, without_stacks.clone(), [true, true]),
+            (
+                Difference::SessionsWithoutStacks,
+                SessionConfig::new([provider()]).with_rundown(Rundown::Keywords(0x8)),
+                [true, true],
+            ),
+            (Difference::FiltersOfEvents, SessionConfig::new([only_starts]), [true, false]),
+            (Difference::FiltersOfEvents, SessionConfig::new([not_starts]), [false, true]),
         ];
         for (needs, config, expected) in configs {
             let session = client.start_session(&config);
-            if runtime.major < needs {
+            if !runtime.has(needs) {
                 ensure!(matches!(session, Err(Error::Unsupported { .. })), "{runtime}: {config:?}: {session:?}");
                 continue;
             }
@@ -382,7 +386,7 @@ fn no_event_is_lost_where_the_threads_that_write_can_wait() -> Result<()> {
         let is_refused = matches!(required, Err(Error::Unsupported { .. }));
         ensure!(is_refused || required.is_ok(), "{runtime}: {required:?}");
         ensure!(session.drops_events() == is_refused, "{runtime}: the one is refused and the other is not");
-        ensure!(is_refused == (runtime.major < 11), "{runtime}: {required:?}");
+        ensure!(is_refused != runtime.has(Difference::WaitsWhileBufferIsFull), "{runtime}: {required:?}");
         session.set_read_timeout(Some(PATIENCE));
         let id = session.id();
         let reading = thread::spawn(move || -> Result<(u64, u64)> {

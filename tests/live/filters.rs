@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fmt};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_tests::{Outcome, Run, Runtime, repetitions};
+use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
 
 const RUNS: &str = "CORPROF_FILTER_RUNS";
 const SWITCH: &str = "CORPROF_PIN_EXCEPTIONS";
@@ -30,7 +30,7 @@ fn wanted_runs() -> Result<Option<usize>> {
 }
 
 fn has_fault(runtime: &Runtime) -> bool {
-    matches!(runtime.major, 9 | 10)
+    runtime.has(Difference::FaultInFilters)
 }
 
 /// A program that throws through filters while it collects.

@@ -1,7 +1,7 @@
 //! Liveness of identifiers while assemblies are loaded and unloaded: calls with live ones are answered, with dead ones refused.
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Difference, Run, Runtime, ensure_or_longer, patiently};
 
 /// The profiler's count under `name`.
 fn count(told: &str, name: &str) -> Result<u64> {
@@ -29,19 +29,20 @@ fn everything_alive_is_answered_about_and_everything_dead_refused_while_assembli
             count(told, "anew")? > 0,
             "a method that was compiled anew is listed in both bodies: {outcome}"
         );
-        if runtime.major < 10 {
+        if !runtime.has(Difference::ClassOfSharedCode) {
             // Over which types shared code was made, the runtime does not say; that of the assembly which stays is alive.
             ensure_or_longer!(count(told, "shared")? > 5 && count(told, "shared_refused")? > 100, "{outcome}");
+        }
+        if runtime.has(Difference::ListOfFrozenObjects) {
+            ensure!(count(told, "refused_frozen")? == 0, "{outcome}");
+            ensure_or_longer!(count(told, "frozen")? > 100, "{outcome}");
+        } else {
             ensure_or_longer!(
                 count(told, "refused_frozen")? > 10,
                 "the heap that is not collected cannot be listed: {outcome}"
             );
-        } else {
-            ensure!(count(told, "refused_frozen")? == 0, "{outcome}");
-            ensure_or_longer!(count(told, "frozen")? > 100, "{outcome}");
         }
-        // .NET 8 reports arrays, too.
-        ensure_or_longer!(runtime.major != 8 || count(told, "arrays")? > 10, "{outcome}");
+        ensure_or_longer!(!runtime.has(Difference::UnloadsOfArrays) || count(told, "arrays")? > 10, "{outcome}");
         Ok(())
     })
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use corprof_gen::contracts::{Contracts, Entry, InfoRow, SyncInfo, Wrapper};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime};
 
 use xtask::torture::is_session_refused;
 
@@ -116,8 +116,10 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
     // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the unload lasts.
     let is_of_unload = answer == NOT_ALLOWED
         && match method {
-            "EnumerateNonGCObjects" => runtime.major < 10,
-            "EnumJITedFunctions" | "EnumJITedFunctions2" => runtime.major >= 10 && is_unloading,
+            "EnumerateNonGCObjects" => !runtime.has(Difference::ListOfFrozenObjects),
+            "EnumJITedFunctions" | "EnumJITedFunctions2" => {
+                runtime.has(Difference::NoListsWhileUnloading) && is_unloading
+            }
             _ => false,
         };
     let is_expected = is_expected || is_of_unload;

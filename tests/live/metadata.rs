@@ -1,7 +1,7 @@
 //! Metadata and names: the facts of a program's source are found, on every runtime alike.
 
 use anyhow::{Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime};
 
 const LIBRARY: &str = "metadata";
 
@@ -135,14 +135,14 @@ fn names_are_spelt_as_in_il_and_as_in_csharp() -> Result<()> {
              System.Collections.Generic.List<Kinds.Pair<int, string>>, int?)",
         ];
         says(&outcome, &lines)?;
-        // Its code is shared; before .NET 10 the runtime does not report the class.
-        let shared = if runtime.major < 10 {
-            ["in IL: Kinds.Outer<T>+Inner<U>.Describe()", "in C#: Kinds.Outer<T>.Inner<U>.Describe()"]
-        } else {
+        // Its code is shared.
+        let shared = if runtime.has(Difference::ClassOfSharedCode) {
             [
                 "in IL: Kinds.Outer<System.__Canon>+Inner<Kinds.Point>.Describe()",
                 "in C#: Kinds.Outer<System.__Canon>.Inner<Kinds.Point>.Describe()",
             ]
+        } else {
+            ["in IL: Kinds.Outer<T>+Inner<U>.Describe()", "in C#: Kinds.Outer<T>.Inner<U>.Describe()"]
         };
         says(&outcome, &shared)?;
     }

@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Difference, Outcome, Run, Runtime, ensure_or_longer, patiently};
 
 /// The lines of a profiler's report, without its name.
 fn lines<'o>(outcome: &'o Outcome, name: &str) -> Vec<&'o str> {
@@ -95,7 +95,10 @@ fn locks_names_the_thread_that_holds_the_lock() -> Result<()> {
 
 #[test]
 fn locks_names_the_owner_of_a_lock_object() -> Result<()> {
-    let runtimes = Runtime::all_for_modern("Locks")?.into_iter().filter(|runtime| runtime.major >= 9).collect();
+    let runtimes = Runtime::all_for_modern("Locks")?
+        .into_iter()
+        .filter(|runtime| runtime.has(Difference::EventsOfWaits))
+        .collect();
     patiently(runtimes, |runtime, times| locks(runtime, times, "lock"))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime};
 
 /// The numbers of the lines that begin with a word, by the text after it.
 fn numbers<'o>(outcome: &'o Outcome, word: &str) -> BTreeMap<&'o str, BTreeMap<&'o str, u64>> {
@@ -52,11 +52,11 @@ fn agrees_with(
         let unwinds = ["catch", "finally"].iter().any(|what| event.starts_with(what));
         ensure!(unwinds || counts.get("unwalkable") == Some(&0), "{event}: {outcome}");
         let count = |name| counts.get(name).copied().unwrap_or_default();
-        // From .NET 9 on it does, but when an exception comes out of native code, it shows frames that are gone at the beginning
+        // Where managed code unwinds it does, but when an exception comes out of native code, it shows frames that are gone at the beginning
         // and the end of the first finally block; in calls from the block the whole stack is compared.
-        let is_managed = runtime.major >= 9;
+        let is_managed = runtime.has(Difference::ManagedUnwinding);
         ensure!(count("stale") == 0 || is_managed && event.starts_with("finally"), "{event}: {outcome}");
-        // The one is the end of the block of the dynamic method, which the runtime reports from .NET 9 on; the others are calls
+        // The one is the end of the block of the dynamic method, which managed code that unwinds reports; the others are calls
         // that the runtime makes between the exception of a static constructor and its own.
         let untold =
             if event.starts_with("slow ") { 100 } else { 2 * u64::from(is_managed && *event == "finally left") };

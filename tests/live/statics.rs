@@ -1,14 +1,15 @@
 //! Static fields, and generations without the flags that they need: the errors say why.
 
 use anyhow::{Result, ensure};
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Difference, Run, Runtime};
 
 #[test]
 fn static_fields_of_generic_classes_and_constants_are_refused_with_the_reason() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = Run::new(&runtime, "Statics").profiler_named("statics", "Asks").run()?;
         outcome.exited_with(0)?;
-        let per_thread = if runtime.major > 8 { "CORPROF_E_DATAINCOMPLETE" } else { "E_INVALIDARG" };
+        let per_thread =
+            if runtime.has(Difference::MissingThreadStatics) { "CORPROF_E_DATAINCOMPLETE" } else { "E_INVALIDARG" };
         for expected in [
             "address of Plain.Count: ()",
             "kind of Plain.Literal: error GetStaticFieldInfo(field): E_INVALIDARG (0x80070057): the runtime has no such field",

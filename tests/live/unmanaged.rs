@@ -1,7 +1,7 @@
 //! Hooks with values on methods that native code calls.
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime, repetitions};
+use corprof_tests::{Difference, Run, Runtime, repetitions};
 
 /// Threads of the runtime's and threads that it has never seen call methods from native code, beside collections. .NET 8 would
 /// die of the latter, so these methods have no hooks there.
@@ -22,7 +22,7 @@ fn functions_that_native_code_calls_are_hooked_in_cooperative_mode() -> Result<(
             let compared = number(&outcome.stdout, "compared")?;
             let from_native = if threads == "known" { compared } else { rounds.parse()? };
             let inner = if threads == "known" { 2 * compared } else { from_native };
-            let expected = if runtime.major >= 10 { from_native + inner } else { inner };
+            let expected = if runtime.has(Difference::CallsFromNative) { from_native + inner } else { inner };
             ensure!(number(&told, "entered")? == expected && number(&told, "left")? == expected, "{outcome}");
             ensure!(number(&told, "wrong")? == 0 && number(&told, "unbalanced")? == 0, "{outcome}");
             ensure!(number(&told, "collections")? > 2 && number(&told, "beside")? == 0, "{outcome}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime};
 
 const LIBRARY: &str = "values";
 const APP: &str = "Values";
@@ -164,20 +164,16 @@ const SHARED_CODE: [Shared; 2] = [
 
 /// Names of shared code as this runtime has them.
 fn shared_name(runtime: &Runtime, name: &str) -> String {
-    if has_shared_class(runtime) { name.replace("<T>", "<System.__Canon>") } else { name.to_owned() }
+    if runtime.has(Difference::ClassOfSharedCode) { name.replace("<T>", "<System.__Canon>") } else { name.to_owned() }
 }
 
 /// As [`shared_name`], for a line with a signature.
 fn shared_line(runtime: &Runtime, line: &str) -> String {
-    if !has_shared_class(runtime) {
+    if !runtime.has(Difference::ClassOfSharedCode) {
         return line.to_owned();
     }
     let canon = "System.__Canon";
     line.replace("<T>", &format!("<{canon}>")).replace("(T", &format!("({canon}")).replace("<T,", &format!("<{canon},"))
-}
-
-fn has_shared_class(runtime: &Runtime) -> bool {
-    runtime.major >= 10
 }
 
 /// Without the addresses of objects.
@@ -208,7 +204,7 @@ fn values_of_every_kind_are_what_the_program_passed_and_returned() -> Result<()>
             let call = calls.get(&shared_name(&runtime, name)).and_then(|of| of.first());
             let (found_args, found_result) =
                 call.with_context(|| format!("{runtime}: no call of {name}: {outcome}"))?;
-            let (args, result) = match has_shared_class(&runtime) {
+            let (args, result) = match runtime.has(Difference::ClassOfSharedCode) {
                 true => (args_with_class.to_owned(), "(System.String)".to_owned()),
                 false => (expected(args), expected("SHARED")),
             };

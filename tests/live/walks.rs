@@ -1,24 +1,19 @@
 //! Walks of the own stack: the profiler sees the program's chain of calls.
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime};
 
-/// The class of `Middle`, whose code is shared: before .NET 10 the runtime does not report the arguments.
+/// The class of `Middle`, whose code is shared.
 fn link(runtime: &Runtime) -> &'static str {
-    if runtime.major < 10 { "Link<T>" } else { "Link<System.__Canon>" }
+    if runtime.has(Difference::ClassOfSharedCode) { "Link<System.__Canon>" } else { "Link<T>" }
 }
 
 const ENTRY_POINT: &str =
     "System.Environment.CallEntryPoint(native int, string[]*, int32*, bool, System.Exception*) < ";
 
-fn is_entered_by_managed_code(runtime: &Runtime) -> bool {
-    runtime.major >= 11
-}
-
 /// The chains of calls from Chain's source, the leaf first; the frames above `Main` are the runtime's. The first is by methods,
-/// the second by a static constructor, which native code of the runtime has called; from .NET 10 on by managed code of its own,
-/// whose outermost method has a frame on arm64 and none on x64. From .NET 11 on native code calls `Main` and static constructors
-/// by managed code as well.
+/// the second by a static constructor, which native code of the runtime has called, or managed code of its own, whose outermost
+/// method has a frame on arm64 and none on x64.
 fn chains(runtime: &Runtime) -> [String; 2] {
     const BY_MANAGED: &str = "System.Runtime.CompilerServices.InitHelpers.InitClassSlow(\
                               System.Runtime.CompilerServices.MethodTable*) < \
@@ -28,12 +23,13 @@ fn chains(runtime: &Runtime) -> [String; 2] {
                              System.Runtime.CompilerServices.MethodTable*) < ";
     const CONSTRUCTOR: &str = "System.Runtime.CompilerServices.InitHelpers.CallClassConstructor(\
                                void*, void*, System.Exception*) < ";
-    let (constructor, entry) = if is_entered_by_managed_code(runtime) { (CONSTRUCTOR, ENTRY_POINT) } else { ("", "") };
+    let (constructor, entry) =
+        if runtime.has(Difference::ManagedEntries) { (CONSTRUCTOR, ENTRY_POINT) } else { ("", "") };
     let middle = format!("{}.Middle<int32>(int32)", link(runtime));
-    let by_managed = match (runtime.major, runtime.processor()) {
-        (..10, _) => String::new(),
-        (_, "aarch64") => [BY_MANAGED, OUTERMOST].concat(),
-        _ => BY_MANAGED.to_owned(),
+    let by_managed = match (runtime.has(Difference::ManagedInitialization), runtime.processor()) {
+        (false, _) => String::new(),
+        (true, "aarch64") => [BY_MANAGED, OUTERMOST].concat(),
+        (true, _) => BY_MANAGED.to_owned(),
     };
     [
         format!("Chain.Inner(int32) < {middle} < Chain.Outer(int32) < Chain.Main() < {entry}native"),
@@ -101,8 +97,7 @@ fn moments_without_a_walk_are_named_errors() -> Result<()> {
         let unmanaged = "DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX (0x8013135F): ";
         for event in ["unwind", "caught"] {
             let stacks = told(&outcome, event);
-            // From .NET 10 on the frames that the exception goes through are still there when it is caught.
-            if event == "caught" && runtime.major >= 10 {
+            if event == "caught" && runtime.has(Difference::FramesAtCatch) {
                 ensure!(stacks == chains(&runtime), "{outcome}");
                 continue;
             }
@@ -119,7 +114,7 @@ fn moments_without_a_walk_are_named_errors() -> Result<()> {
 fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = chain(&runtime, "Manners")?;
-        let frames = if is_entered_by_managed_code(&runtime) { 6 } else { 5 };
+        let frames = if runtime.has(Difference::ManagedEntries) { 6 } else { 5 };
         let registers = format!("registers of {frames}: ips true, stack true, Ok(())");
         for line in [
             "broke off after 2: Ok(())",
@@ -132,10 +127,14 @@ fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -
         ] {
             ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
         }
-        // Shared between instantiations over reference types: before .NET 10 not even the frame info of a walk has the class.
+        // Shared between instantiations over reference types: where the runtime does not report the class, the frame info of a
+        // walk has none either.
         let line = outcome.stderr.lines().find(|line| line.starts_with(&format!("frame {}", link(&runtime))));
         let line = line.with_context(|| format!("no frame of Link: {outcome}"))?;
-        let told = format!("same definition true, by its ip true, class {}, args 1", runtime.major >= 10);
+        let told = format!(
+            "same definition true, by its ip true, class {}, args 1",
+            runtime.has(Difference::ClassOfSharedCode)
+        );
         ensure!(line.ends_with(&told), "{outcome}");
     }
     Ok(())

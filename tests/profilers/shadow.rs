@@ -335,6 +335,10 @@ impl Compared {
         } else if Self::is_untold(cx, block, &walked, &shadow) || self.inserted.is_some() && is_within(&shadow, &walked)
         {
             self.outcome(event, |outcomes| outcomes.untold += 1);
+            if self.inserted.is_some() {
+                let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));
+                eprintln!("untold in {event}:\n  walked {walked}\n  shadow {shadow}");
+            }
         } else {
             self.outcome(event, |outcomes| outcomes.different += 1);
             let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));

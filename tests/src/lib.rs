@@ -16,11 +16,13 @@ mod book;
 #[cfg(test)]
 #[path = "../book_pages.rs"]
 mod book_pages;
+mod differences;
 pub mod mutants;
 mod patience;
 mod repetitions;
 mod run;
 
+pub use differences::Difference;
 pub use patience::{TooShort, patiently};
 pub use repetitions::{minutes, repetitions};
 pub use run::{Outcome, Run, Runtime};

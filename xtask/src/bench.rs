@@ -100,8 +100,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// The runtime: 10, 8, or the path of a `dotnet`. The user's own if it is not given, else .NET 10
-    #[arg(long, value_name = "10|8|PATH")]
+    /// The runtime: 11, 10, 8, or the path of a `dotnet`. The user's own if it is not given, else .NET 10
+    #[arg(long, value_name = "11|10|8|PATH")]
     runtime: Option<Choice>,
 
     /// Write the results to a file as well

@@ -62,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", conflicts_with = "example")]
     library: Option<PathBuf>,
 
-    /// The runtime: 10, 8, or the path of a `dotnet`
-    #[arg(long, value_name = "10|8|PATH")]
+    /// The runtime: 11, 10, 8, or the path of a `dotnet`
+    #[arg(long, value_name = "11|10|8|PATH")]
     runtime: Option<Choice>,
 
     /// Build for Windows, and run on a runtime for Windows under Wine
@@ -289,7 +289,7 @@ fn find_runtime(args: &Args) -> Result<Runtime> {
         (true, None) => windows_runtime(known::newest("win-x64"), &cache)?,
         (true, Some(Choice::Known(name))) => windows_runtime(name, &cache)?,
         (true, Some(Choice::Path(path))) => {
-            bail!("--windows runs on .NET 10 or 8 for Windows, not on {}", path.display())
+            bail!("--windows runs on .NET {} for Windows, not on {}", known::names("win-x64"), path.display())
         }
     };
     note(&runtime);

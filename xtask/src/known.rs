@@ -30,7 +30,8 @@ enum Source {
 }
 
 /// Every runtime that the project is tested on, the newest first.
-pub const KNOWN: [Known; 5] = [
+pub const KNOWN: [Known; 6] = [
+    Known { name: "11", system: "linux-x64", source: Source::Folder("dotnet-11-linux-x64") },
     Known { name: "10", system: "linux-x64", source: Source::Folder("dotnet-10-linux-x64") },
     Known { name: "10", system: "win-x64", source: Source::Folder("dotnet-10-win-x64") },
     Known { name: "10", system: ARM64, source: Source::Folder("dotnet-10-arm64") },
@@ -64,9 +65,23 @@ pub const KNOWN: [Known; 5] = [
     },
 ];
 
-/// The message for a machine without .NET 10.
-pub const NO_NET_10: &str = "there is no .NET 10 here: install it and have `dotnet` on PATH, or name a folder that has \
-                             dotnet-10-linux-x64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
+/// The names of [`KNOWN`] for messages: `11, 10 or 8`.
+#[must_use]
+pub fn names(system: &str) -> String {
+    let names: Vec<_> = KNOWN.iter().filter(|known| known.system == system).map(|known| known.name).collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Whether `runtime` is of a version that has phases of its own in `cargo xtask test --all`.
+#[must_use]
+pub fn is_known(runtime: &Runtime) -> bool {
+    let major = runtime.version.major.to_string();
+    KNOWN.iter().any(|known| known.name == major)
+}
 
 impl Known {
     /// The runtime `name` for `system`.
@@ -91,7 +106,19 @@ impl Known {
             }
             Source::Folder(entry) => match Folder::find().filter(|folder| folder.has(entry)) {
                 Some(folder) => Runtime::in_folder(&folder.unpack(entry, cache)?, host, Origin::Folder),
-                None => bail!(NO_NET_10),
+                None => bail!(self.is_missing(entry)),
+            },
+        }
+    }
+
+    /// Why this machine cannot get it without help from the user; none if it can.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        match self.source {
+            Source::Wheel(..) => None,
+            Source::Folder(entry) => match Folder::find().is_some_and(|folder| folder.has(entry)) {
+                true => None,
+                false => Some(self.is_missing(entry)),
             },
         }
     }
@@ -99,10 +126,16 @@ impl Known {
     /// Whether this machine can get it without help from the user.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
-        match self.source {
-            Source::Wheel(..) => true,
-            Source::Folder(entry) => Folder::find().is_some_and(|folder| folder.has(entry)),
-        }
+        self.lacks().is_none()
+    }
+
+    /// The message for a machine whose folder of runtimes lacks `entry`.
+    fn is_missing(&self, entry: &str) -> String {
+        format!(
+            "there is no .NET {} here: install it and have `dotnet` on PATH, or name a folder that has {entry}.tar.xz by \
+             CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)",
+            self.name
+        )
     }
 }
 
@@ -169,17 +202,19 @@ pub fn has_arm64() -> bool {
 pub const NO_NET_10_FOR_ARM64: &str = "there is no .NET 10 for arm64 here: name a folder that has \
                                        dotnet-10-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
 
-/// The runtimes for all tests, the newest first: .NET 10 and 8, and the user's own if it is another. `get` returns the runtime
-/// with a name. Prints a note if there is no .NET 10.
+/// The runtimes for all tests on `system`, the newest first: [`KNOWN`], and the user's own if it is another. `get` returns the
+/// runtime with a name. Prints a note for each that is missing, except .NET 8, which every machine can get.
 ///
 /// # Errors
 /// As [`Known::install`].
-pub fn in_full(own: Option<Runtime>, get: impl Fn(&str) -> Result<Runtime>) -> Result<Vec<Runtime>> {
-    let mut runtimes = Vec::from_iter(own.filter(|own| ![8, 10].contains(&own.version.major)));
-    match get("10") {
-        Ok(runtime) => runtimes.push(runtime),
-        Err(error) => note(format_args!("SKIPPED: .NET 10: {error:#}")),
+pub fn in_full(system: &str, own: Option<Runtime>, get: impl Fn(&str) -> Result<Runtime>) -> Result<Vec<Runtime>> {
+    let mut runtimes = Vec::from_iter(own.filter(|own| !is_known(own)));
+    for known in KNOWN.iter().filter(|known| known.system == system) {
+        match get(known.name) {
+            Ok(runtime) => runtimes.push(runtime),
+            Err(error) if !known.is_at_hand() => note(format_args!("SKIPPED: .NET {}: {error:#}", known.name)),
+            Err(error) => return Err(error),
+        }
     }
-    runtimes.push(get("8")?);
     Ok(runtimes)
 }

@@ -1,7 +1,7 @@
 //! Managed programs: compiles a `.cs` or `.il` file for `dotnet`.
 //!
 //! Programs in tests/managed are C# 7 and run on every runtime. Those in tests/managed/modern are in today's C#: each has a
-//! line `// target: 8.0` or `// target: 10.0` with the libraries that it is compiled against; no older runtime runs it.
+//! line `// target: 8.0`, `10.0` or `11.0` with the libraries that it is compiled against; no older runtime runs it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -58,7 +58,7 @@ pub fn modern_dir() -> PathBuf {
 /// If it has no such line.
 pub fn target(source: &str) -> Result<&str> {
     let target = source.lines().find_map(|line| line.strip_prefix("// target: ")).map(str::trim);
-    target.context("no line `// target: 8.0` or `// target: 10.0`")
+    target.context("no line `// target: 8.0`, `10.0` or `11.0`")
 }
 
 /// Whether a source uses ASP.NET, by a line `// framework: aspnet`.
@@ -142,16 +142,22 @@ impl Compiler {
     }
 
     /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and comes from
-    /// the folder of runtimes. None if the folder lacks it.
+    /// the folder of runtimes. None if the folder lacks it or the libraries.
     ///
     /// # Errors
     /// If it cannot be unpacked.
     pub fn for_modern(target: &str, cache: &Cache) -> Result<Option<Self>> {
         const ENTRY: &str = "csharp";
+        const LIBRARIES_OF_11: &str = "csharp-11";
         let Some(folder) = Folder::find().filter(|folder| folder.has(ENTRY)) else { return Ok(None) };
         let Ok(runtime) = known::here("10", cache) else { return Ok(None) };
         let tools = folder.unpack(ENTRY, cache)?;
-        let framework = tools.join("ref").join(target);
+        let framework = match target {
+            "11.0" if !folder.has(LIBRARIES_OF_11) => return Ok(None),
+            "11.0" => folder.unpack(LIBRARIES_OF_11, cache)?,
+            _ => tools.clone(),
+        };
+        let framework = framework.join("ref").join(target);
         ensure!(
             framework.is_dir(),
             "there are no libraries to compile against for .NET {target}: {}",
@@ -309,22 +315,26 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
     Ok(count)
 }
 
-/// Compiles every source of `tests/managed/modern` into `dir`, and returns their number; none if there is no compiler for them.
+/// Compiles the sources of `tests/managed/modern` into `dir`, those that this machine has a compiler and libraries for, and
+/// returns their number, and that of the others.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_modern(dir: &Path, cache: &Cache) -> Result<Option<usize>> {
+pub fn compile_modern(dir: &Path, cache: &Cache) -> Result<(usize, usize)> {
     let sources = modern_dir();
     let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
-    let mut count = 0;
+    let (mut count, mut missing) = (0, 0);
     for source in entries.flatten().map(|entry| entry.path()) {
         let text = fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
         let target = target(&text).with_context(|| format!("cannot compile {}", source.display()))?;
-        let Some(compiler) = Compiler::for_modern(target, cache)? else { return Ok(None) };
+        let Some(compiler) = Compiler::for_modern(target, cache)? else {
+            missing += 1;
+            continue;
+        };
         compile(&compiler, &source, dir)?;
         count += 1;
     }
-    Ok(Some(count))
+    Ok((count, missing))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cache::Cache;
 use crate::emulator::Emulator;
-use crate::known::{self, KNOWN, Known, NO_NET_10};
+use crate::known::{self, KNOWN, Known};
 use crate::process::{self, env_path, find_on_path};
 
 /// The framework that contains the CLR.
@@ -182,7 +182,7 @@ impl FromStr for Choice {
         if looks_like_path {
             Ok(Self::Path(path))
         } else {
-            Err("neither 10, nor 8, nor the path of a `dotnet`".to_owned())
+            Err(format!("neither {}, nor the path of a `dotnet`", known::names("linux-x64")))
         }
     }
 }
@@ -203,13 +203,15 @@ impl Choice {
             Some(Err(reason)) => process::note(format_args!("your own dotnet cannot serve: {reason:#}")),
             None => {}
         }
-        match Known::find("10", &this_system()) {
-            Ok(newest) if newest.is_at_hand() => newest.install(cache),
-            _ => {
-                process::note(format_args!("{NO_NET_10}; .NET 8 serves meanwhile"));
-                known::here("8", cache)
-            }
-        }
+        let lacks = match Known::find("10", &this_system()) {
+            Ok(known) => match known.lacks() {
+                None => return known.install(cache),
+                Some(lacks) => lacks,
+            },
+            Err(error) => error.to_string(),
+        };
+        process::note(format_args!("{lacks}; .NET 8 serves meanwhile"));
+        known::here("8", cache)
     }
 }
 
@@ -279,8 +281,9 @@ mod tests {
     fn a_choice_is_a_name_or_a_path() {
         assert_eq!("8".parse(), Ok(Choice::Known("8")));
         assert_eq!("10.0".parse(), Ok(Choice::Known("10")));
+        assert_eq!("11".parse(), Ok(Choice::Known("11")));
         assert_eq!("/opt/dotnet".parse(), Ok(Choice::Path("/opt/dotnet".into())));
-        assert!("3.1".parse::<Choice>().unwrap_err().contains("neither 10, nor 8"));
+        assert!("3.1".parse::<Choice>().unwrap_err().contains("neither 11, 10 or 8, nor"));
     }
 
     #[cfg(unix)]

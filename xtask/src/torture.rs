@@ -26,7 +26,7 @@ use crate::emulator::Emulator;
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
-use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::runtime::{Choice, Runtime, profiler_environment, this_system};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
@@ -69,8 +69,8 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 
-    /// The runtime: 10, 8, or the path of a `dotnet`. .NET 10 and 8 if it is not given
-    #[arg(long, value_name = "10|8|PATH")]
+    /// The runtime: 11, 10, 8, or the path of a `dotnet`. All three if it is not given
+    #[arg(long, value_name = "11|10|8|PATH")]
     runtime: Option<Choice>,
 
     /// Have every run do this work; may be given several times
@@ -236,10 +236,11 @@ fn runtimes(args: &Args) -> Result<Vec<Runtime>> {
     };
     let runtimes = match (&args.runtime, &wine) {
         _ if args.arm64 => vec![known::for_arm64(&cache)?],
-        (None, _) => known::in_full(None, get)?,
+        (None, Some(_)) => known::in_full("win-x64", None, get)?,
+        (None, None) => known::in_full(&this_system(), None, get)?,
         (Some(Choice::Known(name)), _) => vec![get(name)?],
         (Some(choice), None) => vec![Choice::resolve(Some(choice), &cache)?],
-        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is 10 or 8"),
+        (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is {}", known::names("win-x64")),
     };
     announce("The runtimes");
     runtimes.iter().for_each(note);

@@ -13,6 +13,7 @@ use corprof_diagnostics::Process;
 use corprof_launch::application::{Application, Wait};
 use corprof_launch::checks;
 use corprof_launch::checks::{Finding, Place};
+use corprof_launch::crash;
 use corprof_launch::environment;
 use corprof_launch::image::{self, Image};
 use corprof_launch::processes;
@@ -129,6 +130,7 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
         return report;
     };
     report.findings.extend(of_inspected(seen, now, major, is_inside));
+    of_crashes(now, major, &mut report);
     if seen.profiler == State::Mapped {
         for library in &seen.libraries {
             report.good.push(format!("{} is mapped", library.display()));
@@ -137,6 +139,24 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
         report.findings.retain(|finding| finding.id != "not-configured");
     }
     report
+}
+
+/// What the runtime will tell of a crash, if it was asked to.
+fn of_crashes(now: &[(String, String)], major: Option<u32>, report: &mut Report) {
+    /// The first version that reports a crash without a dump.
+    const FIRST: u32 = 11;
+    let is_on = |setting| crash::is_on(setting, |name| inspect::value_in(now, name).map(str::to_owned));
+    if !is_on(crash::REPORT) {
+        return;
+    }
+    if is_on(crash::DUMP) || major.is_some_and(|major| major >= FIRST) {
+        report.good.push(format!("a crash leaves the stacks of all threads (DOTNET_{})", crash::REPORT));
+    } else if major.is_some() {
+        let what = format!("DOTNET_{} does nothing before .NET {FIRST} without DOTNET_{}", crash::REPORT, crash::DUMP);
+        let cure =
+            format!("set DOTNET_{}=1 as well to have a crash write a dump and the stacks of all threads", crash::DUMP);
+        report.findings.push(Finding::new("crash-report-is-off", what, cure));
+    }
 }
 
 fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, is_inside: bool) -> Vec<Finding> {
@@ -182,6 +202,10 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
         .ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", name.display())))?;
     let image = Image::of_program(&program).ok();
     let mut report = of_shell(image.as_ref())?;
+    if let Some(finding) = checks::compiled_ahead(image.as_ref()) {
+        // It need not be started: there is no runtime that could say more.
+        return Ok(Report { findings: vec![finding], good: Vec::new() });
+    }
     let witness = Witness::new()?;
     let mut command = Interrupt::PassOn.command(&program);
     command.args(arguments).envs(witness.variables()).stdin(Stdio::null());
@@ -249,6 +273,21 @@ mod tests {
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_crash_report_that_does_nothing_is_named() {
+        let told = |major, pairs: &[(&str, &str)]| {
+            let mut report = Report::default();
+            of_crashes(&variables(pairs), major, &mut report);
+            (report.findings.iter().map(|finding| finding.id).collect::<Vec<_>>(), report.good.len())
+        };
+        let (on, dump) = (("DOTNET_EnableCrashReport", "1"), ("DOTNET_DbgEnableMiniDump", "1"));
+        assert_eq!(told(Some(10), &[dump]), (vec![], 0));
+        assert_eq!(told(Some(10), &[on]), (vec!["crash-report-is-off"], 0));
+        assert_eq!(told(Some(10), &[on, dump]), (vec![], 1));
+        assert_eq!(told(Some(11), &[on]), (vec![], 1));
+        assert_eq!(told(None, &[on]), (vec![], 0));
     }
 
     #[test]

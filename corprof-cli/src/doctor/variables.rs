@@ -26,6 +26,9 @@ pub(super) fn check<'a>(
     place: Place<'_>,
     root: Option<&Path>,
 ) -> Vec<Finding> {
+    if let Some(finding) = checks::compiled_ahead(place.program) {
+        return vec![finding];
+    }
     let families = environment::families(major);
     let configured = Configured::read(families, value_of);
     let mut findings = Vec::new();

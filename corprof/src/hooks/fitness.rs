@@ -138,6 +138,14 @@ pub(super) fn method<'cx>(cx: &'cx InCallback<'_>, function: FunctionId) -> Resu
     Ok((metadata, method))
 }
 
+/// Whether a method has a body of IL. .NET 11 reports its own code for a native method (P/Invoke) as that method's, and has a frame of
+/// it; older runtimes report none. The live test `shadow::the_shadow_stack_of_inserted_hooks_is_the_stack` fails without this.
+pub(super) fn has_il(method: &MethodProps) -> bool {
+    let without = sys::CorMethodAttr::mdPinvokeImpl.bits() | sys::CorMethodAttr::mdAbstract.bits();
+    let not_il = sys::CorMethodImpl::miCodeTypeMask.bits() | sys::CorMethodImpl::miInternalCall.bits();
+    method.flags.bits() & without == 0 && method.impl_flags.bits() & not_il == 0
+}
+
 /// Whether a method returns a task; if in doubt, `true`.
 fn returns_a_task(metadata: &MetadataImport<'_>, method: &MethodProps) -> Result<bool> {
     let Ok(signature) = MethodSignature::decode(&method.signature) else { return Ok(true) };

@@ -357,9 +357,10 @@ impl<H: EitherHooks> Inserted<H> {
 
     /// What the method of a function should call, if the user wants that. `types`: whether those of its signature are loaded.
     fn wanted(&'static self, cx: &mut InTriggers<'_>, function: FunctionId, types: Types) -> Option<HookCalls> {
-        // As with the runtime's own hooks: a function without metadata, and those that handle exceptions.
+        // As with the runtime's own hooks: a function without metadata, and those that handle exceptions. And one without IL, to
+        // which nothing can be added.
         let is_fit = match fitness::method(cx, function) {
-            Ok((metadata, method)) => !is_of_the_runtime(&metadata, &method),
+            Ok((metadata, method)) => fitness::has_il(&method) && !is_of_the_runtime(&metadata, &method),
             Err(_) => false,
         };
         if !is_fit || cx.is_function_dynamic(function) != Ok(false) {

@@ -111,7 +111,7 @@ impl<H: EitherHooks> Installed<H> {
         inside.set_local(self.tag, None);
         // SAFETY: called by the destructor of the thread's own list, after which no hook of this thread finds its state: the
         // list is gone. Other threads have states of their own
-        // (test: live attacks::managed_code_on_threads_that_are_nearly_gone_has_no_hooks).
+        // (test: live attacks::differs::managed_code_on_threads_that_are_nearly_gone_has_no_hooks).
         if let Some(thread) = unsafe { self.take_thread(state) } {
             catch(|| self.user().thread_ended(thread), || self.disable_after_panic("thread_ended"));
         }

@@ -3,9 +3,6 @@
 
 mod attach;
 mod detach;
-mod doctor;
-mod events;
-mod heap;
 mod il;
 mod ps;
 mod push;
@@ -13,6 +10,16 @@ mod record;
 mod run;
 mod stacks;
 mod top;
+
+/// Commands that ask or show what differs between runtimes: see `main.rs`.
+#[path = "."]
+mod differs {
+    use super::*;
+
+    mod doctor;
+    mod events;
+    mod heap;
+}
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +29,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime};
+use corprof_tests::{Difference, Run, Runtime};
 use xtask::emulator::Emulator;
 
 /// Long enough for any step on a busy machine.

@@ -214,3 +214,53 @@ fn an_executable_of_the_applications_own_runs_under_a_profiler() -> Result<()> {
     }
     Ok(())
 }
+
+/// The file shows it, so that nothing is started in vain. The program has the mark that those of NativeAOT have.
+#[test]
+fn an_application_compiled_ahead_of_time_is_refused_at_once() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (source, program) = (folder.path().join("app.c"), folder.path().join("app"));
+    std::fs::write(&source, "int DotNetRuntimeDebugHeader[4];\nint main(void) { return 0; }\n")?;
+    let compiled = Command::new("cc").args(["-Wl,--export-dynamic", "-o"]).arg(&program).arg(&source).status();
+    ensure!(compiled.context("cannot start cc")?.success(), "cc failed");
+    for runtime in runtimes()?.into_iter().take(1) {
+        for late in [&[][..], &["--delay", "1"]] {
+            let mut command = corprof()?;
+            command.arg("run").arg(library(&runtime, "attached")?).args(late).arg("--").arg(&program);
+            let output = command.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.code() == Some(125) && stderr.contains("compiled-ahead"), "{late:?}: {output:?}");
+        }
+        let output = corprof()?.args(["doctor", "--"]).arg(&program).output()?;
+        let (stdout, _) = texts(&output);
+        ensure!(output.status.code() == Some(1) && stdout.starts_with("compiled-ahead: "), "{output:?}");
+    }
+    Ok(())
+}
+
+/// See `main.rs`.
+mod differs {
+    use super::*;
+
+    #[test]
+    fn a_crash_is_named_with_the_setting_by_which_the_runtime_tells_where() -> Result<()> {
+        for runtime in runtimes()? {
+            let crash = |env: &str| -> Result<String> {
+                let mut command = corprof()?;
+                command.arg("run").arg(library(&runtime, "attached")?).args(["--env", env, "--"]);
+                let output = command.args(application(&runtime, "Exit")?).arg("-1").output()?;
+                let (_, stderr) = texts(&output);
+                ensure!(output.status.code() == Some(134), "{runtime}: {output:?}");
+                Ok(stderr)
+            };
+            let hint = "corprof: SIGABRT has ended the application. With --env DOTNET_EnableCrashReport=1";
+            let stderr = crash("DOTNET_EnableCrashReport=0")?;
+            ensure!(stderr.contains(hint) && !stderr.contains(".NET Crash Report"), "{runtime}: {stderr}");
+            let stderr = crash("DOTNET_EnableCrashReport=1")?;
+            let is_reported = stderr.contains(".NET Crash Report") && stderr.contains("Exit.Main");
+            ensure!(is_reported == runtime.has(Difference::ReportsOfCrashes), "{runtime}: {stderr}");
+            ensure!(!stderr.contains(hint), "{runtime}: {stderr}");
+        }
+        Ok(())
+    }
+}

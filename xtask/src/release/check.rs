@@ -192,6 +192,7 @@ mod tests {
             architecture: Architecture::X86_64,
             is_library: true,
             has_factory: true,
+            is_native_aot: false,
             interpreter: None,
             libc: Some(Libc::Glibc),
             needed: vec!["libc.so.6".into(), "libgcc_s.so.1".into()],

@@ -18,6 +18,14 @@ use crate::runtime::{Choice, Runtime};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
+/// What builds and runs for other systems, for all phases of a run.
+#[derive(Default)]
+pub(super) struct Foreign {
+    pub(super) windows: Windows,
+    pub(super) arm64: Arm64,
+    pub(super) musl: Musl,
+}
+
 /// Builds and runs for Windows. What it needs is prepared by the first phase that uses it.
 #[derive(Default)]
 pub(super) struct Windows {
@@ -65,7 +73,9 @@ impl Windows {
         let ForWindows { cache, target, wine } = self.ready()?;
         let name = match &args.runtime {
             Some(Choice::Known(name)) => name,
-            Some(Choice::Path(path)) => bail!("for Windows the runtime is 10 or 8, not {}", path.display()),
+            Some(Choice::Path(path)) => {
+                bail!("for Windows the runtime is {}, not {}", known::names("win-x64"), path.display())
+            }
             None => name,
         };
         let runtime = known::for_windows(name, wine, cache)?;

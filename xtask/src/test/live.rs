@@ -23,6 +23,8 @@ pub(super) enum Tier {
     Smoke,
     /// About thirty of the quick ones, for a system that is tested in full by `--all`.
     Few,
+    /// The quick ones in modules `differs`, which depend on what differs between runtimes.
+    Differs,
     /// What takes less than five seconds each: all but the modules `long`.
     Quick,
     /// All, in their short form: for tests that the user has named.
@@ -37,6 +39,9 @@ impl Tier {
         match self {
             Self::Smoke => ("test(/^smoke::/)", &["smoke::"]),
             Self::Few => (FEW, &["--skip", "long::"]),
+            Self::Differs => {
+                ("test(/(^|::)differs::/) and not test(/(^|::)long::/)", &["differs::", "--skip", "long::"])
+            }
             Self::Quick => ("not test(/(^|::)long::/)", &["--skip", "long::"]),
             Self::Named | Self::All => ("all()", &[]),
         }
@@ -44,8 +49,7 @@ impl Tier {
 }
 
 /// The tests of [`Tier::Few`]: from the start, attached and detached again; hooks, walks, heaps, events.
-const FEW: &str =
-    "test(/^(smoke|walks|hooks|heap_dump|cli::(attach|detach|events|stacks))::/) and not test(/(^|::)long::/)";
+const FEW: &str = "test(/^(differs::)?(smoke|walks|hooks|heap_dump|cli::(differs::)?(attach|detach|events|stacks))::/) and not test(/(^|::)long::/)";
 
 /// How many times tests repeat what they do: see tests/src/repetitions.rs.
 const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
@@ -72,9 +76,12 @@ impl Prepared {
         announce(format_args!("Compiling the managed programs into {}", apps.display()));
         let count = managed::compile_all(&compiler, &apps)?;
         note(format_args!("{count} programs by {compiler}"));
-        match managed::compile_modern(&apps, &Cache::open()?)? {
-            Some(count) => note(format_args!("{count} programs in today's C#")),
-            None => note("SKIPPED: programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"),
+        let (count, missing) = managed::compile_modern(&apps, &Cache::open()?)?;
+        note(format_args!("{count} programs in today's C#"));
+        if missing > 0 {
+            note(format_args!(
+                "SKIPPED: {missing} programs in today's C#: their compiler comes with .NET 10 in CORPROF_RUNTIMES"
+            ));
         }
 
         announce("Building the profilers");
